@@ -1,0 +1,80 @@
+# `make demo` trains an agent, `make test` runs the whole suite. Both build .venv first, and only when pyproject.toml
+# changed. Python: make PYTHON=python3.12 …   torch: make TORCH="torch==2.13.0" … (installed first and alone, because a
+# wider range may bring several gigabytes of CUDA packages)
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+TORCH_STAMP := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH)' | tr -c 'A-Za-z0-9.' '-')
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean system
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMPS)/demo ## train a tool-using agent on this machine's CPU, from nothing, in minutes
+	HF_HUB_OFFLINE=1 $(BIN)/turngate train examples/sql_demo.toml
+	@echo
+	@echo "Everything that happened is under runs/: the table and curves in report/, each trajectory in trajectories/."
+	@echo "Read one, turn by turn: $(BIN)/turngate show RUN   (RUN is the folder named above)"
+
+test: lint ## everything that CI checks: style, types, layers, tests
+	@$(BIN)/python -c 'import sqlite3; sqlite3.Connection.deserialize' \
+		|| { echo "The SQLite of $(PYTHON) was built without deserialize; name another: make PYTHON=… test" >&2; exit 1; }
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
+
+lint: $(STAMPS)/dev ## style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMPS)/dev ## let ruff repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMPS)/dev ## speed of environments, sampling and everything between
+	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/rollout.py
+
+clean: ## remove .venv and caches; runs/ stays
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# --- the virtual environment; a stamp is written only after its step succeeded -----------------------------------------
+
+$(STAMPS)/created:
+	@command -v $(PYTHON) >/dev/null || { echo "'$(PYTHON)' was not found; name your Python: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "turngate needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1); name another: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory system
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(TORCH_STAMP): $(STAMPS)/created
+	@echo "installing $(TORCH) …"
+	$(PIP) "$(TORCH)"
+	@touch $@
+
+$(STAMPS)/demo: $(TORCH_STAMP) pyproject.toml
+	@echo "installing turngate …"
+	$(PIP) -e ".[train,plots]"
+	@touch $@
+
+$(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
+	@echo "installing turngate and its tools …"
+	$(PIP) -e ".[train,plots,sql,dev]"
+	@touch $@ $(STAMPS)/demo
+
+# What the above needs from the system: through apt when that is possible, else by name.
+system:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv; \
+	else \
+		echo "Python's venv module is missing; install it: sudo apt-get install python3-venv" >&2; exit 1; \
+	fi

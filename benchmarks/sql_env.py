@@ -1,0 +1,107 @@
+"""Speed of ``turngate/Sql-v1`` on one thread: reset, list_tables, describe, run_sql, submit, verify, settle.
+
+    python -m benchmarks.sql_env --seconds 3
+
+Prints JSON. Every episode gets a fresh copy of a database of about 50 kB and runs one of 64 queries; the four steps are
+counted, reset and verification are in the time. Gold rows are found once per query, as in a group of siblings.
+"""
+
+import argparse
+import json
+import sqlite3
+import time
+from collections.abc import Sequence
+
+from turngate.envs.sql.database import content_key
+from turngate.envs.sql.env import SqlEnv
+from turngate.envs.tasks import TaskList
+from turngate.types import Task
+
+N_AUTHORS, N_BOOKS, N_LOANS = 150, 500, 700
+QUERIES = (
+    "SELECT title FROM books WHERE id = {n}",
+    "SELECT title, pages FROM books WHERE author_id = {n} ORDER BY pages DESC",
+    "SELECT a.name, count(*) FROM authors AS a JOIN books AS b ON b.author_id = a.id WHERE a.id < {n} GROUP BY a.id",
+    "SELECT max(days) FROM loans WHERE book_id < {n}",
+)
+
+
+def library() -> bytes:
+    """The image of a library database of about 50 kB."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(
+        "CREATE TABLE authors (id INTEGER PRIMARY KEY, name TEXT);"
+        "CREATE TABLE books (id INTEGER PRIMARY KEY, title TEXT, author_id INTEGER REFERENCES authors(id), pages INT);"
+        "CREATE TABLE loans (id INTEGER PRIMARY KEY, book_id INTEGER REFERENCES books(id), reader TEXT, days INTEGER);"
+    )
+    authors = [(i, f"author number {i}") for i in range(N_AUTHORS)]
+    books = [(i, f"the book with number {i}", i * 7 % N_AUTHORS, 50 + i * 13 % 400) for i in range(N_BOOKS)]
+    loans = [(i, i * 11 % N_BOOKS, f"reader {i % 40}", 1 + i % 60) for i in range(N_LOANS)]
+    connection.executemany("INSERT INTO authors VALUES (?, ?)", authors)
+    connection.executemany("INSERT INTO books VALUES (?, ?, ?, ?)", books)
+    connection.executemany("INSERT INTO loans VALUES (?, ?, ?, ?)", loans)
+    connection.commit()
+    image: bytes = connection.serialize()
+    connection.close()
+    return image
+
+
+def library_tasks(image: bytes) -> list[Task]:
+    """64 tasks of four kinds about one database."""
+    key = content_key(image)
+    return [
+        Task(
+            id=f"library/{i}",
+            env_id="turngate/Sql-v1",
+            prompt="How many?",
+            private={
+                "database": image,
+                "key": key,
+                "gold": QUERIES[i % len(QUERIES)].format(n=i + 10),
+                "ordered": False,
+                "tables": ("books",),
+            },
+        )
+        for i in range(64)
+    ]
+
+
+def play(env: SqlEnv, task: Task, actions: Sequence[str]) -> float:
+    """One episode; returns its total reward."""
+    env.reset(options={"task": task})
+    return sum(env.step(action)[1] for action in actions)
+
+
+def steps_per_second(seconds: float) -> dict[str, float]:
+    """Play oracle episodes for ``seconds``; every one of them must be won."""
+    image = library()
+    tasks = library_tasks(image)
+    env = SqlEnv(tasks=TaskList(tasks))
+    plays = [(task, env.oracle(task)) for task in tasks]
+    for task, actions in plays:
+        if play(env, task, actions) < 1.0:
+            raise RuntimeError(f"the oracle lost task '{task.id}'")
+    episodes, begin = 0, time.perf_counter()
+    while (took := time.perf_counter() - begin) < seconds:
+        for task, actions in plays:
+            play(env, task, actions)
+        episodes += len(plays)
+    env.close()
+    steps = episodes * len(plays[0][1])
+    return {
+        "steps_per_second": steps / took,
+        "episode_us": 1e6 * took / episodes,
+        "episodes": float(episodes),
+        "database_bytes": float(len(image)),
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Speed of turngate/Sql-v1 on one thread.")
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to play")
+    print(json.dumps(steps_per_second(parser.parse_args().seconds), indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Settings for the whole suite, and the promise that CI skips nothing.
+
+Outside CI a test may skip when something optional is not installed. In CI (the variable ``CI`` is set) a missing
+component stops the session before the first test and names it, and a skipped test counts as failed.
+"""
+
+import importlib.util
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+
+import hypothesis
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
+
+IN_CI = bool(os.environ.get("CI"))
+
+# No time limits per example: a busy machine is not a bug. In CI the examples are the same every time.
+hypothesis.settings.register_profile("turngate", deadline=None, derandomize=IN_CI)
+hypothesis.settings.load_profile("turngate")
+
+
+def _importable(module: str) -> Callable[[], bool]:
+    return lambda: importlib.util.find_spec(module) is not None
+
+
+# Every real component that some test uses → whether it is here. Found, not imported: that is for the tests.
+REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
+    "sqlite3 with deserialize": lambda: hasattr(sqlite3.Connection, "deserialize"),
+    **{
+        package: _importable(package)
+        for package in (
+            "torch",
+            "transformers",
+            "tokenizers",
+            "safetensors",
+            "matplotlib",
+            "duckdb",
+            "sqlglot",
+            "pandas",
+            "pip",
+            "hatchling",
+            "importlinter",
+        )
+    },
+}
+
+
+def missing_components() -> list[str]:
+    """The names of the required components that are not here."""
+    return [name for name, is_here in REQUIRED_COMPONENTS.items() if not is_here()]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    missing = missing_components()
+    if IN_CI and missing:
+        raise pytest.UsageError(f"required components are missing: {', '.join(missing)}; run `make test`")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
+    report = yield
+    expected_to_fail = hasattr(report, "wasxfail")
+    return report if expected_to_fail else _forbid_skip(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = yield
+    return _forbid_skip(report)
+
+
+def _forbid_skip(report):
+    if IN_CI and report.outcome == "skipped":
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"nothing may be skipped in CI, but this was: {reason}"
+    return report

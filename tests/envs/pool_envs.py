@@ -1,0 +1,110 @@
+"""Environments with one peculiarity each. A module of its own, because a spawned process imports it by name."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+
+from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.tasks import TaskList
+from turngate.envs.tools import Parameter, Tool
+from turngate.errors import VerifierError
+from turngate.types import Evidence, Observation, Score, Task
+
+TASKS = TaskList([Task(id="pool/0", env_id="test/Pool-v0", prompt="Go.")])
+
+
+class Nothing:
+    """A rubric that pays nothing."""
+
+    def score(self, record):
+        return Score(ledger=(), reward_T=np.zeros(record.n_turns, np.float32), outcome=0.0, usable=True)
+
+    def certain(self, record):
+        return 0.0
+
+
+class PoolEnv(TurnEnv):
+    """``do NAME ARGUMENT`` makes the environment do NAME; the reply is the thread and process that did it."""
+
+    turn_spec = TurnSpec(
+        tools=(Tool(name="do", description="", parameters=(Parameter(name="name"), Parameter(name="argument"))),),
+        rubric=Nothing(),
+        max_turns=100,
+        deadline_s=20.0,
+    )
+    made = 0
+    closed = 0
+
+    def __init__(self):
+        super().__init__(tasks=TASKS)
+        type(self).made += 1
+        self.home = threading.get_ident()
+
+    def start(self, task, rng):
+        return Observation(text=self._where(), state_key="start")
+
+    def act(self, action):
+        call = action.calls[0].arguments
+        getattr(self, f"do_{call['name']}")(call["argument"])
+        return Outcome(observation=Observation(text=self._where(), state_key="on"), done=call["name"] == "end")
+
+    def verify(self):
+        yield Evidence(name="done", value=True)
+
+    def close(self):
+        assert threading.get_ident() == self.home
+        type(self).closed += 1
+
+    def _where(self):
+        assert threading.get_ident() == self.home
+        return f"{os.getpid()} {threading.get_ident()}"
+
+    def do_nothing(self, argument):
+        pass
+
+    def do_end(self, argument):
+        pass
+
+    def do_sleep(self, argument):
+        time.sleep(float(argument))
+
+    def do_wait(self, argument):
+        GATES[argument].wait(20.0)
+
+    def do_raise(self, argument):
+        raise {"ValueError": ValueError("odd"), "VerifierError": VerifierError("no verdict")}[argument]
+
+    def do_leave(self, argument):
+        sys.exit(3)
+
+    def do_die(self, argument):
+        os._exit(int(argument))
+
+    def do_spawn(self, argument):
+        """Two children, one in the group and one that left it; their pids go to the file ``argument``; then hang."""
+        inside = subprocess.Popen(["sleep", "60"])
+        outside = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        with open(argument, "w") as file:
+            file.write(f"{os.getpid()} {inside.pid} {outside.pid}\n")
+        time.sleep(60)
+
+
+GATES = {"a": threading.Event(), "b": threading.Event()}
+
+
+class StuckInClose(PoolEnv):
+    def close(self):
+        time.sleep(60)
+
+
+class BrokenConstructor(PoolEnv):
+    def __init__(self):
+        raise OSError("no disk")
+
+
+def exits_when_built():
+    os._exit(7)

@@ -1,0 +1,409 @@
+"""Every rule of ``check_env`` has an environment that breaks it, and it alone."""
+
+import itertools
+import random
+import re
+import subprocess
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.check import Finding, check_env
+from turngate.envs.check_rules import RULES
+from turngate.envs.tasks import TaskList
+from turngate.envs.tools import Parameter, Tool
+from turngate.errors import UnknownName
+from turngate.rewards import FromEvidence, Rubric
+from turngate.types import Evidence, Observation, Task
+
+TASKS = [
+    Task(
+        id=f"sum/{index}",
+        env_id="test/Sum-v0",
+        prompt=f"What is 100{index} + {index}? The digits are shown one by one.",
+        private={"answer": f"100{2 * index}", "steps": ["never shown", {"deep": "hidden text"}]},
+    )
+    for index in range(4)
+]
+SPEC = {
+    "tools": (
+        Tool(name="look", description="Look again."),
+        Tool(name="answer", description="Answer.", parameters=(Parameter(name="number"),)),
+    ),
+    "rubric": Rubric(rewards=(FromEvidence(name="right", evidence="right", kind="outcome", weight=1.0),)),
+    "max_turns": 3,
+}
+
+
+class Sum(TurnEnv):
+    """A sound environment; each class below spoils one thing."""
+
+    turn_spec = TurnSpec(**SPEC, has_oracle=True)
+
+    def __init__(self):
+        super().__init__(tasks=TaskList(TASKS))
+
+    def start(self, task, rng):
+        self.gold, self.said, self.turn = task.private["answer"], None, 0
+        return Observation(text=f"{task.prompt} Lucky number: {rng.integers(10**6)}.", state_key="0")
+
+    def act(self, action):
+        self.turn += 1
+        facts = (Evidence(name="parsed", value=action.parse_error is None),)
+        if action.parse_error:
+            return Outcome(observation=self.see(action.parse_error), evidence=facts)
+        if action.calls[0].name == "answer":
+            self.said = action.calls[0].arguments["number"]
+        return Outcome(observation=self.see("noted"), evidence=facts, done=self.said is not None)
+
+    def see(self, text):
+        return Observation(text=text, state_key=f"{self.turn} {self.said}")
+
+    def verify(self):
+        yield Evidence(name="right", value=self.said == self.gold)
+
+    def oracle(self, task):
+        return ["look", f"answer {task.private['answer']}"]
+
+
+class ResetsToText(Sum):
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        return observation.text, info
+
+
+class ResetsWithoutInfo(Sum):
+    def reset(self, **options):
+        return super().reset(**options)[0]
+
+
+class CannotStart(Sum):
+    def start(self, task, rng):
+        raise OSError("no display")
+
+
+class ShiftingTasks(Sum):
+    def __init__(self):
+        super().__init__()
+        self.tasks = self.Shifting(TASKS)
+
+    class Shifting(TaskList):
+        count = itertools.count()
+
+        def task(self, split, index):
+            task = super().task(split, index)
+            return replace(task, hints=(f"{next(self.count)}",))
+
+
+class ForgetfulTasks(Sum):
+    def __init__(self):
+        super().__init__()
+        self.tasks = self.Forgetful(TASKS)
+
+    class Forgetful(TaskList):
+        def find(self, task_id):
+            return replace(super().find(task_id), prompt="?")
+
+
+class SaysNothing(Sum):
+    def see(self, text):
+        return Observation(text=" ", state_key=f"{self.turn} {self.said}")
+
+
+class NoKey(Sum):
+    def see(self, text):
+        return Observation(text=text)
+
+
+class RestlessKey(Sum):
+    count = itertools.count()
+
+    def see(self, text):
+        return Observation(text=text, state_key=f"{next(self.count)}")
+
+
+class OtherKeyInInfo(Sum):
+    def step(self, action):
+        *result, info = super().step(action)
+        return (*result, {**info, "state_key": "other"})
+
+
+class RestlessText(Sum):
+    count = itertools.count()
+
+    def see(self, text):
+        return Observation(text=f"{text} {next(self.count)}", state_key=f"{self.turn} {self.said}")
+
+
+class RestlessStart(Sum):
+    count = itertools.count()
+
+    def start(self, task, rng):
+        super().start(task, rng)
+        return Observation(text=f"{task.prompt} {next(self.count)}", state_key="0")
+
+
+class RestlessEvidence(Sum):
+    count = itertools.count()
+
+    def act(self, action):
+        outcome = super().act(action)
+        fact = Evidence(name="count", value=next(self.count))
+        return Outcome(observation=outcome.observation, evidence=(*outcome.evidence, fact), done=outcome.done)
+
+
+class InfoLacksAKey(Sum):
+    def step(self, action):
+        *result, info = super().step(action)
+        del info["ledger"]
+        return (*result, info)
+
+
+class RewritesTheAction(Sum):
+    def step(self, action):
+        return super().step(f"{action} " if isinstance(action, str) and action.startswith("answer") else action)
+
+
+class EndsSilently(Sum):
+    def step(self, action):
+        *result, info = super().step(action)
+        return (*result, {**info, "ending": None})
+
+
+class ScoresInTheMiddle(Sum):
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        score = None if terminated or truncated else "so far so good"
+        return observation, reward, terminated, truncated, {**info, "score": info["score"] or score}
+
+
+class KeepsTheScore(Sum):
+    def step(self, action):
+        *result, info = super().step(action)
+        return (*result, {**info, "score": None})
+
+
+class PaysTwice(Sum):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, 2 * reward, *rest
+
+
+class EvidenceOfAnotherTurn(Sum):
+    def step(self, action):
+        *result, info = super().step(action)
+        late = [replace(fact, turn=fact.turn + 1) if fact.by == "env" else fact for fact in info["evidence"]]
+        return (*result, {**info, "evidence": tuple(late)})
+
+
+class EvidenceIsADict(Sum):
+    def step(self, action):
+        *result, info = super().step(action)
+        return (*result, {**info, "evidence": (*info["evidence"], {"name": "loose"})})
+
+
+class EvidenceCannotBeStored(Sum):
+    def act(self, action):
+        outcome = super().act(action)
+        fact = Evidence(name="raw", value={1, 2})
+        return Outcome(observation=outcome.observation, evidence=(*outcome.evidence, fact), done=outcome.done)
+
+
+class ShowsTheAnswer(Sum):
+    def start(self, task, rng):
+        first = super().start(task, rng)
+        return Observation(text=f"{first.text} (gold: {task.private['answer']})", state_key="0")
+
+
+class ShowsADeepSecret(Sum):
+    def start(self, task, rng):
+        first = super().start(task, rng)
+        return Observation(text=f"{first.text} hidden text", state_key="0")
+
+
+class WrongOracle(Sum):
+    def oracle(self, task):
+        return ["answer 7"]
+
+
+class OracleGivesUp(Sum):
+    def oracle(self, task):
+        return ["look"]
+
+
+class UnmeasuredOutcome(Sum):
+    def verify(self):
+        yield Evidence(name="right", value=None)
+
+
+class RaisesOnGarbage(Sum):
+    def act(self, action):
+        if "\x1b" in action.text:
+            raise ValueError("control character")
+        return super().act(action)
+
+
+class SilentAboutGarbage(Sum):
+    def act(self, action):
+        outcome = super().act(action)
+        return Outcome(observation=outcome.observation, done=outcome.done)
+
+
+class GoesOnAfterTheEnd(Sum):
+    def step(self, action):
+        if self._episode.ending is not None:
+            return Observation(text="still here", state_key="x"), 0.0, True, False, {}
+        return super().step(action)
+
+
+class NeverCutOff(Sum):
+    def step(self, action):
+        if self._episode.n_turns == self.max_turns - 1 and action == "???":
+            self._episode.n_turns -= 1
+        return super().step(action)
+
+
+class PythonsRandom(Sum):
+    def act(self, action):
+        random.random()
+        return super().act(action)
+
+
+class NumpysRandom(Sum):
+    def act(self, action):
+        np.random.rand()
+        return super().act(action)
+
+
+class Late(Sum):
+    turn_spec = TurnSpec(**SPEC, has_oracle=True, deadline_s=0.0)
+
+
+class WithoutOracle(Sum):
+    turn_spec = TurnSpec(**SPEC)
+
+
+class ClosesOnce(Sum):
+    open = True
+
+    def close(self):
+        if not self.open:
+            raise RuntimeError("closed already")
+        self.open = False
+
+
+class LeavesAThread(Sum):
+    stop = threading.Event()
+
+    def start(self, task, rng):
+        threading.Thread(target=self.stop.wait, name="forgotten", daemon=True).start()
+        return super().start(task, rng)
+
+
+class LeavesAProcess(Sum):
+    started: list = []  # noqa: RUF012
+
+    def start(self, task, rng):
+        if not self.started:
+            self.started.append(subprocess.Popen(["sleep", "60"]))
+        return super().start(task, rng)
+
+
+BROKEN = [
+    (ResetsToText, "reset", "returned a str as observation"),
+    (ResetsWithoutInfo, "reset", r"returned Observation; it must return \(Observation, info\)"),
+    (CannotStart, "reset", r"raised EnvError\(.*no display"),
+    (ShiftingTasks, "tasks", "task 0 of split 'train' differs between two calls"),
+    (ForgetfulTasks, "tasks", r"find\('sum/0'\) gives another task"),
+    (SaysNothing, "observation", "the text of observation 1 is ' '"),
+    (NoKey, "state_key", "the state_key of observation 1 is ''"),
+    (RestlessKey, "state_key", "the same task and actions gave different state keys"),
+    (OtherKeyInInfo, "state_key", r"info\['state_key'\] differs from the state_key of observation 1"),
+    (RestlessText, "determinism", "the observation of turn 0 differs"),
+    (RestlessStart, "determinism", "the first observation differs"),
+    (RestlessEvidence, "determinism", "the evidence of turn 0 differs"),
+    (InfoLacksAKey, "info", r"info lacks \['ledger'\] after turn 0"),
+    (RewritesTheAction, "info", r"info\['action'\]\.text of turn 1 is not what the agent wrote"),
+    (EndsSilently, "ending", "terminated=True, truncated=False, but ending is None"),
+    (ScoresInTheMiddle, "ending", r"turn 0: info\['score'\] is 'so far so good'"),
+    (PaysTwice, "reward_sum", "the rewards of an episode sum to 2, but its score is 1"),
+    (EvidenceOfAnotherTurn, "evidence", "evidence 'parsed' of turn 0 is stamped with turn 1"),
+    (EvidenceIsADict, "evidence", "evidence holds a dict"),
+    (EvidenceCannotBeStored, "evidence", "evidence 'raw' of turn 0 cannot be stored: Object of type set"),
+    (ShowsTheAnswer, "private", r"shows private\['answer'\]"),
+    (ShowsADeepSecret, "private", r"shows private\['steps'\]"),
+    (WrongOracle, "oracle", r"the oracle failed on task 'sum/\d': outcome 0\.0"),
+    (OracleGivesUp, "oracle", "did not end the episode in 1 turns"),
+    (UnmeasuredOutcome, "oracle", "the oracle failed on task"),
+    (RaisesOnGarbage, "garbage", r"raised EnvError\(.*control character"),
+    (SilentAboutGarbage, "garbage", r"the action '\?\?\?' needs Evidence\(name='parsed', value=False\), got \[\]"),
+    (GoesOnAfterTheEnd, "reset_needed", "must raise gymnasium.error.ResetNeeded"),
+    (NeverCutOff, "max_turns", "the episode went on after 3 turns|did not end within 3 turns"),
+    (PythonsRandom, "global_rng", "Python's global random"),
+    (NumpysRandom, "global_rng", "numpy's global random"),
+    (Late, "deadline", r"deadline_s is 0"),
+    (WithoutOracle, "solvable", "no oracle is declared"),
+    (ClosesOnce, "close", r"raised RuntimeError\('closed already'\)"),
+]
+
+
+def test_a_sound_environment_has_no_findings():
+    assert check_env(Sum()) == []
+
+
+@pytest.mark.parametrize(("kind", "rule", "message"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))
+def test_each_breach_is_found_by_its_own_rule_only(kind, rule, message):
+    findings = check_env(kind())
+    assert {finding.rule for finding in findings} == {rule}, findings
+    assert any(re.search(message, finding.message) for finding in findings), findings
+    level = "warning" if rule in ("deadline", "solvable") else "error"
+    assert {finding.level for finding in findings} == {level}
+
+
+def test_every_rule_has_an_environment_that_breaks_it():
+    assert {rule for _, rule, _ in BROKEN} == {"reset", *RULES, "close"}
+
+
+def test_a_score_that_never_comes_is_found_though_other_rules_need_it():
+    """Without a score the oracle cannot be judged either, so this breach shows twice."""
+    assert {finding.rule for finding in check_env(KeepsTheScore())} == {"ending", "oracle"}
+
+
+def test_what_breaks_under_every_rule_is_said_once():
+    class Breaks(Sum):
+        def act(self, action):
+            raise OSError("gone")
+
+    messages = [finding.message for finding in check_env(Breaks()) if "gone" in finding.message]
+    assert messages
+    assert len(messages) == len(set(messages))
+
+
+def test_a_thread_that_stays_is_found(monkeypatch):
+    monkeypatch.setattr("turngate.envs.check.LEFTOVER_S", 0.05)
+    findings = check_env(LeavesAThread(), episodes=1)
+    LeavesAThread.stop.set()
+    assert {finding.rule for finding in findings} == {"leftovers"}
+    assert findings[0].message == "thread 'forgotten' is still running after close()"
+
+
+def test_a_process_that_stays_is_found(monkeypatch):
+    monkeypatch.setattr("turngate.envs.check.LEFTOVER_S", 0.05)
+    findings = check_env(LeavesAProcess(), episodes=1)
+    child = LeavesAProcess.started[0]
+    child.kill()
+    child.wait()
+    assert [finding.message for finding in findings] == [f"process {child.pid} is still there after close()"]
+
+
+def test_an_unknown_id_is_the_callers_mistake():
+    with pytest.raises(UnknownName, match="did you mean 'turngate/Lock-v1'"):
+        check_env("turngate/Loch-v1")
+
+
+def test_a_finding_reads_as_a_sentence():
+    finding = Finding(level="error", rule="oracle", message="the oracle failed")
+    assert str(finding) == "[oracle] the oracle failed"

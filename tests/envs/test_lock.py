@@ -1,0 +1,87 @@
+"""The toy, move by move, with the numbers worked out by hand."""
+
+import itertools
+
+import pytest
+
+import turngate
+from turngate.envs.lock import COLOURS, KEYS, LockTasks, colours_of, key_of
+from turngate.errors import ConfigError, UnknownName
+from turngate.types import Ending, Task
+
+TASK = Task(id="lock/test/0", env_id="turngate/Lock-v1", prompt="Open.", private={"dials": (0, 1, 3)})
+RIGHT = ["press a", "press b", "press d"]  # red, green, white
+
+
+def play(actions, task=TASK):
+    env = turngate.make("turngate/Lock-v1")
+    first, _ = env.reset(seed=0, options={"task": task})
+    return first, [env.step(action) for action in actions]
+
+
+def test_the_right_keys_open_it_and_process_reward_is_paid():
+    first, steps = play(RIGHT)
+    assert first.text == "Open. red"
+    assert [step[0].text for step in steps] == ["click green", "click white", "click"]
+    assert [step[1] for step in steps] == pytest.approx([0.0, 0.0, 1.0 + 0.1])
+    assert [(step[2], step[3]) for step in steps] == [(False, False), (False, False), (True, False)]
+    assert steps[-1][4]["ending"] is Ending.FINISHED
+    assert steps[-1][4]["score"].outcome == 1.0
+
+
+def test_one_wrong_key_pays_nothing_at_all():
+    """Two right keys earn process reward, but its gate opens only with the lock."""
+    _, steps = play(["press a", "press a", "press d"])
+    assert [step[0].text for step in steps] == ["click green", "clunk white", "click"]
+    assert sum(step[1] for step in steps) == 0.0
+    score = steps[-1][4]["score"]
+    assert (score.usable, score.outcome, score.total) == (True, 0.0, 0.0)
+    assert sum(event.earned for event in score.ledger) == pytest.approx(0.1 * 2 / 3)
+
+
+def test_what_cannot_be_read_counts_as_a_wrong_key():
+    _, steps = play(["pres a", "press", "press d"])
+    assert steps[0][0].text == "unknown tool 'pres'; did you mean press? green"
+    assert [fact.value for fact in steps[0][4]["evidence"]] == [False, False]
+    assert steps[1][0].text == "press needs KEY; write: press KEY white"
+
+
+def test_exactly_one_of_all_key_sequences_opens_a_lock():
+    opened = [
+        keys for keys in itertools.product(KEYS, repeat=3) if play([f"press {key}" for key in keys])[1][-1][1] > 0
+    ]
+    assert opened == [("a", "b", "d")]
+
+
+def test_state_keys_tell_apart_what_differs():
+    first, steps = play(RIGHT)
+    other_first, other_steps = play(["press b", "press b", "press d"])
+    keys = [first.state_key, *(step[0].state_key for step in steps)]
+    other_keys = [other_first.state_key, *(step[0].state_key for step in other_steps)]
+    assert len(set(keys)) == 4
+    assert keys[0] == other_keys[0]
+    assert not set(keys[1:]) & set(other_keys[1:])
+
+
+def test_tasks_are_a_function_of_split_and_number():
+    tasks = LockTasks()
+    assert tasks.task("train", 7) == LockTasks().task("train", 7)
+    assert tasks.find("lock/heldout/12") == tasks.task("heldout", 12)
+    shown = {colours_of(tasks.task("train", index)) for index in range(500)}
+    assert len(shown) == len(COLOURS) ** 3  # every lock occurs
+    assert tasks.size("heldout") is None
+
+
+def test_the_legend():
+    assert [key_of(colour) for colour in ("red", "green", "blue", "white")] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("bad", ["lock/train/x", "lock/test/1", "lock/train", "", "lock/train/-1"])
+def test_an_unknown_task_is_refused(bad):
+    with pytest.raises(UnknownName):
+        LockTasks().find(bad)
+
+
+def test_a_limit_below_the_dials_is_refused():
+    with pytest.raises(ConfigError, match="max_turns is 2, but the lock has 3 dials"):
+        turngate.make("turngate/Lock-v1", max_turns=2)

@@ -1,0 +1,227 @@
+"""Names: what ``register`` takes, what ``make`` gives, and plugins that arrive in wheels of their own."""
+
+import pickle
+import subprocess
+import sys
+from functools import partial
+
+import gymnasium
+import pytest
+
+import turngate
+from turngate.envs import registry
+from turngate.envs.lock import LockEnv
+from turngate.envs.registry import make, register, registered
+from turngate.errors import ConfigError, DuplicateName, MissingExtra, UnknownName
+
+
+@pytest.fixture
+def _clean():
+    """Forget what a test registered."""
+    ours, theirs = dict(registry._registered), dict(gymnasium.registry)
+    yield
+    registry._registered.clear()
+    registry._registered.update(ours)
+    gymnasium.registry.clear()
+    gymnasium.registry.update(theirs)
+
+
+def test_make_is_what_gymnasium_makes():
+    ours, theirs = turngate.make("turngate/Lock-v1"), gymnasium.make("turngate/Lock-v1")
+    assert type(ours) is type(theirs) is LockEnv  # no wrapper around either
+    assert ours.spec.id == "turngate/Lock-v1"
+    first, _ = ours.reset(seed=5)
+    second, _ = theirs.reset(seed=5)
+    assert first == second
+
+
+def test_the_built_in_environments_are_listed_in_order():
+    ids = list(registered())
+    assert {"turngate/Lock-v1", "turngate/Sql-v1"} <= set(ids)
+    assert ids == sorted(ids)
+    assert all(entry.description and ":" in entry.entry_point for entry in registered().values())
+
+
+def test_make_can_be_sent_to_another_process():
+    env = pickle.loads(pickle.dumps(partial(make, "turngate/Lock-v1", split="heldout")))()
+    assert env.split == "heldout"
+
+
+@pytest.mark.usefixtures("_clean")
+def test_registered_arguments_are_defaults():
+    register("test/Lock-v0", "turngate.envs.lock:LockEnv", kwargs={"split": "heldout", "max_turns": 5})
+    env = make("test/Lock-v0", max_turns=7)
+    assert (env.split, env.max_turns) == ("heldout", 7)
+    assert registered()["test/Lock-v0"].kwargs == {"split": "heldout", "max_turns": 5}
+
+
+@pytest.mark.usefixtures("_clean")
+def test_registering_never_overwrites():
+    gymnasium.register("taken/Env-v0", "nowhere:Nothing")
+    with pytest.raises(DuplicateName, match=r"'turngate/Lock-v1' is taken by 'turngate\.envs\.lock:LockEnv'"):
+        register("turngate/Lock-v1", "elsewhere:Env")
+    with pytest.raises(DuplicateName, match="'taken/Env-v0' is taken by 'nowhere:Nothing'"):
+        register("taken/Env-v0", "elsewhere:Env")
+    assert registered()["turngate/Lock-v1"].entry_point == "turngate.envs.lock:LockEnv"
+
+
+@pytest.mark.parametrize(
+    "bad", ["Lock-v1", "test/Lock", "test/Lock-v", "test/Lock-v01", "test/Lock-v-1", "a/b/Lock-v1", "test/Lo ck-v1", ""]
+)
+def test_an_id_needs_namespace_and_version(bad):
+    with pytest.raises(ConfigError, match="must look like 'namespace/Name-vN', for instance 'acme/Shop-v0'"):
+        register(bad, "module:Env")
+
+
+@pytest.mark.parametrize("bad", ["module", "module:", ":Env", "mod ule:Env", "module:Env()", LockEnv])
+def test_an_entry_point_is_a_string(bad):
+    with pytest.raises(ConfigError, match=r"must look like 'package\.module:ClassName'"):
+        register("test/Bad-v0", bad)
+    assert "test/Bad-v0" not in gymnasium.registry
+
+
+def test_an_unknown_id_names_the_closest():
+    with pytest.raises(UnknownName) as caught:
+        make("turngate/Lok-v1")
+    assert caught.value.close[0] == "turngate/Lock-v1"
+    assert str(caught.value).startswith("unknown environment 'turngate/Lok-v1'; did you mean 'turngate/Lock-v1'")
+
+
+@pytest.mark.usefixtures("_clean")
+@pytest.mark.parametrize("wanted", ["test/Lock-v7", "test/Lock", "test/Lock-v"])
+def test_an_unknown_version_names_those_that_exist(wanted):
+    for version in (10, 2):
+        register(f"test/Lock-v{version}", "turngate.envs.lock:LockEnv")
+    with pytest.raises(UnknownName, match=r"existing versions of 'test/Lock': v2, v10$"):
+        make(wanted)
+
+
+def test_an_unknown_argument_names_the_closest():
+    with pytest.raises(ConfigError, match=r"unknown argument of 'turngate/Lock-v1' 'spilt'; did you mean 'split'\?"):
+        make("turngate/Lock-v1", spilt="train")
+
+
+@pytest.mark.usefixtures("_clean")
+def test_a_missing_argument_is_named():
+    register("test/Needy-v0", "turngate.envs.base:TurnEnv")
+    with pytest.raises(ConfigError, match="'test/Needy-v0': missing a required argument: 'tasks'"):
+        make("test/Needy-v0")
+
+
+@pytest.mark.usefixtures("_clean")
+@pytest.mark.parametrize("entry_point", ["no_such_module:Env", "turngate.envs.lock:NoSuchEnv"])
+def test_an_entry_point_that_cannot_be_imported_is_named(entry_point):
+    register("test/Gone-v0", entry_point)
+    with pytest.raises(ConfigError, match=f"entry point '{entry_point}' of 'test/Gone-v0' cannot be loaded"):
+        make("test/Gone-v0")
+
+
+@pytest.mark.usefixtures("_clean")
+def test_something_else_than_an_environment_is_refused():
+    register("test/Cart-v0", "gymnasium.envs.classic_control.cartpole:CartPoleEnv")
+    with pytest.raises(ConfigError, match="built a CartPoleEnv, not a TurnEnv"):
+        make("test/Cart-v0")
+
+
+@pytest.mark.usefixtures("_clean")
+def test_a_missing_extra_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "needs_extra.py").write_text(
+        "from turngate.errors import MissingExtra\nraise MissingExtra('playwright', 'web')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    register("test/Web-v0", "needs_extra:Env")
+    with pytest.raises(MissingExtra, match=r'pip install "turngate\[web\]"'):
+        make("test/Web-v0")
+
+
+# --- plugins ----------------------------------------------------------------------------------------------------------
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "{name}"
+version = "0.1"
+[project.entry-points."turngate.envs"]
+{name} = "{name}:register_all"
+[tool.hatch.build.targets.wheel]
+only-include = ["{name}.py"]
+"""
+ECHO = """
+import numpy as np
+import turngate
+from turngate import Observation, Outcome, Task, TaskList, TurnEnv, TurnSpec
+from turngate.types import Score
+
+class Nothing:
+    def score(self, record):
+        return Score(ledger=(), reward_T=np.zeros(record.n_turns, np.float32), outcome=0.0, usable=True)
+    def certain(self, record):
+        return 0.0
+
+class EchoEnv(TurnEnv):
+    turn_spec = TurnSpec(tools=(), rubric=Nothing(), max_turns=2)
+    def __init__(self):
+        super().__init__(tasks=TaskList([Task(id="echo/0", env_id="acme/Echo-v0", prompt="Say it.")]))
+    def start(self, task, rng):
+        return Observation(text=task.prompt, state_key="start")
+    def act(self, action):
+        return Outcome(observation=Observation(text=action.text, state_key="on"))
+    def verify(self):
+        return ()
+
+def register_all():
+    turngate.register("acme/Echo-v0", "acme_echo:EchoEnv", description="Says what you say.")
+"""
+BROKEN = "def register_all():\n    raise RuntimeError('no licence found')\n"
+USE = """
+import logging, sys
+logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s")
+import turngate
+assert "acme_echo" not in sys.modules  # plugins load late
+env = turngate.make("acme/Echo-v0")
+env.reset(seed=0)
+print("reply:", env.step("hello")[0].text)
+print("listed:", turngate.registered()["acme/Echo-v0"].description)
+try:
+    turngate.make("acme/Ecko-v0")
+except turngate.UnknownName as error:
+    print("error:", error)
+"""
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory):
+    """A folder into which two plugins were installed from wheels: a good one and one that fails."""
+    root = tmp_path_factory.mktemp("plugins")
+    for name, source in {"acme_echo": ECHO, "acme_broken": BROKEN}.items():
+        (root / name).mkdir()
+        (root / name / "pyproject.toml").write_text(PYPROJECT.format(name=name))
+        (root / name / f"{name}.py").write_text(source)
+    pip = [sys.executable, "-m", "pip", "--quiet"]
+    sources = [str(root / "acme_echo"), str(root / "acme_broken")]
+    wheels = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(root / "wheels"), *sources]
+    subprocess.run([*pip, *wheels], check=True, cwd=root)
+    built = sorted((root / "wheels").glob("*.whl"))
+    assert len(built) == 2
+    install = ["install", "--no-deps", "--no-index", "--target", str(root / "site"), *map(str, built)]
+    subprocess.run([*pip, *install], check=True, cwd=root)
+    return root / "site"
+
+
+@pytest.mark.component
+def test_a_plugin_from_a_wheel_works_beside_one_that_fails(plugins):
+    program = f"import sys; sys.path[:0] = {[str(plugins), *sys.path]!r}\n{USE}"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    problem = "RuntimeError('no licence found')"
+    assert lines == [
+        f"WARNING plugin 'acme_broken' (acme_broken:register_all) failed to load: {problem}",
+        "reply: hello",
+        "listed: Says what you say.",
+        lines[-1],
+    ]
+    assert lines[-1].startswith("error: unknown environment 'acme/Ecko-v0'; did you mean 'acme/Echo-v0'")
+    assert lines[-1].endswith(f"plugin 'acme_broken' failed to load: {problem}")

@@ -1,0 +1,200 @@
+"""Intervals against worked numbers and against their definitions; the table's matching and wording."""
+
+import io
+from math import comb, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from turngate.errors import ShapeError
+from turngate.report.tables import (
+    Success,
+    Tally,
+    by_task,
+    comparison_markdown,
+    comparison_table,
+    newcombe,
+    paired_difference,
+    wilson,
+)
+
+# --- intervals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [
+        (8, 10, 0.490163, 0.943318),
+        (0, 10, 0.0, 0.277533),
+        (10, 10, 0.722467, 1.0),
+        (50, 100, 0.403832, 0.596168),
+        (81, 263, 0.255289, 0.366209),
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_wilson_in_numbers(successes, n, low, high):
+    assert wilson(successes, n, z=1.959964) == pytest.approx((low, high), abs=1e-6)
+    assert wilson(successes, n) == pytest.approx((low, high), abs=2e-5)
+
+
+@given(n=st.integers(1, 500), data=st.data())
+def test_wilson_bounds_are_where_the_observed_share_is_z_errors_away(n, data):
+    successes = data.draw(st.integers(0, n))
+    low, high = wilson(successes, n, z=1.645)
+    assert 0 <= low <= successes / n <= high <= 1
+    for bound in (low, high):
+        assert abs(successes / n - bound) == pytest.approx(1.645 * sqrt(bound * (1 - bound) / n), abs=1e-9)
+
+
+def test_wilson_covers_about_what_it_says():
+    """Exact coverage, by summing the binomial: near 95 % at moderate shares."""
+    n = 60
+    for p in (0.1, 0.3, 0.5, 0.8):
+        hits = [k for k in range(n + 1) if wilson(k, n)[0] <= p <= wilson(k, n)[1]]
+        assert 0.92 < sum(comb(n, k) * p**k * (1 - p) ** (n - k) for k in hits) < 0.98
+
+
+@pytest.mark.parametrize(("successes", "n"), [(-1, 10), (11, 10), (0, -1)])
+def test_impossible_counts_are_refused(successes, n):
+    with pytest.raises(ShapeError, match=f"{successes} successes of {n}"):
+        wilson(successes, n)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # Newcombe 1998, table II, method 10, contrasts (a) to (e), (g) and (h).
+        ((48, 80), (56, 70), (0.2, 0.0524, 0.3339)),
+        ((3, 10), (9, 10), (0.6, 0.1705, 0.8090)),
+        ((2, 7), (6, 7), (4 / 7, 0.0582, 0.8062)),
+        ((0, 29), (5, 56), (5 / 56, -0.0381, 0.1926)),
+        ((0, 20), (0, 10), (0.0, -0.1611, 0.2775)),
+        ((0, 20), (10, 10), (1.0, 0.6791, 1.0)),
+        ((0, 10), (10, 10), (1.0, 0.6075, 1.0)),
+    ],
+)
+def test_newcombe_in_numbers(before, after, expected):
+    assert newcombe(Tally(*before), Tally(*after)) == pytest.approx(expected, abs=1e-4)
+
+
+def test_newcombe_needs_both_sides():
+    with pytest.raises(ShapeError, match="there are 0 and 5"):
+        newcombe(Tally(0, 0), Tally(1, 5))
+
+
+def test_the_bootstrap_against_drawing_tasks_one_by_one():
+    rng = np.random.default_rng(5)
+    before = {f"t{i}": Tally(int(rng.integers(0, 5)), 4) for i in range(12)}
+    after = {task: Tally(min(4, t.successes + int(rng.integers(0, 2))), 4) for task, t in before.items()}
+    tasks, slow = list(before), []
+    for _ in range(4000):
+        drawn = [tasks[i] for i in rng.integers(len(tasks), size=len(tasks))]
+        slow.append(sum(after[t].successes - before[t].successes for t in drawn) / (4 * len(drawn)))
+    value, low, high = paired_difference(before, after)
+    assert value == pytest.approx(sum(after[t].successes - before[t].successes for t in tasks) / 48)
+    assert (low, high) == pytest.approx(np.quantile(slow, [0.025, 0.975]), abs=0.011)
+
+
+def test_pairing_takes_out_what_makes_a_task_easy():
+    """Half of the tasks are easy. Every task gains one of ten: paired, that is certain; unpaired, it drowns."""
+    before = {f"t{i}": Tally(8 if i % 2 else 0, 10) for i in range(20)}
+    after = {task: Tally(t.successes + 1, 10) for task, t in before.items()}
+    assert paired_difference(before, after) == pytest.approx((0.1, 0.1, 0.1))
+    unpaired = newcombe(Tally(80, 200), Tally(100, 200))
+    assert unpaired.high - unpaired.low > 0.15
+
+
+def test_the_bootstrap_is_seeded_and_counts_episodes():
+    before = {"a": Tally(1, 1), "b": Tally(0, 9), "c": Tally(2, 4)}
+    after = {"a": Tally(1, 1), "b": Tally(9, 9), "c": Tally(1, 4)}
+    many = {f"{task}{i}": Tally(t.successes, t.n) for i in range(9) for task, t in before.items()}
+    grown = {f"{task}{i}": Tally(t.successes, t.n) for i in range(9) for task, t in after.items()}
+    assert paired_difference(many, grown, seed=1, resamples=9) != paired_difference(many, grown, seed=2, resamples=9)
+    first = paired_difference(before, after, seed=1)
+    assert first == paired_difference(before, after, seed=1)
+    assert first.value == pytest.approx(11 / 14 - 3 / 14)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ({"a": Tally(1, 1), "b": Tally(1, 1)}, {"a": Tally(1, 1)}, "'b' and 0 other tasks"),
+        ({"a": Tally(1, 1)}, {"a": Tally(1, 1)}, "at least 2 tasks; there are 1"),
+        ({"a": Tally(1, 1), "b": Tally(0, 0)}, {"a": Tally(1, 1), "b": Tally(1, 1)}, "'b' has no episodes"),
+    ],
+)
+def test_what_cannot_be_paired_is_refused(before, after, message):
+    with pytest.raises(ShapeError, match=message):
+        paired_difference(before, after)
+
+
+def test_by_task_counts():
+    assert by_task(["a", "b", "a"], [True, False, False]) == {"a": Tally(1, 2), "b": Tally(0, 1)}
+    with pytest.raises(ShapeError, match="2 task ids but 1 successes"):
+        by_task(["a", "b"], [True])
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def success(successes, n, **changes):
+    return Success(**({"split": "heldout", "temperature": 1.0, "successes": successes, "n": n} | changes))
+
+
+def test_success_checks_itself():
+    with pytest.raises(ShapeError, match="3 successes of 2"):
+        success(3, 2)
+    with pytest.raises(ShapeError, match="by_task adds up to 1 of 1, not to 1 of 2"):
+        success(1, 2, by_task={"a": Tally(1, 1)})
+
+
+def test_the_markdown_table_word_for_word():
+    before = [success(48, 80), success(10, 20, temperature=0.0), success(1, 4, guided=True, unusable=3)]
+    after = [success(56, 70), success(5, 5, split="train")]
+    assert comparison_markdown(before, after).splitlines() == [
+        "| split   | help   | temperature | before, % [95 %]  | n  | after, % [95 %]     | n  "
+        "| difference, points [95 %] |",
+        "|---------|--------|-------------|-------------------|----|---------------------|----"
+        "|---------------------------|",
+        "| heldout | none   | 1           | 60.0 [49.0, 70.0] | 80 | 80.0 [69.2, 87.7]   | 70 "
+        "| +20.0 [+5.2, +33.4]       |",
+        "| train   | none   | 1           | –                 | –  | 100.0 [56.6, 100.0] | 5  "
+        "| –                         |",
+        "| heldout | none   | 0 (greedy)  | 50.0 [29.9, 70.1] | 20 | –                   | –  "
+        "| –                         |",
+        "| heldout | guided | 1           | 25.0 [4.6, 69.9]  | 4  | –                   | –  "
+        "| –                         |",
+        "",
+        "Intervals: Wilson for a rate; for a difference a bootstrap over tasks where both sides played the same "
+        "tasks, else Newcombe. 3 unusable episodes are left out.",
+    ]
+
+
+def test_the_same_tasks_are_compared_in_pairs():
+    tasks = {f"t{i}": Tally(i % 2, 2) for i in range(6)}
+    gained = {task: Tally(t.successes + 1, 2) for task, t in tasks.items()}
+    lines = comparison_markdown([success(3, 12, by_task=tasks)], [success(9, 12, by_task=gained)])
+    assert "+50.0 [+50.0, +50.0]" in lines
+    others = {f"u{i}": t for i, t in enumerate(gained.values())}
+    lines = comparison_markdown([success(3, 12, by_task=tasks)], [success(9, 12, by_task=others)])
+    assert "+50.0 [+10.1, +72.8]" in lines
+
+
+def test_the_terminal_table_shows_the_same_cells_and_no_markup():
+    out = io.StringIO()
+    table = comparison_table([success(48, 80, split="[red]x")], [success(56, 70, split="[red]x")])
+    Console(file=out, width=140).print(table)
+    for cell in ("[red]x", "none", "60.0 [49.0, 70.0]", "80", "80.0 [69.2, 87.7]", "+20.0 [+5.2, +33.4]", "[95 %]"):
+        assert cell in out.getvalue()
+
+
+def test_without_episodes_there_is_a_dash():
+    assert "–" in comparison_markdown([success(0, 0)], [success(1, 2)]).splitlines()[2]
+
+
+def test_two_results_for_one_row_are_refused():
+    with pytest.raises(ShapeError, match="two results for split 'heldout' at temperature 1"):
+        comparison_table([success(1, 2), success(2, 2)], [])

@@ -1,0 +1,64 @@
+"""The public names are a list; changing it is a decision, so it is written down twice: there and here."""
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import turngate
+
+PUBLIC = """
+    Action Completion ConfigError Credit DataError DuplicateName Ending EnvError EpisodeError Evidence Finding
+    FromEvidence Gate Group Guidance MismatchError MissingExtra Observation Outcome Parameter PolicyError Record
+    Registered Reward RewardEvent Rubric RunError Score ScoredGroup ShapeError StoreError Task TaskList TaskSource Tool
+    ToolCall Trajectory Turn TurnEnv TurnSpec TurnTable TurngateError UnknownName UserError VerifierError cap_process
+    check_env make needs_outcome register registered requires veto
+""".split()
+
+
+def test_the_public_names_are_these():
+    assert list(turngate.__all__) == PUBLIC == sorted(PUBLIC)
+    assert dir(turngate) == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_name_exists_and_says_what_it_is(name):
+    thing = getattr(turngate, name)
+    assert not isinstance(thing, ModuleType)
+    assert (thing.__doc__ or "").strip()
+    assert thing.__module__.startswith("turngate.")
+
+
+def test_nothing_else_is_exported():
+    found = {name for name, thing in vars(turngate).items() if not name.startswith("_")}
+    modules = {name for name in found if isinstance(getattr(turngate, name), ModuleType)}
+    helpers = {"import_module", "TYPE_CHECKING", "Any"}
+    assert found - modules - helpers <= set(PUBLIC)
+
+
+def test_every_error_is_public():
+    def below(kind):
+        return {kind.__name__}.union(*map(below, kind.__subclasses__()))
+
+    ours = {name for name in below(turngate.TurngateError) if hasattr(turngate.errors, name)}
+    assert ours <= set(PUBLIC)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'turngate' has no attribute 'Rubrik'"):
+        turngate.Rubrik  # noqa: B018
+
+
+def test_a_star_import_brings_the_list_and_nothing_more():
+    program = "from turngate import *; print(*sorted(name for name in dir() if not name.startswith('__')))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.split() == PUBLIC
+
+
+def test_the_version_is_the_one_of_the_package():
+    import tomllib
+    from pathlib import Path
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert turngate.__version__ == project["version"]

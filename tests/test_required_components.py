@@ -1,0 +1,61 @@
+"""In CI nothing is skipped quietly. Each case runs a small suite of its own under the real conftest."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).with_name("conftest.py")
+
+
+SKIPS = {
+    "test_call.py": "import pytest\ndef test_a():\n    pytest.skip('no thing 1')\n",
+    "test_mark.py": "import pytest\n@pytest.mark.skipif(True, reason='no thing 2')\ndef test_a():\n    pass\n",
+    "test_module.py": "import pytest\npytest.skip('no thing 3', allow_module_level=True)\n",
+    "test_import.py": "import pytest\npytest.importorskip('no_such_module', reason='no thing 4')\n",
+}
+MISSING = "\nREQUIRED_COMPONENTS['flux capacitor'] = lambda: False\n"
+
+
+def run_suite(folder, tests, *, ci, conftest_tail=""):
+    shutil.copy(CONFTEST, folder / "conftest.py")
+    with (folder / "conftest.py").open("a") as file:
+        file.write(conftest_tail)
+    for name, source in tests.items():
+        (folder / name).write_text(source)
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
+    if ci:
+        environment["CI"] = "1"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull, "."]
+    keep_going = ["--continue-on-collection-errors"]
+    result = subprocess.run([*command, *keep_going], cwd=folder, env=environment, capture_output=True, text=True)
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_every_way_to_skip_fails_in_ci(tmp_path):
+    code, output = run_suite(tmp_path, SKIPS, ci=True)
+    assert code == pytest.ExitCode.TESTS_FAILED
+    assert "1 failed, 3 errors" in output
+    for number in range(1, 5):
+        assert re.search(f"nothing may be skipped in CI, but this was: .*no thing {number}", output)
+
+
+def test_elsewhere_skips_and_missing_components_are_allowed(tmp_path):
+    code, output = run_suite(tmp_path, SKIPS, ci=False, conftest_tail=MISSING)
+    assert (code, "4 skipped" in output) == (pytest.ExitCode.OK, True)
+
+
+def test_an_expected_failure_is_no_skip(tmp_path):
+    test = "import pytest\n@pytest.mark.xfail(strict=True)\ndef test_a():\n    assert False\n"
+    code, output = run_suite(tmp_path, {"test_a.py": test}, ci=True)
+    assert (code, "1 xfailed" in output) == (pytest.ExitCode.OK, True)
+
+
+def test_a_missing_component_stops_the_session_in_ci(tmp_path):
+    code, output = run_suite(tmp_path, {"test_a.py": "def test_a():\n    pass\n"}, ci=True, conftest_tail=MISSING)
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "required components are missing: flux capacitor; run `make test`" in output

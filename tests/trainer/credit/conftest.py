@@ -1,0 +1,33 @@
+"""Tables written by hand: one list of rewards per trajectory."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from turngate.types import TurnTable
+
+
+def make_table(
+    rewards: Sequence[Sequence[float]],
+    cohorts: Sequence[int] | None = None,
+    states: Sequence[Sequence[int]] | None = None,
+) -> TurnTable:
+    lengths = [len(row) for row in rewards]
+    n = sum(lengths)
+    flat = [reward for row in rewards for reward in row]
+    return TurnTable(
+        reward_N=np.array(flat, np.float32),
+        process_N=np.full(n, np.nan, np.float32),
+        open_N=np.ones(n, np.bool_),
+        traj_N=np.repeat(np.arange(len(rewards), dtype=np.int32), lengths),
+        index_N=np.array([index for length in lengths for index in range(length)], np.int32),
+        state_N=np.array([s for row in states for s in row] if states is not None else [-1] * n, np.int64),
+        outcome_B=np.array([sum(row) for row in rewards], np.float32),
+        cohort_B=np.array(cohorts if cohorts is not None else [0] * len(rewards), np.int32),
+    )
+
+
+@pytest.fixture(scope="session")
+def table_of() -> Callable[..., TurnTable]:
+    return make_table

@@ -1,0 +1,161 @@
+"""Scored groups become columns."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from turngate.errors import ShapeError
+from turngate.trainer.table import tabulate
+from turngate.types import (
+    Action,
+    Completion,
+    EndedBy,
+    Ending,
+    Guidance,
+    Observation,
+    RewardEvent,
+    Score,
+    ScoredGroup,
+    Task,
+    Trajectory,
+    Turn,
+    derive_seed,
+)
+
+EMPTY = np.zeros(0, np.int32)
+
+
+def trajectory(name: str, keys: Sequence[str], task: str = "t", level: int | None = None, env: str = "e") -> Trajectory:
+    turns = tuple(
+        Turn(
+            observation=Observation(text="", state_key=key),
+            context_ids=EMPTY,
+            completion=Completion(
+                ids_K=EMPTY, logprobs_K=np.zeros(0, np.float32), ended_by=EndedBy.SCRIPT, policy_version=0
+            ),
+            source=np.zeros(0, np.uint8),
+            action=Action(text=""),
+        )
+        for key in keys
+    )
+    guidance = None if level is None else Guidance(kind="hint", level=level, text="h", source="task")
+    whose = Task(id=task, env_id=env, prompt="p")
+    return Trajectory(id=name, task=whose, turns=turns, ending=Ending.FINISHED, seed=0, guidance=guidance)
+
+
+def score(*reward: float, ledger: tuple[RewardEvent, ...] = (), outcome: float = 1.0) -> Score:
+    return Score(ledger=ledger, reward_T=np.array(reward, np.float32), outcome=outcome, usable=True)
+
+
+def group(*pairs: tuple[Trajectory, Score]) -> ScoredGroup:
+    trajectories, scores = zip(*pairs, strict=True)
+    return ScoredGroup(task=trajectories[0].task, trajectories=trajectories, scores=scores)
+
+
+def event(turn: int | None, value: float, kind: Any = "process", factor: float = 1.0) -> RewardEvent:
+    return RewardEvent(name="n", kind=kind, turn=turn, value=value, weight=0.5, factor=factor)
+
+
+def test_trajectories_lie_end_to_end():
+    table = tabulate(
+        [
+            group((trajectory("a", ["", ""]), score(0, 1)), (trajectory("b", [""]), score(0, outcome=0.0))),
+            group((trajectory("c", ["", "", ""], task="u"), score(0, 0.5, 0.25, outcome=0.75))),
+        ]
+    )
+    assert table.reward_N.tolist() == [0, 1, 0, 0, 0.5, 0.25]
+    assert table.traj_N.tolist() == [0, 0, 1, 2, 2, 2]
+    assert table.index_N.tolist() == [0, 1, 0, 0, 1, 2]
+    assert table.outcome_B.tolist() == [1, 0, 0.75]
+    assert table.cohort_B.tolist() == [0, 0, 1]
+    assert table.total_B.tolist() == [1, 0, 0.75]
+    assert np.isnan(table.process_N).all()
+    assert table.open_N.all()
+    dtypes = {name: str(getattr(table, name).dtype) for name in table.__dataclass_fields__}
+    assert dtypes == {
+        "reward_N": "float32",
+        "process_N": "float32",
+        "open_N": "bool",
+        "traj_N": "int32",
+        "index_N": "int32",
+        "state_N": "int64",
+        "outcome_B": "float32",
+        "cohort_B": "int32",
+    }
+
+
+def test_cohorts_are_task_and_guidance_level_and_unguided_is_its_own():
+    levels: list[tuple[str, int | None]] = [
+        ("t", None),
+        ("t", 0),
+        ("t", 2),
+        ("u", 0),
+        ("t", None),
+        ("t", 2),
+        ("u", None),
+    ]
+    groups = [group((trajectory(str(i), [""], task, level), score(0))) for i, (task, level) in enumerate(levels)]
+    assert tabulate(groups).cohort_B.tolist() == [0, 1, 2, 3, 0, 2, 4]
+
+
+def test_process_is_what_was_earned_before_gates():
+    ledger = (
+        event(None, 8.0, "outcome"),
+        event(0, -4.0, "penalty", factor=0.0),
+        event(1, 1.0, factor=0.25),
+        event(1, 2.0),
+        event(2, 3.0, factor=0.0),
+        event(2, 1.0),
+        event(None, 2.0),
+    )
+    table = tabulate([group((trajectory("a", [""] * 5), score(0, 0, 0, 0, 0, ledger=ledger)))])
+    assert [None if math.isnan(value) else value for value in table.process_N.tolist()] == [None, 1.5, 2.0, None, 1.0]
+    assert table.open_N.tolist() == [True, True, False, True, True]
+
+
+def test_a_verdict_of_zero_is_a_verdict():
+    table = tabulate([group((trajectory("a", ["", ""]), score(0, 0, ledger=(event(0, 0.0),))))])
+    assert table.process_N[0] == 0.0
+    assert np.isnan(table.process_N[1])
+
+
+def test_states_are_equal_where_keys_are_and_the_same_in_every_run():
+    table = tabulate(
+        [
+            group((trajectory("a", ["x", "y", "x", ""]), score(0, 0, 0, 0))),
+            group((trajectory("b", ["x"], task="u"), score(0))),
+            group((trajectory("c", ["x"], task="v", env="other"), score(0))),
+        ]
+    )
+    x, y, again, unknown, elsewhere, foreign = table.state_N.tolist()
+    assert x == again == elsewhere == derive_seed("state", "e", "x")
+    assert len({x, y, foreign}) == 3
+    assert unknown == -1
+    assert min(x, y, foreign) >= 0
+
+
+def test_no_groups_make_an_empty_table():
+    table = tabulate([])
+    assert (table.n_turns, table.n_trajectories) == (0, 0)
+
+
+BAD = Score(
+    ledger=(), reward_T=np.zeros(1, np.float32), outcome=None, usable=False, problem="evidence 'won' is missing"
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "bad", "match"),
+    [
+        ([""], BAD, r"'odd' has no usable score \(evidence 'won' is missing\)"),
+        ([""], Score(ledger=(), reward_T=np.zeros(1, np.float32), outcome=None, usable=True), "no outcome"),
+        ([], score(), "'odd' has no turns"),
+        (["", ""], score(1), r"reward_T of trajectory 'odd' is \(1,\), expected \(2,\)"),
+    ],
+)
+def test_what_cannot_be_credited_is_refused_by_name(keys: list[str], bad: Score, match: str):
+    with pytest.raises(ShapeError, match=match):
+        tabulate([group((trajectory("fine", [""]), score(1)), (trajectory("odd", keys), bad))])

@@ -1,0 +1,127 @@
+"""turngate: environments for language-model agents, gated process rewards, and credit for every turn.
+
+What is listed here is the public interface and keeps its meaning; everything else may change. Importing this module
+registers the built-in environments as data and loads neither torch nor any other optional package.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.registry import Registered, make, register, registered
+from turngate.envs.tasks import TaskList, TaskSource
+from turngate.envs.tools import Parameter, Tool
+from turngate.errors import (
+    ConfigError,
+    DataError,
+    DuplicateName,
+    EnvError,
+    EpisodeError,
+    MismatchError,
+    MissingExtra,
+    PolicyError,
+    RunError,
+    ShapeError,
+    StoreError,
+    TurngateError,
+    UnknownName,
+    UserError,
+    VerifierError,
+)
+from turngate.types import (
+    Action,
+    Completion,
+    Credit,
+    Ending,
+    Evidence,
+    Group,
+    Guidance,
+    Observation,
+    Record,
+    RewardEvent,
+    Score,
+    ScoredGroup,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+    TurnTable,
+)
+
+if TYPE_CHECKING:
+    from turngate.envs.check import Finding, check_env
+    from turngate.rewards import FromEvidence, Gate, Reward, Rubric, cap_process, needs_outcome, requires, veto
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Action",
+    "Completion",
+    "ConfigError",
+    "Credit",
+    "DataError",
+    "DuplicateName",
+    "Ending",
+    "EnvError",
+    "EpisodeError",
+    "Evidence",
+    "Finding",
+    "FromEvidence",
+    "Gate",
+    "Group",
+    "Guidance",
+    "MismatchError",
+    "MissingExtra",
+    "Observation",
+    "Outcome",
+    "Parameter",
+    "PolicyError",
+    "Record",
+    "Registered",
+    "Reward",
+    "RewardEvent",
+    "Rubric",
+    "RunError",
+    "Score",
+    "ScoredGroup",
+    "ShapeError",
+    "StoreError",
+    "Task",
+    "TaskList",
+    "TaskSource",
+    "Tool",
+    "ToolCall",
+    "Trajectory",
+    "Turn",
+    "TurnEnv",
+    "TurnSpec",
+    "TurnTable",
+    "TurngateError",
+    "UnknownName",
+    "UserError",
+    "VerifierError",
+    "cap_process",
+    "check_env",
+    "make",
+    "needs_outcome",
+    "register",
+    "registered",
+    "requires",
+    "veto",
+]
+
+_LATE = ("turngate.rewards", "turngate.envs.check")  # a third of the import time, and not every program needs them
+
+if not TYPE_CHECKING:  # or type checkers would believe that every name exists
+
+    def __getattr__(name: str) -> Any:
+        """Import what lies in ``_LATE`` when it is first asked for."""
+        if name in __all__:
+            for module in map(import_module, _LATE):
+                if hasattr(module, name):
+                    return globals().setdefault(name, getattr(module, name))
+        raise AttributeError(f"module 'turngate' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,39 @@
+"""The seam to whatever samples: one method to complete a turn, one to take new weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from turngate.types import Completion, Request
+
+T = TypeVar("T")
+Weights = Mapping[str, Any]
+
+
+class Policy(ABC):
+    """Who acts. ``lanes`` is how many episodes it serves at once."""
+
+    lanes: int = 64
+
+    @abstractmethod
+    async def complete(self, request: Request) -> Completion:
+        """One turn. Whatever is in flight is batched by the engine; nobody waits for anybody else's turn."""
+
+    async def publish(self, weights: Weights, version: int) -> None:
+        """Take new weights. Raises TypeError for a policy that has none."""
+        raise TypeError(f"{type(self).__name__} has no weights to publish to; train with a local or vllm policy")
+
+    def release(self, episode: str) -> None:  # noqa: B027 (most policies keep nothing)
+        """The episode is over: forget what was kept for it."""
+
+    @asynccontextmanager
+    async def lane(self) -> AsyncIterator[None]:
+        """Held by a coroutine for as long as it plays episodes one after the other."""
+        yield
+
+    async def outside(self, call: Awaitable[T]) -> T:
+        """Wait for something that is not this policy, for instance an environment's step."""
+        return await call

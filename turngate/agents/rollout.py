@@ -1,0 +1,240 @@
+"""Plays episodes: many at once, each at its own speed.
+
+A lane plays one episode after the other. While one episode's environment steps, the policy decodes for the others;
+an episode that ends makes room at once. What breaks inside one episode ends that episode, typed, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from turngate.agents.chat import Chat
+from turngate.agents.policies.base import Policy
+from turngate.errors import EnvError, PolicyError, VerifierError
+from turngate.types import (
+    Ending,
+    Evidence,
+    Group,
+    Guidance,
+    IntArray,
+    Observation,
+    Request,
+    Source,
+    Task,
+    Trajectory,
+    Turn,
+    derive_seed,
+)
+
+
+class World(Protocol):
+    """One environment, driven from a coroutine (see ``turngate.envs.pool``)."""
+
+    async def reset(self, task: Task, seed: int) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode: its first observation, and info."""
+        ...
+
+    async def step(self, action: str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One turn: observation, reward, terminated, truncated, info."""
+        ...
+
+    async def finish(self, ending: Ending) -> tuple[float, dict[str, Any]]:
+        """Cut the episode short: the rest of the reward, and info."""
+        ...
+
+
+class Worlds(Protocol):
+    """Environments to borrow."""
+
+    size: int
+
+    def lease(self) -> AbstractAsyncContextManager[World]:
+        """Borrow one; waits while all are in use."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """``turn_tokens``: most tokens of one completion; ``context``: most tokens of an episode."""
+
+    turn_tokens: int
+    context: int
+    episode_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One episode to play."""
+
+    id: str
+    task: Task
+    seed: int
+    guidance: Guidance | None = None
+
+
+@dataclass(slots=True)
+class _Play:
+    """The growing state of one episode."""
+
+    episode: Episode
+    ids: list[IntArray] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(len(part) for part in self.ids)
+
+    def end(self, ending: Ending, error: str = "") -> Trajectory:
+        episode = self.episode
+        return Trajectory(
+            id=episode.id,
+            task=episode.task,
+            turns=tuple(self.turns),
+            ending=ending,
+            seed=episode.seed,
+            evidence=self.evidence,
+            guidance=episode.guidance,
+            error=error,
+        )
+
+
+class Player:
+    """A policy, its chat format and the limits under which it plays."""
+
+    def __init__(self, policy: Policy, chat: Chat, limits: Limits, *, temperature: float = 1.0) -> None:
+        self.policy, self.chat, self.limits, self.temperature = policy, chat, limits, temperature
+
+    async def play(self, worlds: Worlds, episodes: Sequence[Episode]) -> list[Trajectory]:
+        """Play all episodes, as many at once as policy and environments allow; results in the order given.
+
+        What is not an EpisodeError ends all lanes and is raised as it is. Raises ValueError for an id used twice.
+        """
+        twice = [name for name, count in Counter(episode.id for episode in episodes).items() if count > 1]
+        if twice:
+            raise ValueError(f"two episodes have the id '{twice[0]}'; ids must differ, for instance by sibling or seed")
+        results: dict[str, Trajectory] = {}
+        queue = iter(episodes)
+        n_lanes = min(len(episodes), self.policy.lanes, worlds.size)
+        try:
+            async with asyncio.TaskGroup() as lanes:
+                for _ in range(n_lanes):
+                    lanes.create_task(self._lane(worlds, queue, results))
+        except BaseExceptionGroup as errors:
+            first = errors.exceptions[0]
+            raise first from first.__cause__
+        return [results[episode.id] for episode in episodes]
+
+    async def _lane(self, worlds: Worlds, queue: Iterator[Episode], results: dict[str, Trajectory]) -> None:
+        async with self.policy.lane():
+            for episode in queue:
+                async with worlds.lease() as world:
+                    results[episode.id] = await self._play_one(world, episode)
+
+    async def _play_one(self, world: World, episode: Episode) -> Trajectory:
+        play = _Play(episode)
+        try:
+            return play.end(await self._turns(world, play))
+        except VerifierError as error:
+            return play.end(Ending.VERIFIER_ERROR, str(error))
+        except EnvError as error:
+            return play.end(Ending.ENV_ERROR, str(error))
+        except PolicyError as error:
+            return play.end(Ending.POLICY_ERROR, str(error))
+        finally:
+            self.policy.release(episode.id)
+
+    async def _turns(self, world: World, play: _Play) -> Ending:
+        episode, outside = play.episode, self.policy.outside
+        start_s = time.monotonic()
+        observation, _ = await outside(world.reset(episode.task, derive_seed(episode.seed, "env")))
+        context = self.chat.opening(self._text(observation, episode, turn=0))
+        while True:
+            if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
+                return await self._cut(world, play, Ending.TOKEN_BUDGET)
+            if time.monotonic() - start_s > self.limits.episode_s:
+                return await self._cut(world, play, Ending.TIME_BUDGET)
+            play.ids.append(context)
+            completion = await self.policy.complete(self._request(play))
+            play.ids.append(completion.ids_K)
+            reply, _, terminated, truncated, info = await outside(world.step(completion.text))
+            facts = tuple(fact for fact in info["evidence"] if fact.turn is not None)
+            play.turns.append(self._turn(play, observation, context, completion, facts, info))
+            if terminated or truncated:
+                play.evidence = tuple(fact for fact in info["evidence"] if fact.turn is None)
+                return Ending(info["ending"])
+            observation = reply
+            text = self._text(observation, episode, turn=len(play.turns))
+            context = self.chat.follow_up(text, completion.ended_by)
+
+    async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
+        _, info = await self.policy.outside(world.finish(ending))
+        play.evidence = info["evidence"]
+        return ending
+
+    def _request(self, play: _Play) -> Request:
+        turn = len(play.turns)
+        return Request(
+            episode=play.episode.id,
+            task_id=play.episode.task.id,
+            ids=np.concatenate(play.ids),
+            turn=turn,
+            seed=derive_seed(play.episode.seed, turn),
+            max_tokens=self.limits.turn_tokens,
+            temperature=self.temperature,
+        )
+
+    @staticmethod
+    def _text(observation: Observation, episode: Episode, turn: int) -> str:
+        guidance = episode.guidance
+        if guidance is None or guidance.insert_turn != turn:
+            return observation.text
+        return f"{observation.text}\n{guidance.text}"
+
+    @staticmethod
+    def _turn(
+        play: _Play, observation: Observation, context: IntArray, completion: Any, facts: Any, info: dict[str, Any]
+    ) -> Turn:
+        source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
+        source[len(context) :] = Source.POLICY
+        guidance = play.episode.guidance
+        return Turn(
+            observation=observation,
+            context_ids=context,
+            completion=completion,
+            source=source,
+            action=info["action"],
+            evidence=facts,
+            guidance=guidance if guidance is not None and guidance.insert_turn == len(play.turns) else None,
+        )
+
+
+async def play_groups(
+    player: Player, worlds: Worlds, tasks: Sequence[Task], plans: Sequence[Sequence[Guidance | None]], *, seed: int
+) -> list[Group]:
+    """One group per task with one sibling per entry of its plan. ``seed`` must differ from step to step."""
+    episodes = [
+        [
+            Episode(
+                id=f"{task.id}#{sibling}@{seed:x}",
+                task=task,
+                seed=derive_seed(seed, task.id, sibling),
+                guidance=guidance,
+            )
+            for sibling, guidance in enumerate(plan)
+        ]
+        for task, plan in zip(tasks, plans, strict=True)
+    ]
+    played = iter(await player.play(worlds, [episode for group in episodes for episode in group]))
+    return [
+        Group(task=task, trajectories=tuple(next(played) for _ in group))
+        for task, group in zip(tasks, episodes, strict=True)
+    ]

@@ -1,0 +1,150 @@
+"""The command line. A mistake of the user is one line on stderr and exit code 2; nothing heavy is imported for it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from turngate.errors import TurngateError, UserError
+
+app = typer.Typer(
+    help="Train tool-using agents over many turns.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
+_WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+
+
+def main() -> None:
+    """Entry point of ``turngate``."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except TurngateError as error:
+        name = type(error).__name__
+        Console(stderr=True).print(f"{name}: {error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+@app.command(context_settings=_WITH_OVERRIDES)
+def train(
+    context: typer.Context,
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file.")],
+) -> None:
+    """Train from a config; goes on where a killed run stopped. Any key can be set: --credit.type=gigpo."""
+    from turngate.config import load
+
+    settings = load(config, context.args)
+    from turngate.job import Job
+    from turngate.report.summary import write_report
+
+    console = Console()
+    job = Job(settings, console)
+    job.run()
+    write_report(job.path, console)
+
+
+@app.command("eval")
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub name, a model folder, or RUN/model.")],
+    env: Annotated[str, typer.Option(help="Registered id.")] = "turngate/Sql-v1",
+    split: Annotated[str, typer.Option(help="Split of its tasks.")] = "heldout",
+    tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 200,
+    samples: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0, help="0 = greedy.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    kwargs: Annotated[str, typer.Option(help="Arguments of the environment as a TOML inline table.")] = "{}",
+    turn_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a turn.")] = 64,
+    context: Annotated[int, typer.Option(min=16, help="Most tokens of an episode.")] = 1024,
+) -> None:
+    """Unaided success of a model on an environment, with a 95 % interval."""
+    from turngate.config import parse_table
+    from turngate.session import evaluate_model
+
+    evaluate_model(
+        Console(),
+        model,
+        env_id=env,
+        kwargs=parse_table("kwargs", kwargs),
+        split=split,
+        n_tasks=tasks,
+        samples=samples,
+        temperature=temperature,
+        seed=seed,
+        turn_tokens=turn_tokens,
+        context=context,
+    )
+
+
+@app.command()
+def envs() -> None:
+    """List the registered environments."""
+    from rich.table import Table
+
+    from turngate.envs.registry import load_plugins, registered
+
+    load_plugins()
+    table = Table("id", "what it is", box=None)
+    for id_, entry in sorted(registered().items()):
+        table.add_row(id_, entry.description)
+    Console().print(table)
+
+
+@app.command()
+def check(
+    env: Annotated[str, typer.Argument(metavar="ID", help="Registered id.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 3,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """Check that an environment keeps its contract. Exit code 1 if it does not."""
+    from turngate.envs.check import check_env
+
+    console = Console()
+    findings = check_env(env, episodes=episodes, seed=seed)
+    for finding in findings:
+        console.print(f"{finding.level}: {finding}", markup=False, highlight=False)
+    errors = sum(finding.level == "error" for finding in findings)
+    console.print(f"{env}: {errors} errors, {len(findings) - errors} warnings", markup=False)
+    raise typer.Exit(1 if errors else 0)
+
+
+@app.command()
+def play(
+    env: Annotated[str, typer.Argument(metavar="ID", help="Registered id.")],
+    split: Annotated[str, typer.Option(help="Split of its tasks.")] = "train",
+    index: Annotated[int, typer.Option(min=0, help="Number of the task.")] = 0,
+    oracle: Annotated[bool, typer.Option(help="Let the oracle play.")] = False,
+) -> None:
+    """Play an environment at the keyboard. An empty line or Ctrl-D ends the episode."""
+    from turngate.session import play_by_hand
+
+    play_by_hand(Console(), env, split=split, index=index, oracle=oracle)
+
+
+@app.command()
+def show(
+    run: RunPath,
+    trajectory: Annotated[str, typer.Option(help="Id of a trajectory; without it, ids are listed.")] = "",
+    step: Annotated[int | None, typer.Option(min=0, help="List the trajectories of this step.")] = None,
+) -> None:
+    """Print a recorded trajectory turn by turn: evidence, earned, paid, gate and credit."""
+    from turngate.session import list_trajectories, show_trajectory
+
+    console = Console()
+    if trajectory:
+        show_trajectory(console, run, trajectory)
+    else:
+        list_trajectories(console, run, step)
+
+
+@app.command()
+def report(run: RunPath) -> None:
+    """Print a run's table again and redraw its curves."""
+    from turngate.report.summary import write_report
+
+    write_report(run, Console())

@@ -1,0 +1,18 @@
+"""Environments: what an agent acts in, and the plumbing around them.
+
+``base`` is the contract, ``registry`` the names, ``pool`` runs many at once, ``check`` tests one against the contract.
+The built-in environments are registered here, as data.
+"""
+
+from turngate.envs.registry import register
+
+register(
+    "turngate/Lock-v1",
+    "turngate.envs.lock:LockEnv",
+    description="Toy: three dials in three turns, press the key of each colour.",
+)
+register(
+    "turngate/Sql-v1",
+    "turngate.envs.sql.env:SqlEnv",
+    description="Answer questions about a SQLite database with list_tables, describe, run_sql and submit.",
+)

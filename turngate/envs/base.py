@@ -1,0 +1,220 @@
+"""``TurnEnv``: a gymnasium environment whose steps are an agent's turns.
+
+A subclass sets ``turn_spec`` and ``tasks`` and writes ``start``, ``act``, ``verify`` and, if it holds anything,
+``close``. This class keeps the contract: it parses actions, stamps evidence, counts turns, runs the verifier exactly
+once, settles the rubric and turns whatever breaks into a typed error.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Protocol
+
+import gymnasium
+import numpy as np
+
+from turngate.envs.tasks import TaskSource
+from turngate.envs.tools import Tool, parse
+from turngate.errors import ConfigError, EnvError, EpisodeError, VerifierError
+from turngate.types import Action, Ending, Evidence, Observation, Record, Score, Task
+
+
+class SupportsScoring(Protocol):
+    """What an environment needs of a rubric (see ``turngate.rewards.Rubric``)."""
+
+    def score(self, record: Record) -> Score:
+        """Settle a finished record."""
+        ...
+
+    def certain(self, record: Record) -> float:
+        """What no later event can take back, in an unfinished record."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSpec:
+    """What an environment declares about itself. ``fork``: how a state can be copied; ``deadline_s``: longest step."""
+
+    tools: tuple[Tool, ...]
+    rubric: SupportsScoring
+    max_turns: int
+    deadline_s: float = 30.0
+    fork: Literal["exact", "replay", "none"] = "none"
+    side_effects: Literal["none", "local", "external"] = "none"
+    extra: str = ""
+    has_oracle: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an action led to. ``done``: the agent or the task ended the episode."""
+
+    observation: Observation
+    evidence: tuple[Evidence, ...] = ()
+    done: bool = False
+
+
+class Texts(gymnasium.Space[Any]):
+    """The space of texts of any length and alphabet (gymnasium's ``Text`` rejects a space or a newline)."""
+
+    def __init__(self, kind: type, examples: Sequence[Any], seed: int | None = None) -> None:
+        super().__init__(None, None, seed)
+        self._kind, self._examples = kind, tuple(examples)
+
+    def contains(self, x: Any) -> bool:
+        """Whether ``x`` is a text of this kind."""
+        return isinstance(x, (self._kind, str))
+
+    def sample(self, mask: Any = None, probability: Any = None) -> Any:
+        """One of the examples."""
+        return self._examples[int(self.np_random.integers(len(self._examples)))]
+
+
+@dataclass(slots=True)
+class _Episode:
+    """What has happened since ``reset``."""
+
+    task: Task
+    state_key: str
+    evidence: list[Evidence] = field(default_factory=list)
+    n_turns: int = 0
+    paid: float = 0.0
+    ending: Ending | None = None
+
+
+class TurnEnv(gymnasium.Env[Observation, Any]):
+    """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads."""
+
+    turn_spec: ClassVar[TurnSpec]
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 (declared so by gymnasium)
+
+    def __init__(self, *, tasks: TaskSource, split: str = "train", max_turns: int | None = None) -> None:
+        tasks.size(split)  # raises for an unknown split
+        self.tasks, self.split = tasks, split
+        self.max_turns = self.turn_spec.max_turns if max_turns is None else max_turns
+        if self.max_turns < 1:
+            raise ConfigError(f"max_turns is {self.max_turns}; it must be at least 1")
+        self.observation_space = Texts(Observation, [Observation(text="")])
+        self.action_space = Texts(Action, [tool.usage for tool in self.turn_spec.tools] or [""])
+        self.render_mode = None
+        self._episode: _Episode | None = None
+
+    # --- what a subclass writes ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def start(self, task: Task, rng: np.random.Generator) -> Observation:
+        """Put the world of ``task`` in place and return the first observation."""
+
+    @abstractmethod
+    def act(self, action: Action) -> Outcome:
+        """Carry out one action. A bad action is an observation; an exception means that the environment broke."""
+
+    @abstractmethod
+    def verify(self) -> Iterable[Evidence]:
+        """Measure the outcome, once, after the last turn, also of work that was cut short."""
+
+    def oracle(self, task: Task) -> Sequence[str]:
+        """Actions that solve ``task``, if ``turn_spec.has_oracle``."""
+        raise EnvError(f"{type(self).__name__} has no oracle")
+
+    # --- gymnasium's interface ----------------------------------------------------------------------------------------
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode. ``options={"task": Task or id}`` picks the task, else the seed does."""
+        super().reset(seed=seed)
+        task = self._pick(options or {})
+        self._episode = None
+        try:
+            observation = self.start(task, self.np_random)
+        except EpisodeError:
+            raise
+        except Exception as error:
+            raise EnvError(f"{type(self).__name__} could not start task '{task.id}': {error!r}") from error
+        self._episode = _Episode(task=task, state_key=observation.state_key)
+        return observation, self._info((), None)
+
+    def step(self, action: Action | str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One turn. The floats of an episode sum to its settled total; those before the last are already certain."""
+        episode = self._running()
+        parsed = parse(action, self.turn_spec.tools) if isinstance(action, str) else action
+        try:
+            outcome = self.act(parsed)
+        except EpisodeError:
+            raise
+        except Exception as error:
+            raise EnvError(f"{type(self).__name__} broke in turn {episode.n_turns}: {error!r}") from error
+        turn = episode.n_turns
+        facts = tuple([fact if fact.turn == turn else replace(fact, turn=turn) for fact in outcome.evidence])
+        episode.evidence.extend(facts)
+        episode.n_turns += 1
+        episode.state_key = outcome.observation.state_key
+        if outcome.done or episode.n_turns >= self.max_turns:
+            reward, info = self.finish(Ending.FINISHED if outcome.done else Ending.MAX_TURNS)
+            info["evidence"], info["action"] = facts + info["evidence"], parsed
+            return outcome.observation, reward, outcome.done, not outcome.done, info
+        certain = self.turn_spec.rubric.certain(self._record(Ending.MAX_TURNS))
+        reward, episode.paid = certain - episode.paid, certain
+        info = self._info(facts, None)
+        info["action"] = parsed
+        return outcome.observation, reward, False, False, info
+
+    def finish(self, ending: Ending) -> tuple[float, dict[str, Any]]:
+        """End the episode now: verify, settle, and return the rest of the reward. For a caller that cuts it short."""
+        episode = self._running()
+        try:
+            measured = tuple(replace(fact, by="verifier") if fact.by == "env" else fact for fact in self.verify())
+        except EpisodeError:
+            raise
+        except Exception as error:
+            raise VerifierError(f"the verifier of {type(self).__name__} broke: {error!r}") from error
+        episode.evidence.extend(measured)
+        episode.ending = ending
+        score = self.turn_spec.rubric.score(self._record(ending))
+        info = self._info(measured, score)
+        return score.total - episode.paid, info
+
+    def render(self) -> str:
+        """One line about where the episode stands."""
+        if self._episode is None:
+            return "no episode"
+        return f"{self._episode.task.id}: turn {self._episode.n_turns} of {self.max_turns}"
+
+    # --- bookkeeping --------------------------------------------------------------------------------------------------
+
+    def _pick(self, options: dict[str, Any]) -> Task:
+        unknown = set(options) - {"task"}
+        if unknown:
+            raise ConfigError(f"unknown reset option {sorted(unknown)}; known: 'task'")
+        wanted = options.get("task")
+        if isinstance(wanted, Task):
+            return wanted
+        if wanted is not None:
+            return self.tasks.find(wanted)
+        size = self.tasks.size(self.split)
+        return self.tasks.task(self.split, int(self.np_random.integers(size if size is not None else 2**31 - 1)))
+
+    def _running(self) -> _Episode:
+        if self._episode is None or self._episode.ending is not None:
+            raise gymnasium.error.ResetNeeded("no episode is running; call reset() first")
+        return self._episode
+
+    def _record(self, ending: Ending) -> Record:
+        episode = self._episode
+        assert episode is not None
+        return Record(task_id=episode.task.id, n_turns=episode.n_turns, ending=ending, evidence=tuple(episode.evidence))
+
+    def _info(self, facts: tuple[Evidence, ...], score: Score | None) -> dict[str, Any]:
+        episode = self._episode
+        assert episode is not None
+        return {
+            "evidence": facts,
+            "ledger": score.ledger if score else (),
+            "score": score,
+            "task_id": episode.task.id,
+            "state_key": episode.state_key,
+            "ending": episode.ending,
+        }

@@ -1,0 +1,91 @@
+"""``check_env``: does an environment keep the contract that training relies on? The rules are in ``check_rules.py``."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+
+from turngate.envs import registry
+from turngate.envs.base import TurnEnv
+from turngate.envs.check_rules import RULES, Level, Problems, reset_rule
+from turngate.envs.process import processes_below
+from turngate.types import derive_seed
+
+LEFTOVER_S = 2.0  # how long threads and processes may take to go after close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One breach of the contract. An ``error`` makes training wrong, a ``warning`` makes it harder to trust."""
+
+    level: Level
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"[{self.rule}] {self.message}"
+
+
+def check_env(env_or_id: TurnEnv | str, *, episodes: int = 3, seed: int = 0) -> list[Finding]:
+    """Everything that breaks the contract in ``episodes`` seeds per rule; an empty list means that nothing was found.
+
+    An environment passed as an object is closed at the end. Raises UnknownName, ConfigError for an id that cannot be
+    built.
+    """
+    before = _Footprint.now()
+    env = registry.make(env_or_id) if isinstance(env_or_id, str) else env_or_id
+    seeds = [derive_seed("check", seed, episode) for episode in range(episodes)]
+    findings = _findings("reset", "error", reset_rule(env, seeds))
+    if not findings:
+        for rule, (level, check) in RULES.items():
+            findings += _findings(rule, level, check(env, seeds))
+    findings += _findings("close", "error", _close(env))
+    findings += _findings("leftovers", "error", _leftovers(before))
+    first = {finding.message: finding for finding in reversed(findings)}  # what breaks in every rule is said once
+    return [finding for finding in findings if first[finding.message] is finding]
+
+
+def _findings(rule: str, level: Level, problems: Problems) -> list[Finding]:
+    """What a rule says, once per message; one that raises ends with a finding."""
+    messages: list[str] = []
+    try:
+        messages.extend(problems)
+    except Exception as error:
+        level, messages = "error", [*messages, f"raised {error!r}"]
+    return [Finding(level=level, rule=rule, message=message) for message in dict.fromkeys(messages)]
+
+
+def _close(env: TurnEnv) -> Problems:
+    """Closing twice is closing once."""
+    env.close()
+    env.close()
+    yield from ()
+
+
+# --- what is left -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Footprint:
+    """Threads of this process, and the processes below it."""
+
+    threads: frozenset[threading.Thread]
+    children: frozenset[int]
+
+    @staticmethod
+    def now() -> _Footprint:
+        return _Footprint(threads=frozenset(threading.enumerate()), children=frozenset(processes_below(os.getpid())))
+
+
+def _leftovers(before: _Footprint) -> Problems:
+    end_s = time.monotonic() + LEFTOVER_S
+    while True:
+        now = _Footprint.now()
+        threads, children = now.threads - before.threads, now.children - before.children
+        if not (threads or children) or time.monotonic() > end_s:
+            break
+        time.sleep(0.02)
+    yield from (f"thread '{thread.name}' is still running after close()" for thread in threads)
+    yield from (f"process {pid} is still there after close()" for pid in children)

@@ -1,0 +1,348 @@
+"""The rules of ``check_env``: each plays short episodes and yields one message per breach.
+
+A rule may raise; that is a finding too, so one broken part never hides the others. A breach that several rules could
+see is reported by one of them only.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import gymnasium
+import numpy as np
+
+from turngate.envs.base import TurnEnv
+from turngate.types import Ending, Evidence, Observation, Score, Task
+
+Level: TypeAlias = Literal["error", "warning"]
+Problems: TypeAlias = Iterator[str]
+Rule: TypeAlias = Callable[[TurnEnv, Sequence[int]], Problems]
+
+INFO_KEYS = ("evidence", "ledger", "score", "task_id", "state_key", "ending")
+GARBAGE = ("", "???", "blah " * 2000, "no_such_tool x", "\x00\x1b[2J\x07\ufffd\n\r\t", "<tool_call>{", "<think>")
+TOLERANCE = 1e-5  # rewards are float32
+SECRET_LENGTH = 4  # shorter private texts occur by chance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    observation: Observation
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: Mapping[str, Any]
+    elapsed_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class _Played:
+    """One episode as it went. ``steps`` is empty when no action was given."""
+
+    observation: Observation
+    info: Mapping[str, Any]
+    actions: tuple[str, ...]
+    steps: list[_Step] = field(default_factory=list)
+
+    @property
+    def over(self) -> bool:
+        return bool(self.steps) and (self.steps[-1].terminated or self.steps[-1].truncated)
+
+
+# --- playing ----------------------------------------------------------------------------------------------------------
+
+
+def _play(env: TurnEnv, seed: int, actions: Iterable[str] | None = None) -> _Played:
+    """Reset and act until the episode or the actions end. Without actions: the oracle's, or one call per tool."""
+    observation, info = env.reset(seed=seed)
+    chosen = tuple(_plan(env, info) if actions is None else actions)
+    played = _Played(observation=observation, info=info, actions=chosen)
+    for action in chosen:
+        start_s = time.perf_counter()
+        reply, reward, terminated, truncated, info = env.step(action)
+        played.steps.append(
+            _Step(
+                observation=reply,
+                reward=reward,
+                terminated=terminated,
+                truncated=truncated,
+                info=info,
+                elapsed_s=time.perf_counter() - start_s,
+            )
+        )
+        if played.over:
+            break
+    return played
+
+
+def _plan(env: TurnEnv, info: Mapping[str, Any]) -> Sequence[str]:
+    if env.turn_spec.has_oracle:
+        return env.oracle(_task(env, info))
+    return [tool.usage for tool in env.turn_spec.tools] or ["hello"]
+
+
+def _to_the_end(env: TurnEnv, seed: int) -> _Played:
+    """An episode that is sure to end: the plan, then unusable actions until the turn limit."""
+    _, info = env.reset(seed=seed)
+    plan = tuple(_plan(env, info))
+    return _play(env, seed, plan + ("???",) * max(0, env.max_turns + 1 - len(plan)))
+
+
+def _task(env: TurnEnv, info: Mapping[str, Any]) -> Task:
+    return env.tasks.find(info["task_id"])
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def reset_rule(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Everything else stands on this one."""
+    result: Any = env.reset(seed=seeds[0])
+    if not (isinstance(result, tuple) and len(result) == 2):
+        yield f"reset() returned {type(result).__name__}; it must return (Observation, info)"
+        return
+    observation, info = result
+    if not isinstance(observation, Observation):
+        yield f"reset() returned a {type(observation).__name__} as observation; it must be an Observation"
+    if missing := [key for key in INFO_KEYS if key not in info]:
+        yield f"info lacks {missing} after reset()"
+
+
+def _tasks(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Task number i is the same task every time, and its id leads back to it."""
+    for split in env.tasks.splits:
+        size = env.tasks.size(split)
+        for index in range(min(len(seeds), len(seeds) if size is None else size)):
+            task = env.tasks.task(split, index)
+            if task != env.tasks.task(split, index):
+                yield f"task {index} of split '{split}' differs between two calls"
+            elif env.tasks.find(task.id) != task:
+                yield f"find('{task.id}') gives another task than the one of that id"
+            if task.split != split:
+                yield f"task '{task.id}' of split '{split}' says that its split is '{task.split}'"
+
+
+def _observation(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Texts are never empty: an agent that sees nothing cannot know that it acted."""
+    for seed in seeds:
+        played = _play(env, seed)
+        for turn, observation in enumerate([played.observation, *(step.observation for step in played.steps)]):
+            if not isinstance(observation.text, str) or not observation.text.strip():
+                yield f"the text of observation {turn} is {observation.text!r}; it must say something"
+
+
+def _state_key(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Equal histories carry equal, non-empty keys, and info repeats the key of its observation."""
+    for seed in seeds:
+        first, second = _play(env, seed), _play(env, seed)
+        pairs = [(first.observation, first.info), *((step.observation, step.info) for step in first.steps)]
+        for turn, (observation, info) in enumerate(pairs):
+            if not isinstance(observation.state_key, str) or not observation.state_key:
+                yield f"the state_key of observation {turn} is {observation.state_key!r}; it must not be empty"
+            elif info.get("state_key") != observation.state_key:
+                yield f"info['state_key'] differs from the state_key of observation {turn}"
+        if _keys(first) != _keys(second):
+            yield "the same task and actions gave different state keys"
+
+
+def _keys(played: _Played) -> list[str]:
+    return [played.observation.state_key, *(step.observation.state_key for step in played.steps)]
+
+
+def _determinism(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """The same seed and actions give the same episode."""
+    for seed in seeds:
+        first, second = _play(env, seed), _play(env, seed)
+        if first.info.get("task_id") != second.info.get("task_id"):
+            yield f"seed {seed} chose task '{first.info['task_id']}', then '{second.info['task_id']}'"
+        elif first.observation.text != second.observation.text:
+            yield "the first observation differs between two resets with the same seed"
+        elif len(first.steps) != len(second.steps):
+            yield f"the same actions took {len(first.steps)} turns, then {len(second.steps)}"
+        for turn, (one, other) in enumerate(zip(first.steps, second.steps, strict=False)):
+            if difference := _difference(one, other):
+                yield f"{difference} of turn {turn} differs between two runs of the same seed and actions"
+                break
+
+
+def _difference(one: _Step, other: _Step) -> str:
+    if one.observation.text != other.observation.text or one.observation.images != other.observation.images:
+        return "the observation"
+    if (one.reward, one.terminated, one.truncated) != (other.reward, other.terminated, other.truncated):
+        return "the reward or the end"
+    return "the evidence" if one.info.get("evidence") != other.info.get("evidence") else ""
+
+
+def _info(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Every step reports the same things, and the action as it was written."""
+    for seed in seeds:
+        played = _play(env, seed)
+        for turn, (text, step) in enumerate(zip(played.actions, played.steps, strict=False)):
+            if missing := [key for key in (*INFO_KEYS, "action") if key not in step.info]:
+                yield f"info lacks {missing} after turn {turn}"
+            elif step.info["action"].text != text:
+                yield f"info['action'].text of turn {turn} is not what the agent wrote"
+
+
+def _ending(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Terminated, truncated and ``info["ending"]`` tell one story; the score comes with the end."""
+    for seed in seeds:
+        for turn, step in enumerate(_to_the_end(env, seed).steps):
+            ending, score = step.info.get("ending"), step.info.get("score")
+            said = (ending.terminated, ending.truncated) if isinstance(ending, Ending) else (False, False)
+            if said != (step.terminated, step.truncated):
+                yield f"turn {turn}: terminated={step.terminated}, truncated={step.truncated}, but ending is {ending!r}"
+            elif not isinstance(score, Score if step.terminated or step.truncated else type(None)):
+                yield f"turn {turn}: info['score'] is {score!r}; it belongs to the last turn and only there"
+
+
+def _reward_sum(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """The floats of an episode sum to the settled total, and the ledger agrees."""
+    for seed in seeds:
+        played = _to_the_end(env, seed)
+        score = played.steps[-1].info.get("score")
+        if not isinstance(score, Score):
+            continue  # the rule 'ending' speaks of it
+        paid = sum(step.reward for step in played.steps)
+        if abs(paid - score.total) > TOLERANCE:
+            yield f"the rewards of an episode sum to {paid:g}, but its score is {score.total:g}"
+        if abs(float(score.reward_T.sum()) - score.total) > TOLERANCE:
+            yield f"score.reward_T sums to {float(score.reward_T.sum()):g}, but the ledger pays {score.total:g}"
+
+
+def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Facts are Evidence with plain JSON values, stamped with the turn that they are about."""
+    for seed in seeds:
+        for turn, step in enumerate(_play(env, seed).steps):
+            for fact in step.info.get("evidence", ()):
+                if not isinstance(fact, Evidence):
+                    yield f"turn {turn}: evidence holds a {type(fact).__name__}; it must hold Evidence only"
+                elif fact.by == "env" and fact.turn != turn:
+                    yield f"evidence '{fact.name}' of turn {turn} is stamped with turn {fact.turn}"
+                elif problem := _not_json(fact.value):
+                    yield f"evidence '{fact.name}' of turn {turn} cannot be stored: {problem}"
+
+
+def _not_json(value: Any) -> str:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _private(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """No private text, such as a gold answer, stands in the prompt or in the first observation."""
+    for seed in seeds:
+        played = _play(env, seed, ())
+        task = _task(env, played.info)
+        for name, text in _texts(task.private):
+            if len(text) >= SECRET_LENGTH and text not in task.prompt and text in played.observation.text:
+                yield f"the first observation of task '{task.id}' shows private['{name}']"
+
+
+def _texts(private: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every text in ``private``, at any depth, with the top-level name that it lies under."""
+    for name, value in private.items():
+        stack = [value]
+        while stack:
+            match stack.pop():
+                case str() as text:
+                    yield name, text
+                case Mapping() as inner:
+                    stack.extend(inner.values())
+                case list() | tuple() | set() | frozenset() as inner:
+                    stack.extend(inner)
+
+
+def _oracle(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """The declared oracle solves its tasks, so the tasks can be solved and the verifier can see it."""
+    for seed in seeds if env.turn_spec.has_oracle else ():
+        played = _play(env, seed)
+        score = played.steps[-1].info.get("score") if played.over else None
+        if not isinstance(score, Score):
+            yield f"the oracle of task '{played.info['task_id']}' did not end the episode in {len(played.steps)} turns"
+        elif not score.usable or score.outcome is None or score.outcome < 1.0 - TOLERANCE:
+            why = score.problem or f"outcome {score.outcome}"
+            yield f"the oracle failed on task '{played.info['task_id']}': {why}"
+
+
+def _solvable(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    if not env.turn_spec.has_oracle:
+        yield "no oracle is declared, so nothing shows that the tasks can be solved"
+
+
+def _garbage(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Whatever an agent writes is answered; the evidence says that it could not be read."""
+    for action in GARBAGE:
+        shown = repr(action[:20]) + ("…" if len(action) > 20 else "")
+        try:
+            step = _play(env, seeds[0], [action]).steps[0]
+        except Exception as error:
+            yield f"the action {shown} raised {error!r}; it must be answered with an observation"
+            continue
+        facts = [fact for fact in step.info.get("evidence", ()) if getattr(fact, "name", "") == "parsed"]
+        if [bool(fact.value) for fact in facts] != [False]:
+            yield f"the action {shown} needs Evidence(name='parsed', value=False), got {facts}"
+
+
+def _reset_needed(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """An episode that is over stays over."""
+    if not _to_the_end(env, seeds[0]).over:
+        return  # the rule 'max_turns' speaks of it
+    try:
+        env.step("???")
+    except gymnasium.error.ResetNeeded:
+        return
+    yield "step() after the end must raise gymnasium.error.ResetNeeded"
+
+
+def _max_turns(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """An agent that never gets anywhere is cut off at the limit."""
+    played = _play(env, seeds[0], ["???"] * (env.max_turns + 1))
+    if len(played.steps) > env.max_turns:
+        yield f"the episode went on after {env.max_turns} turns, its limit"
+    elif not played.over:
+        yield f"the episode did not end within {env.max_turns} turns, its limit"
+
+
+def _global_rng(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Randomness comes from ``self.np_random``, so that episodes do not disturb each other or the trainer."""
+    before = random.getstate(), repr(np.random.get_state())
+    _to_the_end(env, seeds[0])
+    if random.getstate() != before[0]:
+        yield "an episode used Python's global random; use self.np_random"
+    if repr(np.random.get_state()) != before[1]:
+        yield "an episode used numpy's global random; use self.np_random"
+
+
+def _deadline(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Steps keep the deadline that the environment declares."""
+    for seed in seeds:
+        for turn, step in enumerate(_play(env, seed).steps):
+            if step.elapsed_s > env.turn_spec.deadline_s:
+                yield f"turn {turn} took {step.elapsed_s:.2f} s; deadline_s is {env.turn_spec.deadline_s:g}"
+
+
+RULES: dict[str, tuple[Level, Rule]] = {
+    "tasks": ("error", _tasks),
+    "observation": ("error", _observation),
+    "state_key": ("error", _state_key),
+    "determinism": ("error", _determinism),
+    "info": ("error", _info),
+    "ending": ("error", _ending),
+    "reward_sum": ("error", _reward_sum),
+    "evidence": ("error", _evidence),
+    "private": ("error", _private),
+    "oracle": ("error", _oracle),
+    "garbage": ("error", _garbage),
+    "reset_needed": ("error", _reset_needed),
+    "max_turns": ("error", _max_turns),
+    "global_rng": ("error", _global_rng),
+    "deadline": ("warning", _deadline),
+    "solvable": ("warning", _solvable),
+}

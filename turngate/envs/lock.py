@@ -1,0 +1,120 @@
+"""``turngate/Lock-v1``: three dials, three turns, no dependencies. The toy that shows every part of the house.
+
+Each dial shows a colour, one dial per turn; the agent must press the key that the legend in the task names for that
+colour. The lock opens when all three keys were right. A wrong key does not end the episode, so credit per turn matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.tools import Parameter, Tool
+from turngate.errors import ConfigError, UnknownName
+from turngate.rewards.gates import CapProcess, NeedsOutcome
+from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.types import Action, Evidence, Observation, Task, derive_seed
+
+COLOURS = ("red", "green", "blue", "white")
+KEYS = ("a", "b", "c", "d")
+N_DIALS = 3
+
+RUBRIC = Rubric(
+    rewards=(
+        FromEvidence(name="opened", evidence="opened", kind="outcome", weight=1.0),
+        FromEvidence(name="right_key", evidence="right_key", kind="process", weight=0.1, per_turn=True),
+    ),
+    gates=(NeedsOutcome(at_least=0.5), CapProcess(limit=0.3)),
+)
+
+
+class LockTasks:
+    """Endless tasks. The legend is the same for all, so that a policy can learn it; the colours differ."""
+
+    splits: tuple[str, ...] = ("train", "heldout")
+
+    def size(self, split: str) -> None:
+        """Endless."""
+        if split not in self.splits:
+            raise UnknownName("split", split, self.splits)
+
+    def task(self, split: str, index: int) -> Task:
+        """Task ``index``: which colour each dial will show."""
+        self.size(split)
+        rng = np.random.default_rng(derive_seed("lock", split, index))
+        dials = tuple(int(i) for i in rng.integers(len(COLOURS), size=N_DIALS))
+        return Task(
+            id=f"lock/{split}/{index}",
+            env_id="turngate/Lock-v1",
+            prompt="Open the lock: press the key of each colour.",
+            private={"dials": dials},
+            split=split,
+        )
+
+    def find(self, task_id: str) -> Task:
+        """The task of an id made by ``task``."""
+        match task_id.split("/"):
+            case ["lock", split, index] if index.isdigit():
+                return self.task(split, int(index))
+        raise UnknownName("task", task_id, ["lock/train/0", "lock/heldout/0"])
+
+
+class LockEnv(TurnEnv):
+    """Press the right key for each of three colours."""
+
+    turn_spec = TurnSpec(
+        tools=(Tool(name="press", description="Press a key.", parameters=(Parameter(name="key"),)),),
+        rubric=RUBRIC,
+        max_turns=N_DIALS,
+        deadline_s=1.0,
+        fork="replay",
+        has_oracle=True,
+    )
+
+    def __init__(self, *, split: str = "train", max_turns: int | None = None) -> None:
+        if max_turns is not None and max_turns < N_DIALS:
+            raise ConfigError(f"max_turns is {max_turns}, but the lock has {N_DIALS} dials")
+        super().__init__(tasks=LockTasks(), split=split, max_turns=max_turns)
+        self._colours: tuple[str, ...] = ()
+        self._right: list[bool] = []
+
+    def start(self, task: Task, rng: np.random.Generator) -> Observation:
+        """Show the first dial."""
+        self._colours, self._right = colours_of(task), []
+        return Observation(text=f"{task.prompt} {self._colours[0]}", state_key=self._key())
+
+    def act(self, action: Action) -> Outcome:
+        """Press one key; the next dial appears whatever was pressed."""
+        if action.parse_error:
+            right, text = False, action.parse_error
+        else:
+            right = action.calls[0].arguments["key"] == key_of(self._colours[len(self._right)])
+            text = "click" if right else "clunk"
+        self._right.append(right)
+        done = len(self._right) == N_DIALS
+        following = "" if done else f" {self._colours[len(self._right)]}"
+        facts = (Evidence(name="right_key", value=right), Evidence(name="parsed", value=not action.parse_error))
+        return Outcome(observation=Observation(text=text + following, state_key=self._key()), evidence=facts, done=done)
+
+    def verify(self) -> Iterable[Evidence]:
+        """The lock is open when all keys were right."""
+        yield Evidence(name="opened", value=len(self._right) == N_DIALS and all(self._right))
+
+    def oracle(self, task: Task) -> Sequence[str]:
+        """The right keys."""
+        return [f"press {key_of(colour)}" for colour in colours_of(task)]
+
+    def _key(self) -> str:
+        return "-".join([*self._colours[: len(self._right) + 1], *("01"[right] for right in self._right)])
+
+
+def colours_of(task: Task) -> tuple[str, ...]:
+    """The colour of each dial; ``private`` holds their numbers."""
+    return tuple(COLOURS[dial] for dial in task.private["dials"])
+
+
+def key_of(colour: str) -> str:
+    """The key that belongs to ``colour``."""
+    return KEYS[COLOURS.index(colour)]

@@ -1,0 +1,194 @@
+"""One environment in a process of its own, which can be killed together with everything that it started.
+
+The process leads its own session, so an interrupt at the terminal does not reach it and one signal to its group does.
+Processes below it that left the group are found through ``/proc`` (on Linux) before the kill.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from turngate.envs.base import TurnEnv
+from turngate.errors import ConfigError, EnvError, TurngateError
+
+CLOSE_S = 10.0  # for an environment to put its things away before it is killed
+
+_log = logging.getLogger(__name__)
+
+
+class ProcessEnv:
+    """The methods of a ``TurnEnv``, carried out by a child process.
+
+    One call at a time, from one thread; ``kill`` from any. When the process died, every method raises EnvError with
+    the exit code.
+    """
+
+    def __init__(self, make_env: bytes) -> None:
+        """``make_env``: a pickled function without arguments. Starts the process; ``open`` waits for it."""
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, make_env), name="turngate-env", daemon=True)
+        self._process.start()
+        theirs.close()
+        self._lock = threading.Lock()
+        self._exit: int | None = None  # set once the process is reaped: from then on its pid may be somebody else's
+
+    def open(self) -> float:
+        """Wait until the environment is built; its declared deadline in seconds."""
+        deadline_s: float = self._receive("construction")
+        return deadline_s
+
+    def reset(self, **arguments: Any) -> Any:
+        """As ``TurnEnv.reset``."""
+        return self._ask("reset", **arguments)
+
+    def step(self, action: Any) -> Any:
+        """As ``TurnEnv.step``."""
+        return self._ask("step", action)
+
+    def finish(self, ending: Any) -> Any:
+        """As ``TurnEnv.finish``."""
+        return self._ask("finish", ending)
+
+    def close(self) -> None:
+        """Let the environment close, or kill it after ``CLOSE_S``. Safe to repeat."""
+        if self._exit is not None:
+            return
+        with suppress(OSError):  # it is dead already
+            self._connection.send(None)
+        if not wait([self._process.sentinel], timeout=CLOSE_S):
+            _log.warning("an environment's process did not close within %g s and is killed", CLOSE_S)
+        self._bury()
+
+    def kill(self) -> None:
+        """End the process and everything below it, now."""
+        with self._lock:
+            if self._exit is None:
+                _kill_tree(self._process.pid or 0)
+
+    def _ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            self._connection.send((method, args, kwargs))
+        except OSError:
+            raise self._death(method) from None
+        return self._receive(method)
+
+    def _receive(self, method: str) -> Any:
+        # The sentinel too: a process below it may hold the pipe open, and then the end of the pipe never comes.
+        wait([self._connection, self._process.sentinel])
+        try:
+            if not self._connection.poll():
+                raise EOFError
+            result, error = self._connection.recv()
+        except (EOFError, OSError):
+            raise self._death(method) from None
+        if error is not None:
+            raise error
+        return result
+
+    def _death(self, method: str) -> EnvError:
+        wait([self._process.sentinel], timeout=CLOSE_S)  # the pipe breaks a moment before the process has its exit code
+        self._bury()
+        code = self._exit if self._exit is not None else 0
+        how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return EnvError(f"the environment's process {how} during '{method}'")
+
+    def _bury(self) -> None:
+        """Kill what is left of the process and its group, then reap it."""
+        with self._lock:
+            if self._exit is None:
+                _kill_tree(self._process.pid or 0)
+                self._process.join()
+                self._exit = self._process.exitcode
+                self._connection.close()
+
+
+def pickled(make_env: Callable[[], TurnEnv]) -> bytes:
+    """``make_env`` as a process can receive it. Raises ConfigError for a lambda, a local function and the like."""
+    try:
+        return pickle.dumps(make_env)
+    except Exception as error:  # pickle raises whatever the object's own hooks raise
+        raise ConfigError(
+            f"make_env cannot be sent to a process: {error}; use a function at the top level of a module, "
+            "or functools.partial(turngate.make, ID)"
+        ) from error
+
+
+def _serve(connection: Connection, make_env: bytes) -> None:
+    """What the child does: build the environment, answer until the parent says None or is gone, close it."""
+    os.setsid()
+    env: TurnEnv | None = None
+    try:
+        env = pickle.loads(make_env)()
+        connection.send((env.turn_spec.deadline_s, None))
+        while (message := _next(connection)) is not None:
+            method, args, kwargs = message
+            connection.send_bytes(_reply(env, method, args, kwargs))
+    except Exception as error:
+        if env is not None:
+            raise
+        connection.send_bytes(pickle.dumps((None, as_env_error(error, "construction", portable=True))))
+    finally:
+        if env is not None:
+            env.close()
+
+
+def _next(connection: Connection) -> Any:
+    try:
+        return connection.recv()
+    except EOFError:
+        return None
+
+
+def _reply(env: TurnEnv, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    try:
+        return pickle.dumps((getattr(env, method)(*args, **kwargs), None))
+    except Exception as error:
+        return pickle.dumps((None, as_env_error(error, method, portable=True)))
+
+
+def as_env_error(error: BaseException, method: str, *, portable: bool = False) -> TurngateError:
+    """Our errors as they are, all others as EnvError. ``portable``: for another process, so without its cause."""
+    if isinstance(error, TurngateError):
+        return error
+    wrapped = EnvError(f"the environment broke in '{method}': {error!r}")
+    if not portable:
+        wrapped.__cause__ = error
+    return wrapped
+
+
+def _kill_tree(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)  # so that it starts nothing while we look
+    victims = processes_below(pid)
+    with suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(pid) == pid:  # not yet so in the first moments of its life
+            os.killpg(pid, signal.SIGKILL)
+    for victim in (pid, *victims):
+        with suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+
+
+def processes_below(pid: int) -> list[int]:
+    """Every process under ``pid``; empty where there is no ``/proc``."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found, queue = [], [pid]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found

@@ -1,0 +1,151 @@
+"""Environments by name: ``register`` stores data, ``make`` builds.
+
+The registry is gymnasium's own, so ``turngate.make("turngate/Sql-v1")`` and ``gymnasium.make("turngate/Sql-v1")`` are
+the same thing. What gymnasium leaves open is closed here: a taken id raises instead of being overwritten, every id
+carries a version, a misspelt id or argument is answered with the closest one, and plugins are loaded.
+
+A plugin is a package that declares an entry point in the group ``turngate.envs``, a callable that registers:
+
+    [project.entry-points."turngate.envs"]
+    acme = "acme_envs:register_all"
+
+Plugins load on the first unknown id, once; one that fails is named and spares the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+
+import gymnasium
+
+from turngate.envs.base import TurnEnv
+from turngate.errors import ConfigError, DuplicateName, TurngateError, UnknownName
+
+PLUGIN_GROUP = "turngate.envs"
+
+_ID = re.compile(r"(?P<base>[A-Za-z0-9_-]+/[A-Za-z0-9_.-]+)-v(?P<version>0|[1-9][0-9]*)")
+_ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """One entry of the registry: data only, nothing is imported before ``make``."""
+
+    id: str
+    entry_point: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    description: str = ""
+
+
+@dataclass(slots=True)
+class _Plugins:
+    """Whether plugins were loaded, and what became of those that failed: name → problem."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    loaded: bool = False
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+_registered: dict[str, Registered] = {}
+_plugins = _Plugins()
+
+
+def register(id: str, entry_point: str, *, kwargs: Mapping[str, Any] | None = None, description: str = "") -> None:
+    """Register an environment under ``namespace/Name-vN``.
+
+    ``entry_point`` is ``"module:Class"``, imported by ``make``; ``kwargs`` are default arguments of the class. Any
+    change to tasks, tools or the meaning of a reward raises N. Raises ConfigError, DuplicateName.
+    """
+    if not _ID.fullmatch(id):
+        raise ConfigError(f"environment id '{id}' must look like 'namespace/Name-vN', for instance 'acme/Shop-v0'")
+    if not isinstance(entry_point, str) or not _ENTRY_POINT.fullmatch(entry_point):
+        raise ConfigError(f"entry point {entry_point!r} of '{id}' must look like 'package.module:ClassName'")
+    if taken := gymnasium.registry.get(id):
+        raise DuplicateName(f"environment id '{id}' is taken by '{taken.entry_point}'; raise the version or rename it")
+    defaults = dict(kwargs or {})
+    gymnasium.register(id, entry_point, order_enforce=False, disable_env_checker=True, kwargs=defaults)
+    _registered[id] = Registered(id=id, entry_point=entry_point, kwargs=defaults, description=description)
+
+
+def registered() -> dict[str, Registered]:
+    """Everything that ``make`` can build, by id in alphabetical order; loads the plugins."""
+    load_plugins()
+    return dict(sorted(_registered.items()))
+
+
+def make(id: str, **kwargs: Any) -> TurnEnv:
+    """Build the environment ``id``. ``kwargs`` go to its class and override the registered ones.
+
+    Raises UnknownName for the id, ConfigError for an argument that the class does not take or an entry point that
+    cannot be imported, MissingExtra for an optional dependency.
+    """
+    if id not in _registered:
+        load_plugins()
+    if id not in _registered:
+        raise _unknown(id)
+    entry = _registered[id]
+    _check_arguments(id, _creator(entry), {**entry.kwargs, **kwargs})
+    env = gymnasium.make(id, **kwargs).unwrapped
+    if not isinstance(env, TurnEnv):
+        raise ConfigError(f"entry point '{entry.entry_point}' of '{id}' built a {type(env).__name__}, not a TurnEnv")
+    return env
+
+
+def load_plugins() -> None:
+    """Let every installed plugin register; once per process. A plugin that fails is named in a warning."""
+    with _plugins.lock:
+        if _plugins.loaded:
+            return
+        _plugins.loaded = True  # first, so that a plugin which calls make() does not load itself again
+        for plugin in entry_points(group=PLUGIN_GROUP):
+            try:
+                plugin.load()()
+            except Exception as error:  # somebody else's code: whatever it raises must not hide the other plugins
+                _plugins.failed[plugin.name] = repr(error)
+                _log.warning("plugin '%s' (%s) failed to load: %r", plugin.name, plugin.value, error)
+
+
+def _creator(entry: Registered) -> Callable[..., Any]:
+    module, name = entry.entry_point.split(":")
+    try:
+        creator: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except TurngateError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"entry point '{entry.entry_point}' of '{entry.id}' cannot be loaded: {error!r}") from error
+    return creator
+
+
+def _check_arguments(id: str, creator: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse what the class would refuse, but with the closest name and before anything is built."""
+    signature = inspect.signature(creator)
+    parameters = signature.parameters.values()
+    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        for name in kwargs:
+            if name not in known:
+                raise ConfigError(str(UnknownName(f"argument of '{id}'", name, known)))
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        raise ConfigError(f"'{id}': {error}") from error
+
+
+def _unknown(id: str) -> UnknownName:
+    """The error for ``id``, with the versions that exist and the plugins that might have held it."""
+    hints = []
+    base = re.sub(r"-v[0-9]*\Z", "", id)
+    matches = [match for match in map(_ID.fullmatch, _registered) if match and match["base"] == base]
+    if versions := sorted(int(match["version"]) for match in matches):
+        hints.append(f"existing versions of '{base}': " + ", ".join(f"v{version}" for version in versions))
+    hints += [f"plugin '{name}' failed to load: {problem}" for name, problem in _plugins.failed.items()]
+    return UnknownName("environment", id, _registered, hint="; ".join(hints))

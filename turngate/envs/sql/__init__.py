@@ -1,0 +1,1 @@
+"""Questions about SQLite databases: ``turngate/Sql-v1``."""

@@ -1,0 +1,236 @@
+"""Real questions about real databases: Spider, BIRD and files of one's own, as tasks of ``turngate/Sql-v1``.
+
+A malformed row is a DataError and nothing is loaded. A row that is well formed but cannot be graded, because its gold
+query fails, takes too long, is too large or returns nothing, is dropped, counted and listed in ``dropped``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from turngate.envs.sql.compare import is_ordered
+from turngate.envs.sql.database import Database, content_key
+from turngate.envs.sql.env import gold_rows
+from turngate.envs.tasks import TaskList
+from turngate.errors import DataError, UnknownName, VerifierError
+from turngate.types import Task
+
+ENV_ID = "turngate/Sql-v1"
+SPIDER_FILES = {"train": "train_spider.json", "dev": "dev.json"}
+BIRD_FILES = {"train": ("train.json", "train_databases"), "dev": ("dev.json", "dev_databases")}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A row that cannot be graded, and why."""
+
+    id: str
+    reason: str
+
+
+class LoadedTasks(TaskList):
+    """The tasks that can be graded, ready for ``SqlEnv(tasks=…)``, and in ``dropped`` those that cannot."""
+
+    def __init__(self, tasks: Sequence[Task], dropped: Sequence[Dropped] = ()) -> None:
+        super().__init__(tasks)
+        self.dropped = tuple(dropped)
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class _SpiderRow(_Row):
+    db_id: str = Field(min_length=1)
+    question: str = Field(min_length=1)
+    query: str = Field(min_length=1)
+
+
+class _BirdRow(_Row):
+    db_id: str = Field(min_length=1)
+    question: str = Field(min_length=1)
+    sql: str = Field(min_length=1, alias="SQL")
+    evidence: str = ""
+    question_id: int | None = None
+
+
+class _OwnRow(_Row):
+    question: str = Field(min_length=1)
+    sql: str = Field(min_length=1)
+    id: str | None = None
+    ordered: bool | None = None
+
+
+_AnyRow = TypeVar("_AnyRow", bound=_Row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """A row of any source. ``ordered`` None: look at the query."""
+
+    id: str
+    text: str
+    sql: str
+    database: Path
+    ordered: bool | None = None
+
+
+def spider(folder: str | Path, split: str = "dev", *, deadline_s: float = 2.0) -> LoadedTasks:
+    """Spider 1.0 as unpacked: ``train_spider.json`` or ``dev.json`` and ``database/DB/DB.sqlite``.
+
+    A gold query that takes longer than ``deadline_s`` is dropped; give the environment the same. Raises UnknownName,
+    DataError, and MissingExtra without sqlglot.
+    """
+    if split not in SPIDER_FILES:
+        raise UnknownName("split of Spider", split, SPIDER_FILES)
+    path = Path(folder) / SPIDER_FILES[split]
+    questions = []
+    for number, row in enumerate(_read_list(path, _SpiderRow)):
+        file = _database_file(Path(folder) / "database", row.db_id, path, number)
+        questions.append(_Question(id=f"spider/{split}/{number}", text=row.question, sql=row.query, database=file))
+    return _load(questions, split, deadline_s)
+
+
+def bird(folder: str | Path, split: str = "dev", *, deadline_s: float = 2.0) -> LoadedTasks:
+    """BIRD as unpacked: ``dev.json`` and ``dev_databases/DB/DB.sqlite``, the same for train.
+
+    The evidence of a row is part of its question. Raises like ``spider``.
+    """
+    if split not in BIRD_FILES:
+        raise UnknownName("split of BIRD", split, BIRD_FILES)
+    name, databases = BIRD_FILES[split]
+    path = Path(folder) / name
+    questions = []
+    for number, row in enumerate(_read_list(path, _BirdRow)):
+        file = _database_file(Path(folder) / databases, row.db_id, path, number)
+        text = f"{row.question}\nEvidence: {row.evidence}" if row.evidence.strip() else row.question
+        label = number if row.question_id is None else row.question_id
+        questions.append(_Question(id=f"bird/{split}/{label}", text=text, sql=row.sql, database=file))
+    return _load(questions, split, deadline_s)
+
+
+def jsonl(database: str | Path, questions: str | Path, *, split: str = "train", deadline_s: float = 2.0) -> LoadedTasks:
+    """Questions about one SQLite file: lines of ``{"question": …, "sql": …}``, optionally with ``id`` and ``ordered``.
+
+    Without ``ordered``, order counts if the query ends in ORDER BY (this needs sqlglot). Raises like ``spider``.
+    """
+    path, file = Path(questions), Path(database)
+    if not file.is_file():
+        raise DataError(file, "there is no such database file")
+    rows = list(_read_lines(path))
+    return _load(
+        [
+            _Question(
+                id=row.id or f"{path.stem}/{line}", text=row.question, sql=row.sql, database=file, ordered=row.ordered
+            )
+            for line, row in rows
+        ],
+        split,
+        deadline_s,
+    )
+
+
+# --- files to rows ---------------------------------------------------------------------------------------------------
+
+
+def _read_list(path: Path, kind: type[_AnyRow]) -> list[_AnyRow]:
+    """Rows of a JSON list; a bad one is named by its number in the list, from 0."""
+    text = _read_text(path)
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(path, f"is not JSON: {error.msg}", line=error.lineno) from error
+    if not isinstance(data, list):
+        raise DataError(path, f"holds {type(data).__name__} where a list of questions should be")
+    return [_row(kind, item, path, f"record {number}: ", None) for number, item in enumerate(data)]
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, _OwnRow]]:
+    for line, text in enumerate(_read_text(path).splitlines(), start=1):
+        if not text.strip():
+            continue
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DataError(path, f"is not JSON: {error.msg}", line=line) from error
+        yield line, _row(_OwnRow, data, path, "", line)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(path, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(path, f"is not UTF-8 text (byte {error.start})") from error
+
+
+def _row(kind: type[_AnyRow], data: Any, path: Path, where: str, line: int | None) -> _AnyRow:
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or None
+        raise DataError(path, where + first["msg"], line=line, field=field) from error
+
+
+def _database_file(root: Path, name: str, path: Path, number: int) -> Path:
+    """``root/NAME/NAME.sqlite``; a name that is a path could lead anywhere, and is refused."""
+    if Path(name).name != name or name in (".", ".."):
+        raise DataError(path, f"record {number}: '{name}' is not the name of a database", field="db_id")
+    file = root / name / f"{name}.sqlite"
+    if not file.is_file():
+        raise DataError(path, f"record {number}: there is no database file '{file}'", field="db_id")
+    return file
+
+
+# --- rows to tasks ---------------------------------------------------------------------------------------------------
+
+
+def _load(questions: Sequence[_Question], split: str, deadline_s: float) -> LoadedTasks:
+    twice = [name for name, count in Counter(question.id for question in questions).items() if count > 1]
+    if twice:
+        raise DataError(questions[0].database, f"the id '{twice[0]}' is used by several questions", field="id")
+    tasks: list[Task] = []
+    dropped: list[Dropped] = []
+    for item in _tasks(questions, split, deadline_s):
+        (tasks if isinstance(item, Task) else dropped).append(item)  # type: ignore[arg-type]
+    if dropped:
+        _log.warning(
+            "dropped %d of %d questions that cannot be graded, the first being %s: %s",
+            *(len(dropped), len(questions), dropped[0].id, dropped[0].reason),
+        )
+    return LoadedTasks(tasks, dropped)
+
+
+def _tasks(questions: Iterable[_Question], split: str, deadline_s: float) -> Iterator[Task | Dropped]:
+    keys: dict[Path, str] = {}
+    for question in questions:
+        source = str(question.database)
+        key = keys.get(question.database) or keys.setdefault(question.database, content_key(source))
+        try:
+            gold_rows(source, question.sql, key=key, deadline_s=deadline_s)
+            ordered = is_ordered(question.sql) if question.ordered is None else question.ordered
+        except (VerifierError, ValueError) as error:
+            yield Dropped(id=question.id, reason=str(error))
+            continue
+        database = Database.open(source, key=key, deadline_s=deadline_s)
+        tables = database.tables_read(question.sql)
+        database.close()
+        yield Task(
+            id=question.id,
+            env_id=ENV_ID,
+            prompt=question.text,
+            private={"database": source, "key": key, "gold": question.sql, "ordered": ordered, "tables": tables},
+            split=split,
+        )

@@ -1,0 +1,113 @@
+"""Every exception that turngate raises on purpose, in one tree.
+
+    TurngateError
+    ├── UserError            the caller can fix it: a setting, a name, a file. The CLI prints one line, exit code 2.
+    │   ├── ConfigError      an unknown key, a value out of range, a setting without effect
+    │   ├── UnknownName      an id, credit rule, gate or component that is not registered
+    │   ├── DuplicateName    a name that is already taken
+    │   ├── DataError        a malformed row or file: names file, line and field
+    │   └── MissingExtra     an optional dependency is not installed: names the pip command
+    ├── EpisodeError         one episode cannot be used; the run goes on, the episode is counted apart
+    │   ├── EnvError         the environment broke (never: the agent answered badly)
+    │   ├── VerifierError    the outcome could not be measured
+    │   └── PolicyError      the sampler failed
+    └── RunError             the run itself cannot be trusted any more and stops
+        ├── MismatchError    sampler and learner disagree about the same tokens
+        ├── StoreError       something recorded is missing or damaged
+        └── ShapeError       arrays that do not fit together: a bug in the caller's code
+
+A bad answer of the agent is none of these: it is an observation, and evidence.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class TurngateError(Exception):
+    """Root of the tree. Errors travel between processes, whatever arguments their constructors take."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[TurngateError], args: tuple[Any, ...], state: dict[str, Any]) -> TurngateError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class UserError(TurngateError):
+    """Something the caller wrote or passed has to change."""
+
+
+class ConfigError(UserError):
+    """A setting that is unknown, out of range or without effect."""
+
+
+class UnknownName(UserError):
+    """A name that nothing is registered under; the message carries the closest ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+        options = sorted(set(known))
+        close = difflib.get_close_matches(name, options, n=3, cutoff=0.4)
+        if close:
+            advice = "did you mean " + " or ".join(f"'{option}'" for option in close) + "?"
+        else:
+            advice = "known: " + (", ".join(options) or "none")
+        super().__init__(f"unknown {kind} '{name}'; {advice}" + (f" {hint}" if hint else ""))
+        self.kind, self.name, self.close = kind, name, tuple(close)
+
+
+class DuplicateName(UserError):
+    """A name that is taken; registering never overwrites."""
+
+
+class DataError(UserError):
+    """A file or row that cannot be read as what it should be."""
+
+    def __init__(self, path: object, problem: str, *, line: int | None = None, field: str | None = None) -> None:
+        where = str(path) + (f", line {line}" if line is not None else "") + (f", field '{field}'" if field else "")
+        super().__init__(f"{where}: {problem}")
+        self.path, self.line, self.field = str(path), line, field
+
+
+class MissingExtra(UserError, ImportError):
+    """An optional dependency that the called feature needs."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"'{package}' is not installed; run: pip install \"turngate[{extra}]\"")
+        self.package, self.extra = package, extra
+
+
+class EpisodeError(TurngateError):
+    """One episode cannot be used. It is dropped and counted; it is never scored zero."""
+
+
+class EnvError(EpisodeError):
+    """The environment broke."""
+
+
+class VerifierError(EpisodeError):
+    """The outcome of the episode could not be measured."""
+
+
+class PolicyError(EpisodeError):
+    """The policy could not produce a completion."""
+
+
+class RunError(TurngateError):
+    """The run cannot be trusted any more."""
+
+
+class MismatchError(RunError):
+    """Sampler and learner give different log-probabilities for the same tokens."""
+
+
+class StoreError(RunError):
+    """A record of a run is missing, damaged or would be overwritten."""
+
+
+class ShapeError(RunError, ValueError):
+    """Arrays whose shapes or values do not fit together."""

@@ -1,0 +1,240 @@
+"""A training job from config to report: warm start, evaluation, reinforcement learning, evaluation, controls.
+
+Everything that is finished is on disk, so the same command goes on where a killed one stopped. A step counts once its
+checkpoint exists; what was recorded of later steps is set aside and those steps are played again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from turngate import build
+from turngate.agents.chat import Chat
+from turngate.agents.policies.scripted import ScriptedPolicy, by_task
+from turngate.agents.rollout import Player, play_groups
+from turngate.config import Config, WarmStart, dump
+from turngate.errors import ConfigError, RunError
+from turngate.evaluations import add_evaluation, read_evaluations
+from turngate.metrics import JsonlSink
+from turngate.progress import Progress
+from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.curriculum import TaskStream
+from turngate.trainer.evaluate import SUCCESS, evaluate
+from turngate.trainer.guidance import NoGuide
+from turngate.trainer.imitate import imitate
+from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.step import Run, train_step
+from turngate.types import Trajectory, derive_seed
+
+
+class Job:
+    """One run folder. ``control`` destroys the signal; ``start`` is the warm-started model to begin from."""
+
+    def __init__(
+        self, config: Config, console: Console, *, control: str | None = None, start: Path | None = None
+    ) -> None:
+        self.config, self.console, self.control = config, console, control
+        self.path = config.folder / config.name
+        self._start = start
+        self.env = build.build_env(config.env)
+        for split in config.eval.splits:
+            self.env.tasks.size(split)  # raises for an unknown split, before any work
+        self._filters = build.build_filters(config.train.filters)
+        self._credit = build.build_credit(config, control)
+        self._score = build.build_scorer(self.env, config, control)
+
+    def run(self) -> None:
+        """Do whatever is not done yet."""
+        self._claim()
+        _deterministic()
+        asyncio.run(self._run())
+        self._run_controls()
+
+    # --- phases -------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        if self._is_complete():
+            self.console.print(f"{self.path}: complete, nothing left to do")
+            return
+        async with build.build_pool(self.config.env, self.config.policy.lanes) as worlds:
+            model, chat = await self._warm_start(worlds)
+            sampler = copy.deepcopy(model)
+            player = build.build_player(self.config, sampler, chat, temperature=self.config.policy.temperature)
+            learner = build.build_learner(self.config, model)
+            run = self._assemble(player, learner, worlds)
+            done = await self._resume(run)
+            if done == 0:
+                await self._evaluate(player, worlds, "before")
+            await self._train(run, done)
+            await self._evaluate(player, worlds, "after")
+            build.save_model(model, chat.tokenizer, self.path / "model")
+
+    async def _warm_start(self, worlds: Any) -> tuple[Any, Chat]:
+        """The model to begin from, made once and kept in the run."""
+        folder = self._start or self.path / "warm_start"
+        section = self.config.warm_start
+        if section is not None and not folder.exists():
+            await self._imitate(worlds, section, folder)
+        name = str(folder) if section is not None or self._start else str(self.config.model)
+        model, tokenizer = build.load_model(name)
+        return model, Chat(tokenizer)
+
+    async def _imitate(self, worlds: Any, section: WarmStart, folder: Path) -> None:
+        config = self.config
+        tasks, lines = build.demonstration_lines(self.env, section, config.env.split)
+        texts = build.oracle_texts(tasks, lines, self.env)
+        model, tokenizer = build.build_model(config, texts)
+        chat = Chat(tokenizer)
+        policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
+        player = Player(policy, chat, build.limits(config))
+        seed = derive_seed(config.seed, "demonstrations")
+        groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
+        played = [trajectory for group in groups for trajectory in group.trajectories]
+        demonstrations = self._solved(played, [score for group in groups for score in self._score(group).scores])
+        learner = build.build_learner(config, model, lr=section.lr)
+        with Progress(self.console, "warm start") as progress:
+            imitate(
+                learner,
+                ClippedLoss(),
+                demonstrations,
+                epochs=section.epochs,
+                episodes_per_batch=section.episodes_per_batch,
+                seed=derive_seed(config.seed, "imitate"),
+                report=lambda step, total, metrics: progress.update(
+                    step, total, f"cross-entropy {metrics['loss/imitation']:.3f} nats/token"
+                ),
+            )
+        writing = folder.with_name("writing_warm_start")
+        shutil.rmtree(writing, ignore_errors=True)
+        build.save_model(model, tokenizer, writing)
+        writing.rename(folder)
+
+    def _solved(self, played: Sequence[Trajectory], scores: Sequence[Any]) -> list[Trajectory]:
+        """Only demonstrations that solve their task are imitated; the others are counted aloud."""
+        solved = [t for t, s in zip(played, scores, strict=True) if s.usable and (s.outcome or 0.0) >= SUCCESS]
+        if not solved:
+            problem = next((t.error for t in played if t.error), "none of them solves its task")
+            raise RunError(f"none of {len(played)} demonstrations can be used: {problem}")
+        if len(solved) < len(played):
+            self.console.print(f"{len(played) - len(solved)} of {len(played)} demonstrations do not solve their task")
+        return solved
+
+    async def _resume(self, run: Run) -> int:
+        """The last complete step; learner, policy and records are put back to it."""
+        checkpoints = self._checkpoints()
+        done = checkpoints.last() or 0
+        store = Store(self.path)
+        if aside := store.set_aside_after(done):
+            self.console.print(f"resuming after step {done}; steps {aside} were recorded but not finished: set aside")
+        JsonlSink(self.path / "metrics.jsonl").truncate_after(done)
+        if done:
+            checkpoints.load(done, run.learner)
+            await run.policy.publish(run.learner.weights(), done)
+        return done
+
+    async def _train(self, run: Run, done: int) -> None:
+        config, checkpoints = self.config, self._checkpoints()
+        first = config.warm_start.episodes or 0 if config.warm_start else 0
+        stream = TaskStream(
+            self.env.tasks,
+            config.env.split,
+            per_step=config.train.tasks_per_step,
+            seed=derive_seed(config.seed, "tasks"),
+            first=first,
+        )
+        sink = JsonlSink(self.path / "metrics.jsonl")
+        total = config.train.steps
+        with Progress(self.console, self.control or "training") as progress:
+            for step in range(done + 1, total + 1):
+                metrics = await train_step(run, stream.at(step), step)
+                sink.write(step, metrics)
+                if step % config.train.checkpoint_every == 0 or step == total:
+                    checkpoints.save(step, run.learner)
+                progress.step(step, total, metrics)
+        sink.close()
+
+    async def _evaluate(self, player: Player, worlds: Any, phase: str) -> None:
+        """Unaided, at the training temperature and greedy, on every split; recorded once."""
+        recorded = {(e.split, e.temperature) for p, e in read_evaluations(self.path) if p == phase}
+        config = self.config
+        score = self.env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
+        for split in config.eval.splits:
+            tasks = build.heldout(self.env, split, config.eval.tasks)
+            for temperature, samples in ((config.policy.temperature, config.eval.samples), (0.0, 1)):
+                if (split, temperature) in recorded:
+                    continue
+                tester = Player(player.policy, player.chat, player.limits, temperature=temperature)
+                seed = derive_seed(config.seed, "evaluate", phase, split, str(temperature))
+                result, played = await evaluate(
+                    tester, worlds, score, tasks, split=split, samples=samples, seed=seed
+                )
+                step = 0 if phase == "before" else config.train.steps
+                name = f"{phase}-{split}-{'greedy' if temperature == 0 else 'sampled'}"
+                store = Store(self.path)
+                store.discard(step, name)  # of a run that was killed before the line below
+                store.write(step, played, phase=name)
+                add_evaluation(self.path, phase, result)
+
+    def _run_controls(self) -> None:
+        """Each control is a run of its own inside this one."""
+        for control in self.config.controls:
+            config = self.config.model_copy(
+                update={"folder": self.path / "controls", "name": control, "controls": ()}
+            )
+            Job(config, self.console, control=control, start=self.path / "warm_start").run()
+
+    # --- small parts --------------------------------------------------------------------------------------------------
+
+    def _assemble(self, player: Player, learner: Any, worlds: Any) -> Run:
+        config = self.config
+        return Run(
+            player=player,
+            worlds=worlds,
+            score=self._score,
+            guide=NoGuide(),
+            credit=self._credit,
+            filters=self._filters,
+            learner=learner,
+            loss=build.build_loss(config),
+            store=Store(self.path),
+            group_size=config.train.group_size,
+            minibatches=config.train.minibatches,
+            aggregate=config.loss.aggregate,
+            tolerance=config.learner.tolerance,
+            seed=config.seed,
+        )
+
+    def _claim(self) -> None:
+        """Make the run folder, or check that it belongs to this very config."""
+        text, path = dump(self.config), self.path / "config.toml"
+        if path.exists():
+            if path.read_text() != text:
+                raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(self.path / "machine.json", machine())
+        write_text_atomic(path, text)
+
+    def _is_complete(self) -> bool:
+        wanted = len(self.config.eval.splits) * 2
+        return sum(phase == "after" for phase, _ in read_evaluations(self.path)) == wanted and (
+            self.path / "model"
+        ).exists()
+
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.path / "checkpoints")
+
+
+def _deterministic() -> None:
+    """Refuse operations whose result depends on thread timing."""
+    import torch
+
+    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())

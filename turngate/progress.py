@@ -1,0 +1,51 @@
+"""What a person sees while a run goes on: one bar, and one line per step."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from turngate.types import Metrics
+
+
+class Progress:
+    """A bar named ``title``; use it as a context manager."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+        )
+        self._task = self._bar.add_task(title, total=None, note="")
+
+    def update(self, done: int, total: int, note: str) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, completed=done, total=total, note=note)
+
+    def step(self, step: int, total: int, metrics: Metrics) -> None:
+        """Move the bar and print the step's line."""
+        took_s = sum(value for name, value in metrics.items() if name.startswith("time/"))
+        self._bar.console.print(
+            f"step {step:>4}  success {metrics['train/success']:6.1%}  paid {metrics['train/paid']:6.3f}"
+            f"  turns {metrics['train/turns']:.2f}  entropy {metrics.get('policy/entropy_nats', float('nan')):.3f}"
+            f"  grad {metrics.get('learner/grad_norm', float('nan')):.3f}  {took_s:.2f} s",
+            highlight=False,
+        )
+        self.update(step, total, "")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()

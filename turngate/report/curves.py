@@ -1,0 +1,226 @@
+"""Curves of a run, or of several runs in one picture, as PNG files.
+
+Raw values are drawn faintly and their moving average boldly; seeds are thin lines and their mean is a bold one. The
+figure is made through matplotlib's objects, so no global state of ``pyplot`` is touched and no display is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from turngate.errors import DataError, MissingExtra
+
+Point: TypeAlias = tuple[float, float]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Rows: TypeAlias = Sequence[Mapping[str, float]]
+
+# Okabe and Ito's colours, which people with any colour vision tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+WINDOW_SHARE = 0.06  # the moving average spans this share of a curve
+
+
+class Panel(NamedTuple):
+    """One plot of one metric over the steps; ``limits`` are always in view."""
+
+    metric: str
+    title: str
+    ylabel: str
+    limits: tuple[float, float] | None = None
+
+
+PANELS = (
+    Panel("train/success", "Success in training", "outcome, mean of episodes", (0.0, 1.0)),
+    Panel("train/paid", "Reward paid", "reward per episode"),
+    Panel("policy/entropy_nats", "Entropy of the policy", "nats per token"),
+    Panel("policy/kl_to_sampler_nats", "Distance from the sampler", "KL, nats per token"),
+    Panel("train/turns", "Length", "turns per episode"),
+)
+
+
+def plot_curves(metrics: Rows | Mapping[str, Rows], path: str | Path, *, title: str) -> None:
+    """Draw the panels that the metrics have, and where the time went, over the training steps.
+
+    ``metrics`` are the lines of ``read_metrics``, or a mapping from label to them, for several runs in one picture.
+    Raises DataError when there is nothing to draw, and MissingExtra without matplotlib.
+    """
+    runs = metrics if isinstance(metrics, Mapping) else {"": metrics}
+    panels = [panel for panel in PANELS if any(len(_series(rows, panel.metric)[0]) for rows in runs.values())]
+    draws: list[Callable[[Any], None]] = [partial(_draw_panel, panel=panel, runs=runs) for panel in panels]
+    if any(_stages(rows) for rows in runs.values()):
+        draws.append(partial(_draw_time, runs=runs))
+    if not draws:
+        wanted = ", ".join(panel.metric for panel in PANELS)
+        raise DataError(path, f"nothing to draw: the metrics have none of {wanted}")
+    n_columns = min(3, len(draws))
+    n_rows = -(-len(draws) // n_columns)
+    figure = _figure(4.6 * n_columns, 3.1 * n_rows + 0.4)
+    for number, draw in enumerate(draws, start=1):
+        axes = figure.add_subplot(n_rows, n_columns, number)
+        draw(axes)
+        _tidy(axes, "training step")
+    if len(runs) > 1:
+        _legend_below(figure, n_columns=4)
+    _save(figure, path, title)
+
+
+def plot_runs(
+    series: Mapping[str, Sequence[Sequence[Point]]], path: str | Path, *, ylabel: str, xlabel: str, title: str
+) -> None:
+    """Draw one colour per label; each of its seeds as a thin line and their mean as a bold one.
+
+    ``series`` maps a label to one curve per seed, each a sequence of (x, y). The mean covers the x range that all seeds
+    share; between a seed's points it is linear. Raises DataError when there is nothing to draw, and MissingExtra.
+    """
+    drawn = {label: [curve for curve in map(_curve, seeds) if len(curve)] for label, seeds in series.items()}
+    if not any(drawn.values()):
+        raise DataError(path, "nothing to draw: no curve has a point")
+    figure = _figure(6.4, 4.2)
+    axes = figure.add_subplot()
+    for number, (label, curves) in enumerate(drawn.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        for curve in curves if len(curves) > 1 else ():
+            axes.plot(curve[:, 0], curve[:, 1], color=colour, linewidth=0.8, alpha=0.45)
+        mean = mean_curve(curves)
+        marker = "o" if len(mean) <= 12 else None
+        count = f"mean of {len(curves)} seeds" if len(curves) > 1 else f"{len(curves)} seed"
+        axes.plot(mean[:, 0], mean[:, 1], color=colour, linewidth=2.2, marker=marker, label=f"{label} ({count})")
+    axes.set_ylabel(ylabel)
+    _tidy(axes, xlabel)
+    _legend_below(figure, n_columns=2)
+    _save(figure, path, title)
+
+
+# --- the numbers -----------------------------------------------------------------------------------------------------
+
+
+def smooth(values: Floats, window: int) -> Floats:
+    """Centred moving average over ``window`` (odd) values; at the ends, over those of them that exist."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    at = np.arange(len(values))
+    start, stop = np.maximum(at - window // 2, 0), np.minimum(at + window // 2 + 1, len(values))
+    return np.asarray((sums[stop] - sums[start]) / (stop - start))
+
+
+def mean_curve(curves: Sequence[Floats]) -> Floats:
+    """The mean of curves [n, 2] where all of them are defined, at every x that one of them has; empty if nowhere."""
+    if not curves:
+        return np.zeros((0, 2))
+    first, last = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
+    x = np.unique(np.concatenate([curve[:, 0] for curve in curves]))
+    x = x[(x >= first) & (x <= last)]
+    return np.stack([x, np.mean([np.interp(x, curve[:, 0], curve[:, 1]) for curve in curves], axis=0)], axis=1)
+
+
+def _curve(points: Sequence[Point]) -> Floats:
+    """float64[n, 2] in order of x, without points that are not finite."""
+    curve = np.array(points, np.float64).reshape(-1, 2)
+    curve = curve[np.isfinite(curve).all(axis=1)]
+    return curve[np.argsort(curve[:, 0], kind="stable")]
+
+
+def _series(rows: Rows, metric: str) -> tuple[Floats, Floats]:
+    curve = _curve([(row["step"], row[metric]) for row in rows if metric in row])
+    return curve[:, 0], curve[:, 1]
+
+
+def _stages(rows: Rows) -> list[str]:
+    """The timed stages of a run, the slowest first."""
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith("time/"))
+    return sorted(names, key=lambda name: -sum(row.get(name, 0.0) for row in rows))
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def _draw_panel(axes: Any, panel: Panel, runs: Mapping[str, Rows]) -> None:
+    window = 1
+    for number, (label, rows) in enumerate(runs.items()):
+        x, y = _series(rows, panel.metric)
+        if not len(x):
+            continue
+        colour = COLOURS[number % len(COLOURS)]
+        window = max(1, 2 * int(len(x) * WINDOW_SHARE / 2) + 1)
+        axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.3 if window > 1 else 1.0)
+        axes.plot(x, smooth(y, window), color=colour, linewidth=2.0, label=label)
+    axes.set_title(panel.title + (f" (bold: mean of {window} steps)" if window > 1 else ""), fontsize=10)
+    axes.set_ylabel(panel.ylabel)
+    if panel.limits:
+        low, high = axes.get_ylim()
+        axes.set_ylim(min(low, panel.limits[0]), max(high, panel.limits[1]))
+
+
+def _draw_time(axes: Any, runs: Mapping[str, Rows]) -> None:
+    """Seconds per step: stacked by stage for one run, the total for several."""
+    for number, (label, rows) in enumerate(runs.items()):
+        stages = _stages(rows)
+        x = np.array([row["step"] for row in rows], np.float64)
+        seconds = np.nan_to_num(np.array([[row.get(stage, 0.0) for row in rows] for stage in stages]))
+        if stages and len(runs) > 1:
+            axes.plot(x, seconds.sum(axis=0), color=COLOURS[number % len(COLOURS)], linewidth=1.2, label=label)
+        elif stages:
+            _stack_stages(axes, x, seconds, stages)
+    axes.set_title("Time", fontsize=10)
+    axes.set_ylabel("seconds per step")
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+
+
+def _stack_stages(axes: Any, x: Floats, seconds: Floats, stages: Sequence[str]) -> None:
+    """``seconds`` [stages, steps] as layers, the slowest at the bottom; those below 2 % together as one."""
+    share = seconds.sum(axis=1) / max(seconds.sum(), 1e-12)
+    large = share >= 0.02
+    layers, shares = list(seconds[large]), list(share[large])
+    names = [
+        stage.removeprefix("time/").removesuffix("_s")
+        for stage, is_large in zip(stages, large, strict=True)
+        if is_large
+    ]
+    if not large.all():
+        layers, shares, names = (
+            [*layers, seconds[~large].sum(axis=0)],
+            [*shares, share[~large].sum()],
+            [*names, "other"],
+        )
+    labels = [f"{name} {part:.0%}" for name, part in zip(names, shares, strict=True)]
+    axes.stackplot(x, layers, labels=labels, colors=COLOURS, alpha=0.8, linewidth=0)
+    # Room above the layers, so that the legend hides none.
+    axes.set_ylim(0, 1.35 * seconds.sum(axis=0).max())
+    axes.legend(frameon=False, fontsize=8, loc="upper left", ncols=3)
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "plots") from error
+    # Padding in inches, so that a label does not touch the next plot.
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+
+
+def _legend_below(figure: Any, n_columns: int) -> None:
+    """One legend for all plots of a figure."""
+    handles = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=n_columns, frameon=False, fontsize=9)
+
+
+def _tidy(axes: Any, xlabel: str) -> None:
+    axes.set_xlabel(xlabel)
+    axes.grid(True, color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _save(figure: Any, path: str | Path, title: str) -> None:
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    # Without the program's name in the file, equal curves give equal bytes.
+    figure.savefig(path, format="png", dpi=130, metadata={"Software": None})

@@ -1,0 +1,123 @@
+"""One trajectory, turn by turn, in the terminal: what was seen, written, measured, earned, paid and credited.
+
+What a model or an environment wrote is printed as it is: markup such as ``[red]`` is not interpreted, and control
+characters (a terminal would obey them) appear as ``\\x1b``.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.text import Text
+
+from turngate.errors import ShapeError
+from turngate.types import Action, Evidence, FloatArray, Guidance, RewardEvent, Score, Trajectory, Turn
+
+# Control, format (text direction, zero width), lone surrogates, line and paragraph separators.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def show(console: Console, trajectory: Trajectory, score: Score, advantage_T: FloatArray | None = None) -> None:
+    """Print a trajectory with its ledger, and the credit of each turn where ``advantage_T`` is given.
+
+    Raises ShapeError when ``reward_T`` or ``advantage_T`` does not have one entry per turn.
+    """
+    n_turns = len(trajectory.turns)
+    for name, values in (("reward_T", score.reward_T), ("advantage_T", advantage_T)):
+        if values is not None and len(values) != n_turns:
+            raise ShapeError(f"{name} has {len(values)} entries, but trajectory '{trajectory.id}' has {n_turns} turns")
+    _show_head(console, trajectory)
+    for index, turn in enumerate(trajectory.turns):
+        console.print(Rule(Text(f"turn {index}", "bold"), align="left"))
+        _show_turn(console, turn)
+        _show_ledger(console, [event for event in score.ledger if event.turn == index])
+        credit = "" if advantage_T is None else f", credit {advantage_T[index]:+.4g}"
+        _line(console, "turn", f"reward {score.reward_T[index]:+.4g}{credit}")
+    _show_end(console, trajectory, score)
+
+
+def literal(text: str) -> str:
+    """``text`` with every hidden or control character but newline and tab written out, as ``\\x1b`` or ``\\u202e``."""
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) not in _HIDDEN else _escape(ord(char)) for char in text
+    )
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _show_head(console: Console, trajectory: Trajectory) -> None:
+    task = trajectory.task
+    console.print(Rule(Text(f"trajectory {literal(trajectory.id)}", "bold"), align="left"))
+    _line(console, "task", f"{task.id} of {task.env_id}, split {task.split}, seed {trajectory.seed}")
+    _block(console, "prompt", task.prompt)
+    if trajectory.parent:
+        _line(console, "parent", f"branched from {trajectory.parent[0]} at turn {trajectory.parent[1]}")
+    if trajectory.guidance:
+        _show_guidance(console, trajectory.guidance)
+
+
+def _show_turn(console: Console, turn: Turn) -> None:
+    images = f", {len(turn.observation.images)} images" if turn.observation.images else ""
+    _block(console, f"observed ({len(turn.context_ids)} tokens{images})", turn.observation.text)
+    if turn.guidance:
+        _show_guidance(console, turn.guidance)
+    spoken = turn.completion
+    origin = f"{len(spoken.ids_K)} tokens, ended by {spoken.ended_by}, policy version {spoken.policy_version}"
+    _block(console, f"wrote ({origin})", turn.action.text, "cyan")
+    _show_action(console, turn.action)
+    _show_evidence(console, turn.evidence)
+
+
+def _show_action(console: Console, action: Action) -> None:
+    for call in action.calls:
+        _line(console, "call", f"{call.name} {json.dumps(call.arguments, ensure_ascii=False, default=str)}")
+    if action.parse_error is not None:
+        _line(console, "parse error", action.parse_error, "red")
+
+
+def _show_guidance(console: Console, guidance: Guidance) -> None:
+    kept = "not seen in training" if guidance.strip_for_train else "seen in training"
+    _block(console, f"guided ({guidance.kind}, level {guidance.level}, {kept})", guidance.text, "magenta")
+
+
+def _show_evidence(console: Console, evidence: Iterable[Evidence]) -> None:
+    for fact in evidence:
+        measured = json.dumps(fact.value, ensure_ascii=False, default=str)
+        value = "could not be measured" if fact.value is None else measured
+        _line(console, "evidence", f"{fact.name} = {value}" + ("" if fact.by == "env" else f" (by the {fact.by})"))
+
+
+def _show_ledger(console: Console, ledger: Iterable[RewardEvent]) -> None:
+    for event in ledger:
+        gate = f", gate {event.gate} pays × {event.factor:.4g}" if event.gate or event.factor != 1 else ""
+        style = "" if event.paid == event.earned else "yellow"
+        text = f"{event.kind} {event.name}: earned {event.earned:+.4g} → paid {event.paid:+.4g}{gate}"
+        _line(console, "reward", text, style)
+
+
+def _show_end(console: Console, trajectory: Trajectory, score: Score) -> None:
+    console.print(Rule(Text("episode", "bold"), align="left"))
+    _show_evidence(console, trajectory.evidence)
+    _show_ledger(console, [event for event in score.ledger if event.turn is None])
+    _line(console, "ending", f"{trajectory.ending}" + (f": {trajectory.error}" if trajectory.error else ""))
+    earned = sum(event.earned for event in score.ledger)
+    outcome = "could not be measured" if score.outcome is None else f"{score.outcome:.4g}"
+    _line(console, "total", f"outcome {outcome}, earned {earned:+.4g} → paid {score.total:+.4g}", "bold")
+    if not score.usable:
+        _line(console, "unusable", score.problem or "no reason was recorded", "red")
+
+
+def _line(console: Console, label: str, text: str, style: str = "") -> None:
+    console.print(Padding(Text.assemble((f"{label:<12}", "dim"), (literal(text), style)), (0, 0, 0, 2)))
+
+
+def _block(console: Console, label: str, text: str, style: str = "") -> None:
+    console.print(Padding(Text(literal(label), "dim"), (0, 0, 0, 2)))
+    console.print(Padding(Text(literal(text), style), (0, 0, 0, 6)))

@@ -1,0 +1,226 @@
+"""Before and after: success rates with confidence intervals, as a table for the terminal or for a document.
+
+A rate alone says little about 100 episodes, so every number comes with a 95 % interval: Wilson's for a rate; for a
+difference a bootstrap over tasks where both sides played the same tasks, and Newcombe's otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from rich.table import Table
+from rich.text import Text
+
+from turngate.errors import ShapeError
+
+HEADINGS = (
+    "split",
+    "help",
+    "temperature",
+    "before, % [95 %]",
+    "n",
+    "after, % [95 %]",
+    "n",
+    "difference, points [95 %]",
+)
+
+
+class Interval(NamedTuple):
+    """An estimate between its bounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Tally(NamedTuple):
+    """How many of ``n`` episodes succeeded."""
+
+    successes: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Success:
+    """One evaluation: how many of ``n`` usable episodes succeeded; ``by_task`` (may be empty) says it per task id."""
+
+    split: str
+    temperature: float
+    successes: int
+    n: int
+    guided: bool = False
+    unusable: int = 0
+    by_task: Mapping[str, Tally] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        _check(self.successes, self.n)
+        total = (sum(t.successes for t in self.by_task.values()), sum(t.n for t in self.by_task.values()))
+        if self.by_task and total != (self.successes, self.n):
+            raise ShapeError(f"by_task adds up to {total[0]} of {total[1]}, not to {self.successes} of {self.n}")
+
+    @property
+    def key(self) -> tuple[str, bool, float]:
+        """What has to agree for two evaluations to be compared."""
+        return self.split, self.guided, self.temperature
+
+
+def by_task(task_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, Tally]:
+    """Successes and episodes of each task, from one entry per episode. Raises ShapeError for unequal lengths."""
+    if len(task_B) != len(success_B):
+        raise ShapeError(f"{len(task_B)} task ids but {len(success_B)} successes")
+    successes = Counter(task for task, success in zip(task_B, success_B, strict=True) if success)
+    return {task: Tally(successes[task], n) for task, n in Counter(task_B).items()}
+
+
+# --- intervals -------------------------------------------------------------------------------------------------------
+
+
+def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """The interval of a share: every p with ``|successes/n - p| <= z·sqrt(p(1-p)/n)`` (Wilson 1927).
+
+    It never leaves [0, 1] and has width at 0 and at n, unlike the textbook interval. ``n = 0`` gives (0, 1). Raises
+    ShapeError unless ``0 <= successes <= n``.
+    """
+    _check(successes, n)
+    if n == 0:
+        return 0.0, 1.0
+    share, spread = successes / n, z * z / n
+    centre = (share + spread / 2) / (1 + spread)
+    half = sqrt(share * (1 - share) * spread + spread * spread / 4) / (1 + spread)
+    # At the ends the formula is exact and its rounding is not.
+    return (0.0 if successes == 0 else centre - half), (1.0 if successes == n else centre + half)
+
+
+def newcombe(before: Tally, after: Tally, z: float = 1.96) -> Interval:
+    """The difference ``after - before`` of two independent shares (Newcombe 1998, method 10). n must not be 0."""
+    if not before.n or not after.n:
+        raise ShapeError(f"a difference needs episodes on both sides; there are {before.n} and {after.n}")
+    p, q = before.successes / before.n, after.successes / after.n
+    (p_low, p_high), (q_low, q_high) = wilson(*before, z), wilson(*after, z)
+    low, high = sqrt((q - q_low) ** 2 + (p_high - p) ** 2), sqrt((q_high - q) ** 2 + (p - p_low) ** 2)
+    return Interval(q - p, q - p - low, q - p + high)
+
+
+def paired_difference(
+    before: Mapping[str, Tally],
+    after: Mapping[str, Tally],
+    *,
+    seed: int = 0,
+    resamples: int = 4000,
+    level: float = 0.95,
+) -> Interval:
+    """The difference of two shares on the same tasks: percentile bootstrap that draws tasks, not episodes.
+
+    Episodes of one task resemble each other, so drawing episodes would give an interval that is too narrow; and what
+    makes a task easy helps both sides, which the pairing takes out. Where every task changed by the same amount (all
+    solved, none solved), the interval has no width: read that as "too few tasks to tell". The same seed gives the
+    same interval. Raises ShapeError for different tasks, for fewer than two and for a task without episodes.
+    """
+    if set(before) != set(after):
+        alone = sorted(set(before) ^ set(after))
+        raise ShapeError(f"'{alone[0]}' and {len(alone) - 1} other tasks were played on one side only; give the same")
+    if len(before) < 2:
+        raise ShapeError(f"a bootstrap over tasks needs at least 2 tasks; there are {len(before)}")
+    if empty := [task for task in before if not before[task].n or not after[task].n]:
+        raise ShapeError(f"task '{empty[0]}' has no episodes on one side; leave it out")
+    counts = np.array([(*before[task], *after[task]) for task in sorted(before)], np.float64)
+    draws = np.random.default_rng(seed).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=resamples)
+    tail = (1 - level) / 2
+    low, high = np.quantile(_difference(draws @ counts), (tail, 1 - tail))
+    return Interval(float(_difference(counts.sum(axis=0))), float(low), float(high))
+
+
+def _difference(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """From (successes, n) before and after, in the last axis."""
+    return np.asarray(counts[..., 2] / counts[..., 3] - counts[..., 0] / counts[..., 1])
+
+
+def _check(successes: int, n: int) -> None:
+    if not 0 <= successes <= n:
+        raise ShapeError(f"{successes} successes of {n} episodes; need 0 <= successes <= n")
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def comparison_table(before: Sequence[Success], after: Sequence[Success]) -> Table:
+    """Before and after side by side, matched by split, help and temperature; a dash where one side is missing.
+
+    Raises ShapeError when one side has two entries for the same row.
+    """
+    table = Table(caption=_note([*before, *after]), caption_justify="left")
+    for number, heading in enumerate(HEADINGS):
+        table.add_column(Text(heading), justify="left" if number < 2 else "right")
+    for cells in _rows(before, after):
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def comparison_markdown(before: Sequence[Success], after: Sequence[Success]) -> str:
+    """The same table in Markdown, which also reads well as plain text."""
+    rows = [list(HEADINGS), *_rows(before, after)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([lines[0], rule, *lines[1:], "", _note([*before, *after])]) + "\n"
+
+
+def _rows(before: Iterable[Success], after: Iterable[Success]) -> list[list[str]]:
+    old, new = _index(before), _index(after)
+    return [
+        [
+            split,
+            "guided" if guided else "none",
+            f"{temperature:g}" if temperature else "0 (greedy)",
+            *_rate(old.get(key)),
+            *_rate(new.get(key)),
+            _change(old.get(key), new.get(key)),
+        ]
+        for key in dict.fromkeys([*new, *old])
+        for split, guided, temperature in [key]
+    ]
+
+
+def _index(successes: Iterable[Success]) -> dict[tuple[str, bool, float], Success]:
+    found: dict[tuple[str, bool, float], Success] = {}
+    for success in successes:
+        if success.key in found:
+            raise ShapeError(
+                f"two results for split '{success.split}' at temperature {success.temperature:g}; give one"
+            )
+        found[success.key] = success
+    return found
+
+
+def _rate(success: Success | None) -> tuple[str, str]:
+    if success is None or not success.n:
+        return "–", "–"
+    low, high = wilson(success.successes, success.n)
+    return f"{100 * success.successes / success.n:.1f} [{100 * low:.1f}, {100 * high:.1f}]", str(success.n)
+
+
+def _change(before: Success | None, after: Success | None) -> str:
+    if before is None or after is None or not before.n or not after.n:
+        return "–"
+    if len(before.by_task) > 1 and set(before.by_task) == set(after.by_task):
+        value, low, high = paired_difference(before.by_task, after.by_task)
+    else:
+        value, low, high = newcombe(Tally(before.successes, before.n), Tally(after.successes, after.n))
+    return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
+def _note(successes: Iterable[Success]) -> str:
+    unusable = sum(success.unusable for success in successes)
+    left_out = f" {unusable} unusable episodes are left out." if unusable else ""
+    return (
+        "Intervals: Wilson for a rate; for a difference a bootstrap over tasks where both sides played the same tasks, "
+        f"else Newcombe.{left_out}"
+    )

@@ -1,0 +1,145 @@
+"""What the command line does besides training: evaluate a model, play by hand, look at what was recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from turngate import build
+from turngate.config import Config, EnvSection, PolicySection, load
+from turngate.errors import ConfigError, StoreError, UserError
+from turngate.store import Store
+from turngate.types import derive_seed
+
+LISTED = 40  # rows of a listing
+
+
+def evaluate_model(
+    console: Console,
+    model_name: str,
+    *,
+    env_id: str,
+    kwargs: dict[str, Any],
+    split: str,
+    n_tasks: int,
+    samples: int,
+    temperature: float,
+    seed: int,
+    turn_tokens: int,
+    context: int,
+) -> None:
+    """Print the unaided success of a model with a 95 % interval."""
+    section = EnvSection(id=env_id, kwargs=kwargs)
+    env = build.build_env(section)
+    tasks = build.heldout(env, split, n_tasks)
+    from turngate.agents.chat import Chat
+    from turngate.report.tables import wilson
+    from turngate.trainer.evaluate import evaluate
+
+    model, tokenizer = build.load_model(model_name)
+    config = Config.model_construct(policy=PolicySection(turn_tokens=turn_tokens, context=context))
+    player = build.build_player(config, model, Chat(tokenizer), temperature=temperature)
+
+    async def go() -> Any:
+        async with build.build_pool(section, config.policy.lanes) as worlds:
+            score = env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
+            return await evaluate(
+                player, worlds, score, tasks, split=split, samples=samples, seed=derive_seed(seed, "eval")
+            )
+
+    result, _ = asyncio.run(go())
+    n, successes = len(result.success_B), sum(result.success_B)
+    if not n:
+        raise StoreError(f"none of the {result.unusable} episodes could be used")
+    low, high = wilson(successes, n)
+    console.print(
+        f"{env_id} {split}, temperature {temperature:g}: {successes} of {n} solved unaided = {successes / n:.1%} "
+        f"(95 % interval {low:.1%} to {high:.1%}); {result.unusable} unusable",
+        highlight=False,
+    )
+
+
+def play_by_hand(console: Console, env_id: str, *, split: str, index: int, oracle: bool) -> None:
+    """A person (or the oracle) writes the actions."""
+    env = build.build_env(EnvSection(id=env_id))
+    size = env.tasks.size(split)
+    if size is not None and index >= size:
+        raise ConfigError(f"split '{split}' holds {size} tasks; --index goes from 0 to {size - 1}")
+    task = env.tasks.task(split, index)
+    lines = iter(env.oracle(task)) if oracle else None
+    observation, _ = env.reset(seed=0, options={"task": task})
+    console.print(f"[{task.id}] {observation.text}", markup=False, highlight=False)
+    for tool in env.turn_spec.tools:
+        console.print(f"  {tool.usage:<24} {tool.description}", markup=False, highlight=False)
+    total = 0.0
+    while True:
+        action = next(lines, "") if lines is not None else _ask(console)
+        if not action:
+            console.print("stopped")
+            break
+        if lines is not None:
+            console.print(f"> {action}", markup=False, highlight=False)
+        observation, reward, terminated, truncated, info = env.step(action)
+        total += reward
+        console.print(observation.text, markup=False, highlight=False)
+        if terminated or truncated:
+            score = info["score"]
+            outcome = "unknown" if score.outcome is None else f"{score.outcome:g}"
+            console.print(f"{info['ending']}: outcome {outcome}, paid {total:.3f}", highlight=False)
+            break
+    env.close()
+
+
+def _ask(console: Console) -> str:
+    try:
+        return console.input("> ", markup=False)
+    except EOFError:
+        return ""
+
+
+def list_trajectories(console: Console, path: Path, step: int | None) -> None:
+    """Ids of a step (the last one if not given), best first."""
+    store = _store(path)
+    at = store.last_step(None) if step is None else step
+    if at is None:
+        raise ConfigError(f"'{path}' holds no trajectories yet")
+    table = Table("trajectory", "outcome", "paid", "turns", "ending", box=None, title=f"step {at}")
+    rows = [pair for group in store.read(at) for pair in zip(group.trajectories, group.scores, strict=True)]
+    for trajectory, score in sorted(rows, key=lambda pair: -pair[1].total)[:LISTED]:
+        outcome = "unusable" if score.outcome is None else f"{score.outcome:g}"
+        table.add_row(trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns)), trajectory.ending)
+    console.print(table, markup=False)
+    if len(rows) > LISTED:
+        console.print(f"{len(rows) - LISTED} more; all are in {path}/trajectories as Parquet", highlight=False)
+
+
+def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
+    """One trajectory turn by turn. Credit is computed again from the step's groups, by the run's own rule."""
+    from turngate.report.show import show
+    from turngate.trainer.filters import keep
+    from turngate.trainer.table import tabulate
+
+    store = _store(path)
+    step, group, index = store.find(trajectory_id)
+    config = load(path / "config.toml")
+    kept, _ = keep([group], build.build_filters(config.train.filters))
+    advantage_T = None
+    if kept and group.scores[index].usable:
+        advantage_N = build.build_credit(config, None)(tabulate(kept))
+        start = 0
+        for trajectory in kept[0].trajectories:
+            if trajectory.id == trajectory_id:
+                advantage_T = advantage_N[start : start + len(trajectory.turns)]
+            start += len(trajectory.turns)
+    console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}", highlight=False)
+    show(console, group.trajectories[index], group.scores[index], advantage_T)
+
+
+def _store(path: Path) -> Store:
+    if not (path / "config.toml").exists():
+        raise UserError(f"'{path}' is not the folder of a run (it has no config.toml)")
+    return Store(path)

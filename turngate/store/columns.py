@@ -1,0 +1,310 @@
+"""The columns of a trajectory file: how each type of ``types.py`` becomes an Arrow column, and back.
+
+A ``_Codec`` turns a whole column of Python values into one Arrow array and back. The small ones are combined into the
+layout at the end of this file, which names every stored field once; the struct fields are the fields of the data class,
+so ``turns[1].completion.ids_K`` is what it looks like in SQL too. ``LAYOUTS`` keeps one layout per schema version, and
+a file is read with the layout that it was written with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain, pairwise
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from turngate.errors import StoreError
+from turngate.types import (
+    Action,
+    Completion,
+    EndedBy,
+    Ending,
+    Evidence,
+    Guidance,
+    Observation,
+    RewardEvent,
+    Score,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
+
+
+class _Codec(Protocol):
+    """A column there and back; ``decode(encode(values)) == values``."""
+
+    def encode(self, values: Sequence[Any]) -> pa.Array: ...
+    def decode(self, array: pa.Array) -> list[Any]: ...
+
+
+# --- codecs ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """Numbers, booleans and bytes of one Arrow type; None is null."""
+
+    type: pa.DataType
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array(values, self.type)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return array.to_pylist()  # type: ignore[no-any-return]
+
+
+class _Real:
+    """float64; None is null, which is not NaN."""
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return array.to_pylist()  # type: ignore[no-any-return]
+
+
+# Arrow text is UTF-8, which has no lone surrogates, but a model can write one through a JSON escape. Such a text is
+# kept in escaped form behind this noncharacter; a text that starts with it by itself is escaped too.
+_ESCAPED = "\uffff"
+
+
+class _Text:
+    """Any Python text, byte for byte; None is null."""
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array([value if value is None else _to_utf8(value) for value in values], pa.large_string())
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return [value if value is None else _from_utf8(value) for value in array.to_pylist()]
+
+
+def _to_utf8(text: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _ESCAPED + text.encode("unicode_escape").decode("ascii")
+    return _ESCAPED + text.encode("unicode_escape").decode("ascii") if text.startswith(_ESCAPED) else text
+
+
+def _from_utf8(text: str) -> str:
+    return text[1:].encode("ascii").decode("unicode_escape") if text.startswith(_ESCAPED) else text
+
+
+class _Json:
+    """JSON values as JSON text; None is null. Tuples come back as lists."""
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return _Text().encode([None if value is None else _JSON(value) for value in values])
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return [None if text is None else json.loads(text) for text in _Text().decode(array)]
+
+
+def _plain_container(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return list(value)
+    raise StoreError(f"{value!r} of type {type(value).__name__} is not a JSON value; make it a plain Python value")
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain_container).encode
+
+
+@dataclass(frozen=True, slots=True)
+class _Enum:
+    """Members of a StrEnum by value."""
+
+    members: type[StrEnum]
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array([value.value for value in values], pa.large_string())
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return [self.members(value) for value in array.to_pylist()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    """Flat numpy arrays of any length, of one dtype. What comes back is a read-only view."""
+
+    dtype: type[np.generic]
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        flat = np.concatenate([np.zeros(0, self.dtype), *values]).astype(self.dtype, copy=False)
+        return pa.ListArray.from_arrays(_offsets(values), pa.array(flat))
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        flat = array.values.to_numpy()
+        return [flat[start:stop] for start, stop in pairwise(array.offsets.to_pylist())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Many:
+    """Sequences of any length; come back as tuples."""
+
+    item: _Codec
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return pa.ListArray.from_arrays(_offsets(values), self.item.encode(list(chain.from_iterable(values))))
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        flat = self.item.decode(array.values)
+        return [tuple(flat[start:stop]) for start, stop in pairwise(array.offsets.to_pylist())]
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
+    return pa.array(np.cumsum([0, *map(len, values)], dtype=np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class _Optional:
+    """A value or null."""
+
+    item: _Codec
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        present = [value for value in values if value is not None]
+        position = iter(range(len(present)))
+        index = [None if value is None else next(position) for value in values]
+        return self.item.encode(present).take(pa.array(index, pa.int32()))
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        present = iter(self.item.decode(array.drop_null()))
+        return [next(present) if valid else None for valid in array.is_valid().to_pylist()]
+
+
+class _Struct:
+    """Objects that ``make(**fields)`` builds. A field is a codec, or (codec, getter) where its name is no attribute."""
+
+    def __init__(self, make: Callable[..., Any], **fields: _Codec | tuple[_Codec, Callable[[Any], Any]]) -> None:
+        self._make = make
+        self.fields = {
+            name: field if isinstance(field, tuple) else (field, attrgetter(name)) for name, field in fields.items()
+        }
+
+    def columns(self, values: Sequence[Any]) -> dict[str, pa.Array]:
+        """One Arrow array per field."""
+        return {name: codec.encode(list(map(get, values))) for name, (codec, get) in self.fields.items()}
+
+    def objects(self, columns: Mapping[str, pa.Array]) -> list[Any]:
+        """The inverse of ``columns``; columns that are no fields are left alone."""
+        decoded = [codec.decode(columns[name]) for name, (codec, _) in self.fields.items()]
+        return [self._make(**dict(zip(self.fields, row, strict=True))) for row in zip(*decoded, strict=True)]
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        columns = self.columns(values)
+        return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return self.objects(dict(zip(self.fields, array.flatten(), strict=True)))
+
+
+# --- version 1 -------------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One trajectory in its file."""
+
+    group_id: str
+    sibling: int
+    phase: str
+    trajectory: Trajectory
+    score: Score
+
+
+_text, _real, _flag, _json = _Text(), _Real(), _Plain(pa.bool_()), _Json()
+_int32, _int64 = _Plain(pa.int32()), _Plain(pa.int64())
+
+_EVIDENCE = _Many(_Struct(Evidence, name=_text, value=_json, turn=_int32, by=_text))
+_GUIDANCE = _Optional(
+    _Struct(Guidance, kind=_text, level=_int32, text=_text, source=_text, insert_turn=_int32, strip_for_train=_flag)
+)
+_TURNS = _Many(
+    _Struct(
+        Turn,
+        observation=_Struct(Observation, text=_text, images=_Many(_Plain(pa.large_binary())), state_key=_text),
+        context_ids=_Vector(np.int32),
+        completion=_Struct(
+            Completion,
+            ids_K=_Vector(np.int32),
+            logprobs_K=_Vector(np.float32),
+            ended_by=_Enum(EndedBy),
+            policy_version=_int64,
+            text=_text,
+        ),
+        source=_Vector(np.uint8),
+        action=_Struct(
+            Action,
+            text=_text,
+            thought=_text,
+            calls=_Many(_Struct(ToolCall, name=_text, arguments=_json)),
+            parse_error=_text,
+        ),
+        evidence=_EVIDENCE,
+        guidance=_GUIDANCE,
+    )
+)
+_LEDGER = _Many(
+    _Struct(RewardEvent, name=_text, kind=_text, turn=_int32, value=_real, weight=_real, factor=_real, gate=_text)
+)
+_PARENT = _Optional(
+    _Struct(lambda id, turn: (id, turn), id=(_text, lambda pair: pair[0]), turn=(_int32, lambda pair: pair[1]))
+)
+
+
+def _row(**column: Any) -> Row:
+    task = Task(id=column["task_id"], env_id=column["env_id"], prompt=column["prompt"], split=column["split"])
+    trajectory = Trajectory(
+        id=column["trajectory_id"],
+        task=task,
+        **{name: column[name] for name in ("turns", "ending", "seed", "evidence", "guidance", "parent", "error")},
+    )
+    score = Score(**{name: column[name] for name in ("ledger", "reward_T", "outcome", "usable", "problem")})
+    return Row(column["group_id"], column["sibling"], column["phase"], trajectory, score)
+
+
+def _of(codec: _Codec, path: str) -> tuple[_Codec, Callable[[Any], Any]]:
+    return codec, attrgetter(path)
+
+
+_LAYOUT_1 = _Struct(
+    _row,
+    trajectory_id=_of(_text, "trajectory.id"),
+    group_id=_text,
+    sibling=_int32,
+    phase=_text,
+    task_id=_of(_text, "trajectory.task.id"),
+    env_id=_of(_text, "trajectory.task.env_id"),
+    split=_of(_text, "trajectory.task.split"),
+    ending=_of(_Enum(Ending), "trajectory.ending"),
+    n_turns=(_int32, lambda row: len(row.trajectory.turns)),
+    outcome=_of(_real, "score.outcome"),
+    total=_of(_real, "score.total"),
+    usable=_of(_flag, "score.usable"),
+    problem=_of(_text, "score.problem"),
+    error=_of(_text, "trajectory.error"),
+    seed=_of(_int64, "trajectory.seed"),
+    parent=_of(_PARENT, "trajectory.parent"),
+    guidance=_of(_GUIDANCE, "trajectory.guidance"),
+    prompt=_of(_text, "trajectory.task.prompt"),
+    reward_T=_of(_Vector(np.float32), "score.reward_T"),
+    ledger=_of(_LEDGER, "score.ledger"),
+    evidence=_of(_EVIDENCE, "trajectory.evidence"),
+    turns=_of(_TURNS, "trajectory.turns"),
+)
+
+VERSION = 1
+"""The schema version that is written."""
+
+LAYOUTS: Mapping[int, _Struct] = {1: _LAYOUT_1}
+"""Schema version → how such a file is read. An old version keeps its layout here for good."""

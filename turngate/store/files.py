@@ -1,0 +1,96 @@
+"""Files that are whole or absent: atomic writes and the writer's lock; and what machine a run was made on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_PACKAGES = (
+    "turngate",
+    "numpy",
+    "pyarrow",
+    "gymnasium",
+    "pydantic",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "peft",
+    "vllm",
+)
+
+
+def write_text_atomic(path: str | Path, text: str) -> None:
+    """Write a file that is either the old one or the new one, also after a power cut. Makes the folder."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(Path(path), lambda file: file.write(text.encode()))
+
+
+def write_json_atomic(path: str | Path, data: Mapping[str, Any]) -> None:
+    """``data`` as indented JSON, written as ``write_text_atomic`` does."""
+    write_text_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def machine() -> dict[str, Any]:
+    """What a run needs to be understood elsewhere: Python, platform, cores and package versions (None: not installed).
+
+    No host, user or folder names.
+    """
+    return {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()}-{platform.machine()}",
+        "cpu_count": os.cpu_count(),
+        "packages": {name: _installed(name) for name in _PACKAGES},
+    }
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def write_atomic(final: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``final``, sync it and rename it; on an error nothing is left."""
+    # The leading dot hides it from readers of the folder; the thread keeps two writers of one process apart.
+    temporary = final.with_name(f".{final.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(final)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(final.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename or a deletion in ``folder`` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the writer's lock of a folder; yields whether it was got. The system frees it when its holder dies."""
+    with (folder / ".lock").open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

@@ -1,0 +1,218 @@
+"""Trajectories on disk: one Parquet file per step and phase, one row per trajectory, its turns nested inside.
+
+    runs/NAME/config.toml machine.json metrics.jsonl trajectories/step=000012/train.parquet checkpoints/ report/
+
+The files are ordinary Parquet (zstd) in a hive partition, so ``SELECT step::INT, avg(outcome) FROM
+'runs/NAME/trajectories/*/*.parquet' GROUP BY ALL`` works in DuckDB, and pandas or polars read the folder. Facts, tokens
+and the settled score are kept; what can be computed again (advantages, batches) is not. ``Task.private`` and
+``Task.hints`` are never written.
+
+A file is written under a temporary name, synced, and renamed: under its final name it is always whole. No file is ever
+overwritten. A writer holds ``trajectories/.lock`` while it writes; readers need no lock.
+"""
+
+from __future__ import annotations
+
+import bisect
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from turngate.errors import StoreError, UnknownName
+from turngate.store.columns import LAYOUTS, VERSION, Row
+from turngate.store.files import locked, sync_folder, write_atomic
+from turngate.types import ScoredGroup
+
+_log = logging.getLogger(__name__)
+
+_PHASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Store:
+    """The trajectories of one run. Opening creates nothing; the folder appears with the first ``write``."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._folder = self.path / "trajectories"
+        self._remove_leftovers()
+
+    def write(self, step: int, scored: Sequence[ScoredGroup], *, phase: str = "train") -> None:
+        """Record all groups of a step, whole or not at all.
+
+        Raises StoreError for a step and phase that exist already, for an empty group, and for an id used twice.
+        """
+        final = self._file(step, phase)
+        table = _table(_rows(scored, step, phase))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with locked(self._folder):
+            if final.exists():
+                raise StoreError(f"{final} exists already; recorded steps are never overwritten")
+            final.parent.mkdir(exist_ok=True)
+            write_atomic(final, lambda file: pq.write_table(table, file, compression="zstd"))
+            sync_folder(self._folder)
+
+    def read(self, step: int | None = None, phase: str | None = None) -> Iterator[ScoredGroup]:
+        """The groups of a step (None: all) and phase (None: all), in the order in which they were written.
+
+        What was written comes back equal, with ``task.private`` and ``task.hints`` empty and tuples inside JSON values
+        as lists. Raises StoreError for a step that is not there and for a damaged file or one of an unknown version.
+        """
+        files = [file for at, file in self._files(phase) if step is None or at == step]
+        if step is not None and not files:
+            raise StoreError(f"{self._folder} holds no step {step}" + (f" of phase '{phase}'" if phase else ""))
+        return chain.from_iterable(map(_groups, files))
+
+    def find(self, trajectory_id: str) -> tuple[int, ScoredGroup, int]:
+        """(step, group, index in the group) of a trajectory, the latest step first. Raises UnknownName."""
+        known: list[str] = []
+        for step, file in reversed(self._files(None)):
+            ids = _load(file, columns=["trajectory_id"]).column(0).to_pylist()
+            if trajectory_id in ids:
+                return next(
+                    (step, group, index)
+                    for group in _groups(file)
+                    for index, trajectory in enumerate(group.trajectories)
+                    if trajectory.id == trajectory_id
+                )
+            known += ids
+        raise UnknownName("trajectory", trajectory_id, _neighbours(trajectory_id, known))
+
+    def steps(self, phase: str | None = "train") -> list[int]:
+        """The steps that are complete on disk, ascending; ``phase=None``: in any phase."""
+        return sorted({step for step, _ in self._files(phase)})
+
+    def last_step(self, phase: str | None = "train") -> int | None:
+        """The last complete step, or None when there is none."""
+        return max(self.steps(phase), default=None)
+
+    def set_aside_after(self, step: int) -> list[int]:
+        """Move every step later than ``step`` out of the way, to ``set_aside/`` in the run's folder; returns them.
+
+        For a resume, which plays the steps after its checkpoint again. The latest goes first, so that an interruption
+        leaves no hole.
+        """
+        later = sorted((at for at in self.steps(None) if at > step), reverse=True)
+        if not later:
+            return []
+        aside = _next_folder(self.path / "set_aside")
+        with locked(self._folder):
+            for at in later:
+                name = f"step={at:06d}"
+                (self._folder / name).rename(aside / name)
+            sync_folder(self._folder)
+        _log.warning("set aside steps %d..%d of %s in %s", later[-1], later[0], self._folder, aside)
+        return later[::-1]
+
+    def discard(self, step: int, phase: str) -> None:
+        """Delete one phase of a step, if it is there: its writer was killed before it could say that it was done."""
+        file = self._file(step, phase)
+        if file.exists():
+            with locked(self._folder):
+                file.unlink()
+                sync_folder(file.parent)
+            _log.warning("discarded %s", file)
+
+    def _file(self, step: int, phase: str) -> Path:
+        if step < 0:
+            raise StoreError(f"step is {step}; it must be at least 0")
+        if not _PHASE.fullmatch(phase):
+            raise StoreError(f"phase '{phase}' does not fit a file name; use letters, digits, '.', '_' and '-'")
+        return self._folder / f"step={step:06d}" / f"{phase}.parquet"
+
+    def _files(self, phase: str | None) -> list[tuple[int, Path]]:
+        """(step, file) in order of step, then phase."""
+        return sorted(
+            (int(file.parent.name.removeprefix("step=")), file)
+            for file in self._folder.glob("step=*/[!.]*.parquet")
+            if phase in (None, file.stem)
+        )
+
+    def _remove_leftovers(self) -> None:
+        """Delete what a killed writer left behind. A lock that is taken means that a writer is alive: then nothing."""
+        if not any(self._folder.glob("step=*/.*.tmp")) or not os.access(self._folder, os.W_OK):
+            return
+        with locked(self._folder, wait=False) as mine:
+            for leftover in self._folder.glob("step=*/.*.tmp") if mine else ():
+                leftover.unlink()
+                _log.warning("removed %s, left by a writer that was killed", leftover)
+                if not any(leftover.parent.iterdir()):
+                    leftover.parent.rmdir()
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _rows(scored: Sequence[ScoredGroup], step: int, phase: str) -> list[Row]:
+    empty = [group.task.id for group in scored if not group.trajectories]
+    if empty:
+        raise StoreError(f"the group of task '{empty[0]}' has no trajectories, so it cannot be stored")
+    rows = [
+        Row(f"{step:06d}/{phase}/{position}", sibling, phase, trajectory, score)
+        for position, group in enumerate(scored)
+        for sibling, (trajectory, score) in enumerate(zip(group.trajectories, group.scores, strict=True))
+    ]
+    name, count = next(iter(Counter(row.trajectory.id for row in rows).most_common(1)), ("", 0))
+    if count > 1:
+        raise StoreError(f"trajectory id '{name}' occurs {count} times in step {step}; ids must be unique")
+    return rows
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    return pa.table(LAYOUTS[VERSION].columns(rows), metadata={"schema_version": str(VERSION)})
+
+
+def _groups(file: Path) -> Iterator[ScoredGroup]:
+    table = _load(file)
+    columns = {name: _one_chunk(table.column(name)) for name in table.column_names}
+    rows = LAYOUTS[_version(table.schema, file)].objects(columns)
+    for _, siblings in groupby(rows, key=lambda row: row.group_id):
+        members = list(siblings)
+        yield ScoredGroup(
+            task=members[0].trajectory.task,
+            trajectories=tuple(row.trajectory for row in members),
+            scores=tuple(row.score for row in members),
+        )
+
+
+def _load(file: Path, columns: list[str] | None = None) -> pa.Table:
+    try:
+        with pq.ParquetFile(file) as parquet:
+            _version(parquet.schema_arrow, file)
+            return parquet.read(columns=columns)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        raise StoreError(f"{file} cannot be read as Parquet: {error}") from error
+
+
+def _version(schema: pa.Schema, file: Path) -> int:
+    text = (schema.metadata or {}).get(b"schema_version", b"missing").decode()
+    if text.isdecimal() and int(text) in LAYOUTS:
+        return int(text)
+    known = ", ".join(map(str, LAYOUTS))
+    raise StoreError(f"{file} has schema_version '{text}', this turngate reads {known}; a newer turngate may read it")
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+
+
+def _next_folder(parent: Path) -> Path:
+    """A new folder ``0``, ``1``, … in ``parent``."""
+    parent.mkdir(exist_ok=True)
+    folder = parent / str(sum(1 for _ in parent.iterdir()))
+    folder.mkdir()
+    return folder
+
+
+def _neighbours(name: str, known: list[str]) -> list[str]:
+    """The ids around the place where ``name`` would stand; ranking every id of a long run by likeness takes minutes."""
+    ordered = sorted(known)
+    place = bisect.bisect(ordered, name)
+    return ordered[max(0, place - 8) : place + 8]

@@ -1,0 +1,58 @@
+"""GiGPO: siblings that stood in the same state are compared there."""
+
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, validate
+from turngate.trainer.credit.returns import reward_to_go
+from turngate.types import FloatArray, TurnTable
+
+
+def gigpo(
+    table: TurnTable,
+    *,
+    gamma: float = 0.95,
+    omega: float = 1.0,
+    mode: Literal["mean_norm", "mean_std_norm"] = "mean_norm",
+    eps: float = 1e-6,
+) -> FloatArray:
+    """``A = A^E + ω A^S``: float32[N].
+
+    * episode part ``A^E = (R − mean) / F`` over the trajectories of a cohort, R everything paid, undiscounted;
+    * step part ``A^S = (G_t − mean) / F`` over the turns of a cohort that started in the same state, with
+      ``G_t = Σ_{k≥t} γ^{k−t} r_k``.
+
+    F = 1 in "mean_norm", std + eps (ddof 1) in "mean_std_norm". Source: https://arxiv.org/abs/2505.10978 and its code,
+    whose episode mean is over turns by default; here every trajectory counts once, so long ones do not weigh more.
+
+    A state visited twice by one trajectory is compared with itself: the detour is paid less. Degenerate: a state met
+    once, or unknown (−1), has step part 0, so without state keys this is ``grpo(std=False)`` (``grpo`` in the other
+    mode); a cohort of one has episode part 0. In "mean_std_norm" a state met twice always gives ±0.7071. Raises
+    ShapeError (see ``validate``), ConfigError for γ outside [0, 1], eps < 0, an unknown mode.
+    """
+    if mode not in ("mean_norm", "mean_std_norm") or eps < 0:
+        raise ConfigError(f"gigpo needs mode 'mean_norm' or 'mean_std_norm' and eps ≥ 0, found '{mode}' and {eps}")
+    validate(table)
+    scale = mode == "mean_std_norm"
+    advantage_N = _normalise(group(table.total_B, table.cohort_B), scale, eps)[table.traj_N]
+    known_M, group_M = step_groups(table)
+    if len(known_M):
+        steps = group(reward_to_go(table, gamma)[known_M], group_M)
+        advantage_N[known_M] += omega * _normalise(steps, scale, eps)
+    return advantage_N.astype(np.float32)
+
+
+def step_groups(table: TurnTable) -> tuple[Int64Array, Int64Array]:
+    """Turns with a known state, and for each the dense number of its (cohort, state): two int64[M]."""
+    known = np.flatnonzero(table.state_N >= 0)
+    state_M, cohort_M = table.state_N[known], table.cohort_B[table.traj_N[known]]
+    order = np.lexsort((state_M, cohort_M))
+    known_M = known[order]
+    starts = (np.diff(state_M[order], prepend=-1) != 0) | (np.diff(cohort_M[order], prepend=-1) != 0)
+    return known_M, np.cumsum(starts) - 1
+
+
+def _normalise(groups: Groups, scale: bool, eps: float) -> Float64Array:
+    return groups.z_M(eps=eps) if scale else groups.centred_M

@@ -1,0 +1,23 @@
+"""GRPO and Dr.GRPO: a trajectory against its siblings."""
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.types import FloatArray, TurnTable
+
+
+def grpo(table: TurnTable, *, eps: float = 1e-6, ddof: int = 1, std: bool = True) -> FloatArray:
+    """``A_i = (R_i − mean) / (std + eps)`` over the cohort of trajectory i, the same for all its turns: float32[N].
+
+    ``R_i`` is everything paid to the trajectory. ``std=False`` leaves out the division: Dr.GRPO's centring
+    (https://arxiv.org/abs/2503.20783), which is (n−1)/n times ``rloo``.
+
+    Source: DeepSeekMath, https://arxiv.org/abs/2402.03300. ``ddof=1`` is what torch.std computes, and eps=1e-6 is
+    verl's; TRL uses 1e-4. Degenerate: a cohort of one or of equal totals gives exactly 0. Known weakness: dividing by
+    the std raises hair-splitting differences to full size. Raises ShapeError (see ``validate``), ConfigError for
+    eps < 0 or another ddof than 0 or 1.
+    """
+    if eps < 0 or ddof not in (0, 1):
+        raise ConfigError(f"grpo needs eps ≥ 0 and ddof 0 or 1, found eps={eps}, ddof={ddof}")
+    validate(table)
+    groups = group(table.total_B, table.cohort_B)
+    return to_turns(groups.z_M(eps=eps, ddof=ddof) if std else groups.centred_M, table)

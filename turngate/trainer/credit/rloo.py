@@ -1,0 +1,18 @@
+"""RLOO: a trajectory against the mean of the others."""
+
+import numpy as np
+
+from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.types import FloatArray, TurnTable
+
+
+def rloo(table: TurnTable) -> FloatArray:
+    """``A_i = R_i − mean_{k≠i} R_k = n/(n−1) · (R_i − mean)`` in the cohort, the same for all turns: float32[N].
+
+    Source: https://arxiv.org/abs/2402.14740. No division by a std, so the gradient keeps the scale of the reward.
+    Degenerate: a cohort of one or of equal totals gives exactly 0. Raises ShapeError (see ``validate``).
+    """
+    validate(table)
+    groups = group(table.total_B, table.cohort_B)
+    factor_G = groups.count_G / np.maximum(groups.count_G - 1, 1)
+    return to_turns(groups.centred_M * factor_G[table.cohort_B], table)

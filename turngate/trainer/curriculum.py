@@ -1,0 +1,43 @@
+"""Which tasks a step trains on: a pure function of seed and step, so a resumed run repeats and skips nothing."""
+
+from typing import Protocol
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.types import Task, derive_seed
+
+
+class Tasks(Protocol):
+    """Tasks by split and number (see ``turngate.envs.tasks``)."""
+
+    def size(self, split: str) -> int | None:
+        """How many tasks ``split`` holds; None = endless."""
+        ...
+
+    def task(self, split: str, index: int) -> Task:
+        """Task ``index`` (0-based) of ``split``."""
+        ...
+
+
+class TaskStream:
+    """Endless sources give tasks ``first, first+1, …``, each once; finite ones are shuffled anew each epoch."""
+
+    def __init__(self, tasks: Tasks, split: str, *, per_step: int, seed: int, first: int = 0) -> None:
+        size = tasks.size(split)
+        if size is not None and size < per_step:
+            raise ConfigError(f"split '{split}' holds {size} tasks, fewer than tasks_per_step = {per_step}")
+        self._tasks, self._split, self._per_step, self._seed, self._first = tasks, split, per_step, seed, first
+        self._size = size
+
+    def at(self, step: int) -> list[Task]:
+        """The different tasks of one step; ``step`` counts from 1."""
+        start = (step - 1) * self._per_step
+        if self._size is None:
+            indices = range(self._first + start, self._first + start + self._per_step)
+            return [self._tasks.task(self._split, index) for index in indices]
+        per_epoch = self._size // self._per_step  # a step never mixes two epochs, so its tasks differ
+        epoch, place = divmod(step - 1, per_epoch)
+        order = np.random.default_rng(derive_seed(self._seed, "epoch", epoch)).permutation(self._size)
+        chosen = order[place * self._per_step : (place + 1) * self._per_step]
+        return [self._tasks.task(self._split, int(index)) for index in chosen]

@@ -1,0 +1,52 @@
+"""Unaided success on given tasks. There is no parameter through which help could enter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from turngate.agents.rollout import Player, Worlds, play_groups
+from turngate.types import Group, ScoredGroup, Task
+
+SUCCESS = 1.0 - 1e-6  # an outcome of 1 is success; partial outcomes are not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Results on one split. ``success_B``: one entry per usable episode, in task order; ``task_B``: its task's id."""
+
+    split: str
+    temperature: float
+    success_B: tuple[bool, ...]
+    task_B: tuple[str, ...]
+    unusable: int
+
+    @property
+    def rate(self) -> float:
+        """Share of usable episodes that succeeded; NaN if there is none."""
+        return sum(self.success_B) / len(self.success_B) if self.success_B else float("nan")
+
+
+async def evaluate(
+    player: Player,
+    worlds: Worlds,
+    score: Callable[[Group], ScoredGroup],
+    tasks: Sequence[Task],
+    *,
+    split: str,
+    samples: int,
+    seed: int,
+) -> tuple[Evaluation, list[ScoredGroup]]:
+    """Play every task ``samples`` times at the player's temperature; also what was played, to be stored."""
+    groups = await play_groups(player, worlds, tasks, [[None] * samples] * len(tasks), seed=seed)
+    scored = [score(group) for group in groups]
+    played = [(group.task.id, s) for group in scored for s in group.scores]
+    usable = [(task, s) for task, s in played if s.usable]
+    result = Evaluation(
+        split=split,
+        temperature=player.temperature,
+        success_B=tuple((s.outcome or 0.0) >= SUCCESS for _, s in usable),
+        task_B=tuple(task for task, _ in usable),
+        unusable=len(played) - len(usable),
+    )
+    return result, scored

@@ -1,0 +1,44 @@
+"""Warm start: supervised fine-tuning on trajectories, from an oracle or from people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from turngate.trainer.learner import Learner
+from turngate.trainer.loss import Loss
+from turngate.trainer.pack import pack_demonstrations
+from turngate.types import Metrics, Trajectory
+
+
+def imitate(
+    learner: Learner,
+    loss: Loss,
+    demonstrations: Sequence[Trajectory],
+    *,
+    epochs: int,
+    episodes_per_batch: int,
+    seed: int,
+    report: Callable[[int, int, Metrics], None] = lambda step, total, metrics: None,
+) -> None:
+    """Shuffled passes over ``demonstrations``; the learning rate warms up over 5 % and falls to 5 % as a cosine."""
+    per_epoch = math.ceil(len(demonstrations) / episodes_per_batch)
+    total = epochs * per_epoch
+    rng = np.random.default_rng(seed)
+    for epoch in range(epochs):
+        order = rng.permutation(len(demonstrations))
+        for number in range(per_epoch):
+            chosen = order[number * episodes_per_batch : (number + 1) * episodes_per_batch]
+            step = epoch * per_epoch + number
+            metrics = learner.forward_backward(pack_demonstrations([demonstrations[i] for i in chosen]), loss)
+            metrics |= learner.optim_step(lr_scale=_cosine(step, total))
+            report(step + 1, total, metrics)
+
+
+def _cosine(step: int, total: int) -> float:
+    rise = max(1, total // 20)
+    if step < rise:
+        return (step + 1) / rise
+    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, total - rise)))

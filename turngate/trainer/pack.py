@@ -1,0 +1,118 @@
+"""Trajectories and credit become flat token arrays; nothing past this point knows about episodes.
+
+The weights carry the whole normalisation, so how tokens are grouped into micro-batches cannot change the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ShapeError
+from turngate.types import Batch, FloatArray, ScoredGroup, Source, Trajectory
+
+Aggregate = Literal["token", "sequence", "turn"]
+
+
+def pack(groups: Sequence[ScoredGroup], advantage_N: FloatArray, *, aggregate: Aggregate = "token") -> Batch:
+    """Every policy token carries the advantage of its turn. ``policy_weight_L`` sums to 1 over the batch.
+
+    ``aggregate`` says what is averaged (method sheet §0.4): all tokens alike; sequences alike and tokens inside each;
+    or sequences alike, turns inside each and tokens inside each turn. Raises ShapeError when ``advantage_N`` does not
+    have one finite entry per turn.
+    """
+    trajectories = [trajectory for group in groups for trajectory in group.trajectories]
+    n_turns = sum(len(trajectory.turns) for trajectory in trajectories)
+    if advantage_N.shape != (n_turns,):
+        raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({n_turns},): one entry per turn")
+    if not np.isfinite(advantage_N).all():
+        raise ShapeError(f"advantage_N is not finite at turn {int(np.flatnonzero(~np.isfinite(advantage_N))[0])}")
+    flat = _flatten(trajectories)
+    trained = flat.policy_weight_L > 0
+    turn_L = np.repeat(np.arange(n_turns), [len(turn.source) for t in trajectories for turn in t.turns])
+    advantage_L = np.where(trained, advantage_N[turn_L], 0).astype(np.float32)
+    weight_L = _weights(trained, flat.segment_L, turn_L, aggregate)
+    return replace(flat, advantage_L=advantage_L, policy_weight_L=weight_L)
+
+
+def pack_demonstrations(trajectories: Sequence[Trajectory]) -> Batch:
+    """Cross-entropy on every policy token; ``ce_weight_L`` sums to 1."""
+    flat = _flatten(trajectories)
+    trained = flat.policy_weight_L > 0
+    ce_weight = (trained / max(1, trained.sum())).astype(np.float32)
+    return replace(flat, policy_weight_L=np.zeros_like(ce_weight), ce_weight_L=ce_weight)
+
+
+def split(batch: Batch, parts: int) -> Iterator[Batch]:
+    """Cut a batch into ``parts`` batches of whole segments, for several optimizer steps.
+
+    Segments are dealt out in turn, so that siblings spread over the parts. Weights are scaled so that each part is an
+    estimate of the whole batch's loss. One part is the batch itself.
+    """
+    if parts == 1:
+        yield batch
+        return
+    for part in range(parts):
+        chosen = batch.segment_L % parts == part
+        if not chosen.any():
+            continue
+        columns = {name: getattr(batch, name)[chosen] for name in batch.__dataclass_fields__}
+        _, columns["segment_L"] = np.unique(columns["segment_L"], return_inverse=True)
+        for name in ("policy_weight_L", "ce_weight_L"):
+            total = columns[name].sum()
+            columns[name] = columns[name] * (getattr(batch, name).sum() / total) if total else columns[name]
+        columns["segment_L"] = columns["segment_L"].astype(np.int32)
+        yield Batch(**columns)
+
+
+def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
+    """Ids, sampler logprobs and places; ``policy_weight_L`` is 1 on policy tokens for now."""
+    ids, logprobs, source, position, segment, turn = [], [], [], [], [], []
+    for index, trajectory in enumerate(trajectories):
+        if trajectory.turns and not len(trajectory.turns[0].context_ids):
+            raise ShapeError(f"trajectory '{trajectory.id}' has no context before its first turn to predict it from")
+        length = 0
+        for number, step in enumerate(trajectory.turns):
+            ids += [step.context_ids, step.completion.ids_K]
+            logprobs += [np.zeros(len(step.context_ids), np.float32), step.completion.logprobs_K]
+            source.append(step.source)
+            turn.append(np.full(len(step.source), number, np.int32))
+            length += len(step.source)
+        position.append(np.arange(length, dtype=np.int32))
+        segment.append(np.full(length, index, np.int32))
+    n_tokens = sum(len(part) for part in source)
+    zeros = np.zeros(n_tokens, np.float32)
+    return Batch(
+        ids_L=_join(ids, np.int32),
+        logprob_L=_join(logprobs, np.float32),
+        advantage_L=zeros,
+        policy_weight_L=(_join(source, np.uint8) == Source.POLICY).astype(np.float32),
+        ce_weight_L=zeros,
+        position_L=_join(position, np.int32),
+        segment_L=_join(segment, np.int32),
+        turn_L=_join(turn, np.int32),
+    )
+
+
+def _weights(trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, aggregate: Aggregate) -> FloatArray:
+    weight = trained.astype(np.float64)
+    if aggregate == "turn":
+        weight = _share(weight, turn_L)
+    if aggregate in ("turn", "sequence"):
+        weight = _share(weight, segment_L)
+    total = weight.sum()
+    return (weight / total if total else weight).astype(np.float32)
+
+
+def _share(weight: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """Scale the weights so that each owner that has any holds 1 in all."""
+    total = np.bincount(owner, weights=weight)
+    shared: np.ndarray = weight / np.where(total > 0, total, 1)[owner]
+    return shared
+
+
+def _join(parts: Sequence[np.ndarray], dtype: type) -> np.ndarray:
+    return np.concatenate(parts).astype(dtype) if parts else np.zeros(0, dtype)

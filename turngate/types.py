@@ -1,0 +1,407 @@
+"""The data, in the order in which it flows.
+
+    Task → Observation → Action, Completion → Turn → Trajectory     what happened
+    Record → RewardEvent → Score                                    what it earned and what was paid
+    Group → ScoredGroup → TurnTable → Batch                         what the learner sees
+
+Each stage has its own type, so data that was not scored cannot reach credit. Everything is frozen; arrays are
+numpy and must not be written to. Suffixes: ``_K`` tokens of one completion, ``_T`` turns of one trajectory,
+``_B`` trajectories, ``_N`` all turns of a batch end to end, ``_L`` packed tokens. Times end in ``_s``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
+IntArray: TypeAlias = npt.NDArray[np.int32]
+FloatArray: TypeAlias = npt.NDArray[np.float32]
+ByteArray: TypeAlias = npt.NDArray[np.uint8]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+def derive_seed(*parts: int | str) -> int:
+    """A 63-bit seed from any path such as ``(run, step, task, sibling, turn)``; the same path gives the same seed."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+# --- what happened ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One problem. ``private`` (gold answers, hidden tests) never reaches an observation, a log or a prompt."""
+
+    id: str
+    env_id: str
+    prompt: str
+    private: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    hints: tuple[str, ...] = field(default=(), repr=False)
+    split: str = "train"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is new for the agent this turn. Equal environment states carry equal, non-empty ``state_key``."""
+
+    text: str
+    images: tuple[bytes, ...] = ()
+    state_key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call that the parser found in an action."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What the agent wrote, and what the parser made of it. ``text`` is byte for byte what the model wrote."""
+
+    text: str
+    thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    parse_error: str | None = None
+
+
+class EndedBy(StrEnum):
+    """Why a completion stopped."""
+
+    STOP = "stop"  # the model wrote its end-of-turn token
+    LENGTH = "length"  # the token budget of the turn ran out
+    SCRIPT = "script"  # the text was given, not sampled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Completion:
+    """Tokens of one turn as sampled. ``logprobs_K`` are the sampler's own, at its temperature, never recomputed."""
+
+    ids_K: IntArray
+    logprobs_K: FloatArray
+    ended_by: EndedBy
+    policy_version: int
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if self.ids_K.shape != self.logprobs_K.shape or self.ids_K.ndim != 1:
+            raise ValueError(f"ids_K {self.ids_K.shape} and logprobs_K {self.logprobs_K.shape} must be equal and flat")
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Completion)
+            and np.array_equal(self.ids_K, other.ids_K)
+            and np.array_equal(self.logprobs_K, other.logprobs_K, equal_nan=True)
+            and (self.ended_by, self.policy_version, self.text) == (other.ended_by, other.policy_version, other.text)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A measured fact, not a grade. ``value=None`` means that it could not be measured, which is not zero.
+
+    ``turn`` is the index of the turn that it is about, or None for the whole episode.
+    """
+
+    name: str
+    value: JSON
+    turn: int | None = None
+    by: Literal["env", "verifier", "judge"] = "env"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guidance:
+    """Help that a trajectory received. ``strip_for_train``: learn under the context without it."""
+
+    kind: str
+    level: int
+    text: str
+    source: str
+    insert_turn: int = 0
+    strip_for_train: bool = False
+
+
+class Source(IntEnum):
+    """Who wrote a token. Only POLICY tokens carry policy-gradient credit."""
+
+    CONTEXT = 0
+    POLICY = 1
+    GUIDE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Turn:
+    """One exchange: ``context_ids`` are the tokens added before the model spoke, ``completion`` what it said.
+
+    ``source`` (uint8, one per context token and then per completion token) says who wrote each.
+    """
+
+    observation: Observation
+    context_ids: IntArray
+    completion: Completion
+    source: ByteArray
+    action: Action
+    evidence: tuple[Evidence, ...] = ()
+    guidance: Guidance | None = None
+
+    def __post_init__(self) -> None:
+        expected = len(self.context_ids) + len(self.completion.ids_K)
+        if self.source.shape != (expected,):
+            raise ValueError(f"source has shape {self.source.shape}, expected ({expected},): one entry per token")
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Turn)
+            and np.array_equal(self.context_ids, other.context_ids)
+            and np.array_equal(self.source, other.source)
+            and (self.observation, self.completion, self.action, self.evidence, self.guidance)
+            == (other.observation, other.completion, other.action, other.evidence, other.guidance)
+        )
+
+
+class Ending(StrEnum):
+    """How an episode ended; exactly one per trajectory."""
+
+    FINISHED = "finished"  # the agent or the task ended it
+    MAX_TURNS = "max_turns"  # cut short: the turn limit
+    TOKEN_BUDGET = "token_budget"  # cut short: no room left in the context
+    TIME_BUDGET = "time_budget"  # cut short: the episode's wall-clock limit
+    ENV_ERROR = "env_error"  # unusable: the environment broke
+    VERIFIER_ERROR = "verifier_error"  # unusable: the outcome could not be measured
+    POLICY_ERROR = "policy_error"  # unusable: the sampler failed
+
+    @property
+    def terminated(self) -> bool:
+        """The task is over by its own rules."""
+        return self is Ending.FINISHED
+
+    @property
+    def truncated(self) -> bool:
+        """Cut short from outside; the work so far still counts."""
+        return self in (Ending.MAX_TURNS, Ending.TOKEN_BUDGET, Ending.TIME_BUDGET)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the episode says anything about the policy."""
+        return self.terminated or self.truncated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All that a rubric may read: facts in the order in which they were measured. Needs no model and no sandbox."""
+
+    task_id: str
+    n_turns: int
+    ending: Ending
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One episode. ``evidence`` is about the whole episode; facts about one turn lie in that turn."""
+
+    id: str
+    task: Task
+    turns: tuple[Turn, ...]
+    ending: Ending
+    seed: int
+    evidence: tuple[Evidence, ...] = ()
+    guidance: Guidance | None = None
+    parent: tuple[str, int] | None = None
+    error: str = ""
+
+    def record(self) -> Record:
+        """The facts of this episode, as a rubric reads them."""
+        facts = tuple(fact for turn in self.turns for fact in turn.evidence) + self.evidence
+        return Record(task_id=self.task.id, n_turns=len(self.turns), ending=self.ending, evidence=facts)
+
+    def ids(self) -> IntArray:
+        """Every token that the model saw or wrote, in order: int32[L]."""
+        parts = [part for turn in self.turns for part in (turn.context_ids, turn.completion.ids_K)]
+        return np.concatenate(parts).astype(np.int32) if parts else np.zeros(0, np.int32)
+
+
+# --- what it earned and what was paid --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardEvent:
+    """One line of the ledger. Gates change only ``factor`` and ``gate``, the name of the gate that cut it."""
+
+    name: str
+    kind: Literal["outcome", "process", "penalty"]
+    turn: int | None
+    value: float
+    weight: float
+    factor: float = 1.0
+    gate: str = ""
+
+    @property
+    def earned(self) -> float:
+        """What the component gave before any gate."""
+        return self.value * self.weight
+
+    @property
+    def paid(self) -> float:
+        """What counts."""
+        return self.value * self.weight * self.factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Score:
+    """A settled ledger. Invariant: ``reward_T.sum() == sum(event.paid)``; episode events are paid on the last turn.
+
+    ``outcome`` is the earned value of the outcome components (None when unmeasured); ``usable`` is False when
+    evidence that the rubric needs is missing or the episode broke, and ``problem`` then says why.
+    """
+
+    ledger: tuple[RewardEvent, ...]
+    reward_T: FloatArray
+    outcome: float | None
+    usable: bool
+    problem: str = ""
+
+    @property
+    def total(self) -> float:
+        """Everything paid in the episode."""
+        return float(sum(event.paid for event in self.ledger))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Siblings: several trajectories of one task under one plan."""
+
+    task: Task
+    trajectories: tuple[Trajectory, ...]
+
+    def __post_init__(self) -> None:
+        strangers = {trajectory.task.id for trajectory in self.trajectories} - {self.task.id}
+        if strangers:
+            raise ValueError(f"group of task '{self.task.id}' holds trajectories of {sorted(strangers)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredGroup:
+    """A group with one score per trajectory, in the same order."""
+
+    task: Task
+    trajectories: tuple[Trajectory, ...]
+    scores: tuple[Score, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.trajectories) != len(self.scores):
+            raise ValueError(f"{len(self.trajectories)} trajectories but {len(self.scores)} scores")
+
+
+# --- what the learner sees -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TurnTable:
+    """All turns of a batch as columns, trajectories end to end, each in turn order.
+
+    ======== ======= =====================================================================================
+    column   dtype   meaning
+    ======== ======= =====================================================================================
+    reward_N  float32 paid at this turn, episode payments on the last turn
+    process_N float32 earned process value of this turn before gates; NaN = no verdict
+    open_N    bool    no gate closed this turn's process payments
+    traj_N    int32   index of the trajectory, 0..B-1, non-decreasing
+    index_N   int32   index of the turn inside its trajectory
+    state_N   int64   anchor state before acting (hash of the state key); -1 = unknown
+    outcome_B float32 outcome of each trajectory
+    cohort_B  int32   trajectories that share a baseline: same task and same guidance level
+    ======== ======= =====================================================================================
+    """
+
+    reward_N: FloatArray
+    process_N: FloatArray
+    open_N: BoolArray
+    traj_N: IntArray
+    index_N: IntArray
+    state_N: npt.NDArray[np.int64]
+    outcome_B: FloatArray
+    cohort_B: IntArray
+
+    @property
+    def n_turns(self) -> int:
+        """N, the number of turns."""
+        return int(self.reward_N.shape[0])
+
+    @property
+    def n_trajectories(self) -> int:
+        """B, the number of trajectories."""
+        return int(self.outcome_B.shape[0])
+
+    @cached_property
+    def total_B(self) -> npt.NDArray[np.float64]:
+        """Everything paid to each trajectory, in float64."""
+        total_B = np.bincount(self.traj_N, weights=self.reward_N.astype(np.float64), minlength=self.n_trajectories)
+        return total_B.astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """Flat token arrays; segments (one trajectory each) end to end. The learner knows nothing else.
+
+    The loss is a plain sum: ``policy_weight_L`` and ``ce_weight_L`` hold the whole normalisation, so cutting a batch
+    into micro-batches or packing it differently leaves the gradient unchanged. Index ``l`` describes token ``l``:
+    its own id, the sampler's logprob of it and the credit for having chosen it.
+    """
+
+    ids_L: IntArray
+    logprob_L: FloatArray
+    advantage_L: FloatArray
+    policy_weight_L: FloatArray
+    ce_weight_L: FloatArray
+    position_L: IntArray
+    segment_L: IntArray
+    turn_L: IntArray
+
+    @property
+    def n_tokens(self) -> int:
+        """L, the number of tokens."""
+        return int(self.ids_L.shape[0])
+
+    @property
+    def n_segments(self) -> int:
+        """How many trajectories were packed."""
+        return int(self.segment_L[-1]) + 1 if self.n_tokens else 0
+
+
+# --- seams -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache."""
+
+    episode: str
+    task_id: str
+    ids: IntArray
+    turn: int
+    seed: int
+    max_tokens: int
+    temperature: float = 1.0
+
+
+Metrics: TypeAlias = dict[str, float]
+
+
+class Credit(Protocol):
+    """Rewards in, one number per turn out: float32[N]. Pure; configured by keyword."""
+
+    def __call__(self, table: TurnTable) -> FloatArray:
+        """The credit of every turn of ``table``, in its order."""
+        ...
