@@ -14,8 +14,19 @@ from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Limits, Player, play_groups
 from turngate.envs.lock import COLOURS, KEYS, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
-from turngate.types import Action, Completion, EndedBy, Ending, Observation, Score, ScoredGroup, Source, Task
-from turngate.types import Trajectory, Turn
+from turngate.types import (
+    Action,
+    Completion,
+    EndedBy,
+    Ending,
+    Observation,
+    Score,
+    ScoredGroup,
+    Source,
+    Task,
+    Trajectory,
+    Turn,
+)
 
 torch.set_num_threads(1)
 
@@ -34,14 +45,16 @@ def chat():
     return Chat(tokenizer())
 
 
+def plain_model(seed=0):
+    """Two layers of width 32, as one would train them."""
+    return tiny.random_model(tokenizer(), layers=2, width=32, heads=2, context=256, seed=seed)
+
+
 def model(seed=0):
-    """Two layers of width 32. Weights are scaled up so that predictions are far from uniform and depend on context."""
-    made = tiny.random_model(tokenizer(), layers=2, width=32, heads=2, context=256, seed=seed)
+    """The same, but the end of a turn is often likely or unlikely, so that turns end in both ways."""
+    made = plain_model(seed)
     with torch.no_grad():
-        for weight in made.parameters():
-            if weight.ndim == 2:
-                weight.mul_(7)
-        made.get_input_embeddings().weight[chat().eos_id] *= 3  # often likely: turns end in both ways
+        made.get_input_embeddings().weight[chat().eos_id] *= 3
     return made
 
 

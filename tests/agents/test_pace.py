@@ -127,18 +127,22 @@ def test_an_error_outside_reaches_the_lane():
             asyncio.run(asyncio.wait_for(go(pace), 20))
 
 
-def test_a_cancelled_lane_leaves_no_place_behind():
+def test_a_cancelled_lane_is_not_counted_for_another():
     async def go():
-        pace = FixedOrder()
+        pace = FixedOrder(lag=9)
         pace.lanes = 2
         never = asyncio.create_task(pace.outside(asyncio.Event().wait()))
         await asyncio.sleep(0)
         never.cancel()
         await asyncio.wait([never])
         assert never.cancelled()
-        pace.lanes = 0
-        for _ in range(5):  # would wait for the event for ever
-            await pace.before_step()
+        pace.lanes = 1
+        step = asyncio.create_task(pace.before_step())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not step.done()  # the other lane is neither in the engine nor outside
+        pace.in_engine = 1
+        await step
 
     asyncio.run(asyncio.wait_for(go(), 20))
 

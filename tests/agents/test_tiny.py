@@ -2,7 +2,6 @@
 
 import models
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,10 +60,3 @@ def test_saving_and_loading_changes_nothing(tmp_path):
 def test_embeddings_are_tied():
     made = models.model()
     assert made.get_output_embeddings().weight is made.get_input_embeddings().weight
-
-
-def test_a_width_that_heads_do_not_divide_is_refused_by_the_config():
-    from turngate.config import TinyModel
-
-    with pytest.raises(ValueError, match="width 30 is not a multiple of heads 4"):
-        TinyModel(width=30)

@@ -60,6 +60,7 @@ def random_model(tokenizer: Any, *, layers: int, width: int, heads: int, context
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
+        initializer_range=width**-0.5,  # keeps the scale of activations; the published 0.02 is for wide models
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

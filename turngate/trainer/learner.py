@@ -92,7 +92,7 @@ class TorchLearner:
             logprob, entropy = self._predict(rows)
             value, parts = loss(self._tokens(batch, rows, logprob, entropy))
             if not torch.isfinite(value):
-                raise RunError(f"the loss is {float(value)}; lower the learning rate or look at the advantages")
+                raise RunError(f"the loss is {value.item()}; lower the learning rate or look at the advantages")
             value.backward()  # type: ignore[no-untyped-call]
             for name, part in parts.items():
                 metrics[name] = metrics.get(name, 0.0) + part

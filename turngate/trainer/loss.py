@@ -68,10 +68,10 @@ class ClippedLoss:
         with torch.no_grad():
             outside = ((ratio * advantage) > (clipped * advantage)).float()
             metrics = {
-                "loss/policy": float(policy),
-                "loss/imitation": float(imitation),
-                "policy/entropy_nats": float(entropy),
-                "policy/clipped_share": float((weight * outside).sum()),
-                "policy/kl_to_sampler_nats": float((weight * (torch.expm1(log_ratio) - log_ratio)).sum()),
+                "loss/policy": policy.item(),
+                "loss/imitation": imitation.item(),
+                "policy/entropy_nats": entropy.item(),
+                "policy/clipped_share": (weight * outside).sum().item(),
+                "policy/kl_to_sampler_nats": (weight * (torch.expm1(log_ratio) - log_ratio)).sum().item(),
             }
         return policy - self.entropy_bonus * entropy + imitation, metrics

@@ -1,0 +1,198 @@
+"""Speed of everything that a rollout is made of:
+
+    python -m benchmarks.rollout [--model FOLDER] [--seconds 3] [--rounds 3]
+
+1. environment steps/s of ``Sql-v1`` on one thread without a model, 50 kB database. Limit: SQLite itself (see below);
+2. sampled tokens/s of ``LocalPolicy`` and of ``model.generate`` on the same model and the same four-turn episodes, in
+   turn, as a ratio. ``generate`` gets every advantage that its interface allows: all episodes of a turn in one call,
+   sorted out by the caller. Limit: memory bandwidth of reading weights and caches once per decoded token;
+3. the share of a rollout's wall time that is neither model nor environment.
+
+Without ``--model`` a Qwen3 architecture of the demo's size with random weights is used. Prints JSON.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.sql_env import steps_per_second
+from turngate.agents.chat import Chat
+from turngate.agents.policies.local import LocalPolicy
+from turngate.agents.rollout import Limits, Player, play_groups
+from turngate.agents.tiny import load, random_model, train_tokenizer
+from turngate.build import oracle_texts
+from turngate.envs.pool import EnvPool
+from turngate.envs.sql.env import SqlEnv
+from turngate.types import Request
+
+EPISODES, TURNS, TURN_TOKENS = 64, 4, 32
+SETTINGS: dict[str, Any] = {"families": ["library", "shop", "school", "football"], "max_level": 2, "max_rows": 3}
+
+
+def demo_model() -> tuple[Any, Any]:
+    """A model of the demo's size and a tokenizer trained on the environment's text."""
+    env = SqlEnv(**SETTINGS)
+    tasks = [env.tasks.task("train", index) for index in range(1000)]
+    texts = oracle_texts(tasks, {task.id: list(env.oracle(task)) for task in tasks}, env)
+    tokenizer = train_tokenizer(texts, vocabulary=1500)
+    return random_model(tokenizer, layers=4, width=128, heads=4, context=1024, seed=0), tokenizer
+
+
+def episodes(chat: Chat) -> list[tuple[Any, list[Any]]]:
+    """What each episode reads: its opening and the observations between its turns, as recorded from the oracle."""
+    env = SqlEnv(**SETTINGS)
+    script = []
+    for index in range(EPISODES):
+        task = env.tasks.task("heldout", index // 8)  # groups of eight siblings, as in training
+        observation, _ = env.reset(seed=0, options={"task": task})
+        replies = [env.step(action)[0].text for action in env.oracle(task)][: TURNS - 1]
+        script.append((chat.opening(observation.text), replies))
+    return script
+
+
+async def ours(policy: LocalPolicy, chat: Chat, script: list[tuple[Any, list[Any]]], seed: int) -> int:
+    """Sampled tokens of all episodes through ``LocalPolicy``."""
+
+    async def play(number: int) -> int:
+        ids, replies = script[number]
+        count = 0
+        async with policy.lane():
+            for turn in range(TURNS):
+                request = Request(
+                    episode=str(number), task_id="", ids=ids, turn=turn, seed=seed + number * TURNS + turn,
+                    max_tokens=TURN_TOKENS,
+                )  # fmt: skip
+                completion = await policy.complete(request)
+                count += len(completion.ids_K)
+                if turn < len(replies):
+                    ids = np.concatenate(
+                        [ids, completion.ids_K, chat.follow_up(replies[turn], completion.ended_by)]
+                    )
+            policy.release(str(number))
+        return count
+
+    return sum(await asyncio.gather(*[play(number) for number in range(len(script))]))
+
+
+@torch.no_grad()
+def theirs(model: Any, chat: Chat, script: list[tuple[Any, list[Any]]]) -> int:
+    """Sampled tokens of all episodes, one ``generate`` call per turn for all of them (left padding)."""
+    contexts = [ids for ids, _ in script]
+    count = 0
+    for turn in range(TURNS):
+        width = max(map(len, contexts))
+        ids = torch.full((len(contexts), width), chat.eos_id)
+        mask = torch.zeros((len(contexts), width), dtype=torch.long)
+        for row, context in enumerate(contexts):
+            ids[row, width - len(context) :] = torch.as_tensor(context)
+            mask[row, width - len(context) :] = 1
+        output = model.generate(
+            ids, attention_mask=mask, max_new_tokens=TURN_TOKENS, do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
+            pad_token_id=chat.eos_id, eos_token_id=chat.eos_id,
+        )  # fmt: skip
+        for row, (_, replies) in enumerate(script):
+            said = output[row, width:].numpy().astype(np.int32)
+            ends = np.flatnonzero(said == chat.eos_id)
+            said = said[: ends[0] + 1] if len(ends) else said
+            count += len(said)
+            if turn < len(replies):
+                closing = [] if len(ends) else [chat.eos_id]
+                follow = chat.follow_up(replies[turn], "stop")  # type: ignore[arg-type]
+                contexts[row] = np.concatenate([contexts[row], said, closing, follow]).astype(np.int32)
+    return count
+
+
+def tokens_per_second(model: Any, tokenizer: Any, rounds: int) -> dict[str, float]:
+    """Both ways in turn; medians and the median of the ratios."""
+    chat = Chat(tokenizer)
+    script = episodes(chat)
+    policy = LocalPolicy(model, chat, lanes=EPISODES)
+    rates: dict[str, list[float]] = {"ours": [], "generate": []}
+    for number in range(rounds + 1):
+        start_s = time.perf_counter()
+        count = asyncio.run(ours(policy, chat, script, seed=number * 10_000))
+        middle_s = time.perf_counter()
+        torch.manual_seed(number)
+        other = theirs(model, chat, script)
+        end_s = time.perf_counter()
+        if number:  # the first round warms up
+            rates["ours"].append(count / (middle_s - start_s))
+            rates["generate"].append(other / (end_s - middle_s))
+    ratios = [a / b for a, b in zip(rates["ours"], rates["generate"], strict=True)]
+    return {
+        "local_policy_tokens_per_s": statistics.median(rates["ours"]),
+        "generate_tokens_per_s": statistics.median(rates["generate"]),
+        "ratio": statistics.median(ratios),
+    }
+
+
+class _Timed(LocalPolicy):
+    """Counts the seconds inside the model: forward pass, logits and the choice of tokens."""
+
+    model_s = 0.0
+
+    def _forward(self, *args: Any) -> Any:
+        return self._count(super()._forward, *args)
+
+    def _logits(self, *args: Any) -> Any:
+        return self._count(super()._logits, *args)
+
+    def _draw(self, *args: Any) -> Any:
+        return self._count(super()._draw, *args)
+
+    def _count(self, call: Any, *args: Any) -> Any:
+        start_s = time.perf_counter()
+        result = call(*args)
+        self.model_s += time.perf_counter() - start_s
+        return result
+
+
+def time_shares(model: Any, tokenizer: Any) -> dict[str, float]:
+    """Where the wall time of a real rollout on ``Sql-v1`` goes."""
+    chat = Chat(tokenizer)
+    env = SqlEnv(**SETTINGS)
+    policy = _Timed(model, chat, lanes=128)
+    player = Player(policy, chat, Limits(turn_tokens=TURN_TOKENS, context=1024))
+    tasks = [env.tasks.task("heldout", index) for index in range(16)]
+
+    async def play() -> tuple[float, float]:
+        async with EnvPool(lambda: SqlEnv(**SETTINGS), size=128) as worlds:
+            for seed in (1, 2):  # the first fills the pool
+                policy.model_s, before_s, start_s = 0.0, worlds.env_time_s, time.perf_counter()
+                await play_groups(player, worlds, tasks, [[None] * 8] * 16, seed=seed)
+            return time.perf_counter() - start_s, worlds.env_time_s - before_s
+
+    wall_s, env_s = asyncio.run(play())
+    return {
+        "wall_s": wall_s,
+        "model_share": policy.model_s / wall_s,
+        "environment_share": env_s / wall_s,
+        "neither_share": max(0.0, 1 - (policy.model_s + env_s) / wall_s),
+    }
+
+
+def main() -> None:
+    """Run all three."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="", help="a model folder, for instance runs/sql-demo/model")
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    model, tokenizer = load(options.model) if options.model else demo_model()
+    result = {
+        "environment": steps_per_second(options.seconds),
+        "tokens": tokens_per_second(model.eval(), tokenizer, options.rounds),
+        "time": time_shares(model, tokenizer),
+        "torch_threads": torch.get_num_threads(),
+    }
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

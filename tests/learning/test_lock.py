@@ -1,0 +1,110 @@
+"""Reinforcement learning finds the keys of the lock; the same training on somebody else's credit does not.
+
+The warm start teaches the form of an action and to look at the colour, but not the keys: it shows the right key as
+often as chance would (1 in 4) and a wrong one, always the same for a colour, half of the time. So about one episode in
+64 opens the lock at first, and only the outcome says which.
+"""
+
+import asyncio
+import copy
+
+import models
+import pytest
+
+from turngate.agents.policies.local import LocalPolicy
+from turngate.agents.policies.scripted import ScriptedPolicy
+from turngate.agents.rollout import Limits
+from turngate.envs.lock import KEYS, RUBRIC, LockEnv, LockTasks
+from turngate.envs.pool import EnvPool
+from turngate.trainer.credit import grpo
+from turngate.trainer.credit.control import shuffle_between_trajectories
+from turngate.trainer.evaluate import evaluate
+from turngate.trainer.filters import FILTERS
+from turngate.trainer.guidance import NoGuide
+from turngate.trainer.imitate import imitate
+from turngate.trainer.learner import TorchLearner
+from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.step import Run, train_step
+from turngate.types import derive_seed
+
+STEPS, TASKS, SIBLINGS = 30, 16, 8
+SHIFTS = (0, 0, 1, 1, 1, 1, 2, 3)  # how far the shown key is from the right one
+LIMITS = Limits(turn_tokens=4, context=100)
+
+
+def tasks(first, n, split="train"):
+    return [LockTasks().task(split, first + index) for index in range(n)]
+
+
+def ignorant(request):
+    right = LockEnv().oracle(LockTasks().find(request.task_id))[request.turn].removeprefix("press ")
+    shift = SHIFTS[derive_seed("shown", request.task_id, request.turn) % len(SHIFTS)]
+    return f"press {KEYS[(KEYS.index(right) + shift) % len(KEYS)]}"
+
+
+@pytest.fixture(scope="module")
+def start():
+    """A model after the warm start."""
+    policy = ScriptedPolicy(ignorant, models.chat(), lanes=8)
+    shown = models.play(policy, make_env=LockEnv, n_tasks=200, siblings=1)
+    model = models.plain_model()
+    imitate(TorchLearner(model, lr=1e-2), ClippedLoss(), shown, epochs=6, episodes_per_batch=16, seed=0)
+    return model
+
+
+class Forget:
+    def write(self, step, scored):
+        pass
+
+
+def success_after(model, steps, credit, seed=0):
+    """Success on held-out tasks after ``steps`` updates; ``model`` is not touched."""
+    learner = TorchLearner(copy.deepcopy(model), lr=3e-3)
+    player = models.player(LocalPolicy(copy.deepcopy(model), models.chat(), lanes=64), limits=LIMITS)
+
+    async def go():
+        async with EnvPool(LockEnv, size=64) as pool:
+            run = Run(
+                player=player,
+                worlds=pool,
+                score=RUBRIC.score_group,
+                guide=NoGuide(),
+                credit=credit,
+                filters=FILTERS,
+                learner=learner,
+                loss=ClippedLoss(),
+                store=Forget(),
+                group_size=SIBLINGS,
+                minibatches=1,
+                aggregate="token",
+                tolerance=1e-4,
+                seed=seed,
+            )
+            for step in range(1, steps + 1):
+                await train_step(run, tasks(1000 + step * TASKS, TASKS), step)
+            heldout = tasks(0, 100, "heldout")
+            return await evaluate(player, pool, run.score, heldout, split="heldout", samples=1, seed=1)
+
+    result, _ = asyncio.run(asyncio.wait_for(go(), 110))
+    assert result.unusable == 0
+    return result.rate
+
+
+@pytest.mark.learning
+def test_at_first_the_keys_are_not_known(start):
+    assert success_after(start, 0, grpo) < 0.1
+
+
+@pytest.mark.learning
+def test_reinforcement_learning_finds_the_keys(start):
+    assert success_after(start, STEPS, grpo) >= 0.9
+
+
+@pytest.mark.learning
+def test_credit_of_other_trajectories_does_not(start):
+    calls = iter(range(STEPS))
+
+    def somebody_elses(table):
+        return shuffle_between_trajectories(table, grpo(table), next(calls))
+
+    assert success_after(start, STEPS, somebody_elses) < 0.5

@@ -1,0 +1,229 @@
+"""The settings tree: every mistake is one line that says where, and what was written is what is read."""
+
+import types
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from turngate.config import Config, TinyModel, dump, load, parse, parse_table
+from turngate.errors import ConfigError, DataError
+
+WARM: dict[str, Any] = {"warm_start": {"episodes": 3}}
+
+
+def problem(data):
+    with pytest.raises(ConfigError) as caught:
+        parse({**WARM, **data})
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "config.toml"
+
+    def write(text):
+        path.write_text(text)
+        return path
+
+    return write
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"trian": {}}, "unknown key 'trian'; did you mean 'train'?"),
+        ({"train": {"step": 3}}, "unknown key 'train.step'; did you mean 'steps'?"),
+        ({"model": {"layer": 2}}, "unknown key 'model.layer'; did you mean 'layers'?"),
+        ({"credit": {"type": "gigpo", "gama": 1}}, "unknown key 'credit.gama'; did you mean 'gamma'?"),
+        ({"credit": {"type": "gigpo", "std": True}}, "unknown key 'credit.std'; known: gamma, mode, omega, type"),
+        ({"warm_start": {"episodes": 3, "lrr": 1}}, "unknown key 'warm_start.lrr'; did you mean 'lr'?"),
+    ],
+)
+def test_an_unknown_key_names_the_closest(data, message):
+    assert problem(data) == message
+
+
+def test_an_unknown_key_is_told_before_a_wrong_value():
+    assert "unknown key 'trian'" in problem({"seed": "x", "trian": {}})
+
+
+def test_an_unknown_credit_rule_names_the_closest_or_all():
+    assert problem({"credit": {"type": "gigp"}}) == "unknown credit 'gigp'; did you mean 'gigpo'?"
+    known = "known: grpo, rloo, returns, gigpo"
+    assert problem({"credit": {"type": "zzz"}}) == f"unknown credit 'zzz'; {known}"
+    assert problem({"credit": {"gamma": 1}}) == f"'credit' needs a type; {known}"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"seed": "x"}, "seed: Input should be a valid integer, unable to parse string as an integer, got 'x'"),
+        ({"seed": -1}, "seed: Input should be greater than or equal to 0, got -1"),
+        ({"policy": {"temperature": 0}}, "policy.temperature: Input should be greater than 0, got 0"),
+        ({"policy": {"order": "fast"}}, "policy.order: Input should be 'fixed' or 'ready', got 'fast'"),
+        ({"train": 3}, "train: Input should be a valid dictionary or instance of TrainSection, got 3"),
+        ({"train": {"group_size": 1}}, "train.group_size: Input should be greater than or equal to 2, got 1"),
+        ({"train": {"filters": ["varied", 3]}}, "train.filters.1: Input should be a valid string, got 3"),
+        ({"model": {"layers": "x"}}, "model.layers: Input should be a valid integer, unable to parse string "),
+        ({"model": {"width": 30}}, "model: width 30 is not a multiple of heads 4, got {'width': 30}"),
+        ({"name": "a/b"}, "name: String should match pattern"),
+        (
+            {"controls": ["shuffled"]},
+            "controls.0: Input should be 'shuffled_credit' or 'random_reward', got 'shuffled'",
+        ),
+        ({"warm_start": {}}, "warm_start: give either episodes (from the oracle) or demonstrations (a file), got {}"),
+        ({"warm_start": {"episodes": 3, "demonstrations": "x"}}, "warm_start: give either episodes"),
+        ({"warm_start": None}, "config: a tiny model starts from random weights"),
+        (
+            {"controls": ["random_reward"], "train": {"steps": 0}},
+            "config: controls without train.steps would do nothing",
+        ),
+    ],
+)
+def test_a_wrong_value_says_where_and_what(data, message):
+    assert problem(data).startswith(message)
+
+
+# --- files and overrides ---------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_and_overrides_win(file):
+    path = file("seed = 3\n[warm_start]\nepisodes = 5\n[credit]\ntype = 'gigpo'\ngamma = 0.5\n[train]\nsteps = 7\n")
+    config = load(path)
+    assert (config.seed, config.warm_start.episodes, config.train.steps) == (3, 5, 7)
+    assert (config.credit.type, config.credit.gamma) == ("gigpo", 0.5)
+    config = load(
+        path,
+        [
+            "--seed=4",
+            "--credit.gamma=0.9",
+            "--train.filters=[]",
+            "--env.id=turngate/Lock-v1",
+            "--env.kwargs.rows=12",
+            "--model={layers = 2, width = 32, heads = 2}",
+            '--name="quoted"',
+            "--loss.aggregate=turn",
+        ],
+    )
+    assert (config.seed, config.credit.gamma, config.train.filters, config.train.steps) == (4, 0.9, (), 7)
+    assert (config.env.id, config.env.kwargs) == ("turngate/Lock-v1", {"rows": 12})
+    assert config.model == TinyModel(layers=2, width=32, heads=2)
+    assert (config.name, config.loss.aggregate) == ("quoted", "turn")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed=3", "'seed=3' is not an override; write --section.key=value"),
+        ("--seed", "'--seed' is not an override; write --section.key=value"),
+        ("--seed.x=3", "'--seed.x=3': 'seed' is a value, not a section"),
+        ("--train.stepps=3", "unknown key 'train.stepps'; did you mean 'steps'?"),
+        ("--train.steps=three", "train.steps: Input should be a valid integer"),
+    ],
+)
+def test_a_wrong_override(file, override, message):
+    path = file("seed = 1\n[warm_start]\nepisodes = 5\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, [override])
+    assert str(caught.value).startswith(message)
+
+
+def test_files_that_cannot_be_read(file, tmp_path):
+    with pytest.raises(ConfigError, match=r"no config file '.*missing\.toml'"):
+        load(tmp_path / "missing.toml")
+    with pytest.raises(DataError, match=r"config.toml: Invalid value \(at line 1"):
+        load(file("seed = = 1"))
+
+
+def test_an_inline_table_of_the_command_line():
+    assert parse_table("--env", "{rows = 12, name = 'x'}") == {"rows": 12, "name": "x"}
+    with pytest.raises(ConfigError, match="--env 'rows = 12' is not a TOML inline table"):
+        parse_table("--env", "rows = 12")
+    with pytest.raises(ConfigError, match="--env '3' is not a table"):
+        parse_table("--env", "3")
+
+
+# --- there and back --------------------------------------------------------------------------------------------------
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
+configs = st.fixed_dictionaries(
+    {"warm_start": st.sampled_from([{"episodes": 3}, {"demonstrations": "a b/c.jsonl", "epochs": 2}])},
+    optional={
+        "name": st.from_regex(r"[A-Za-z0-9._-]+", fullmatch=True),
+        "folder": st.sampled_from(["runs", "a b/ü"]),
+        "seed": st.integers(0, 2**40),
+        "model": st.sampled_from(["Qwen/Qwen3-0.6B", {"layers": 1}, {"width": 64, "heads": 8}]),
+        "env": st.fixed_dictionaries({"kwargs": st.dictionaries(words, st.integers() | words | st.booleans())}),
+        "credit": st.sampled_from(
+            [{"type": "grpo", "std": False}, {"type": "rloo"}, {"type": "gigpo", "gamma": 0.9}, {"type": "returns"}]
+        ),
+        "learner": st.fixed_dictionaries({"lr": st.floats(1e-9, 1.0)}),
+        "train": st.fixed_dictionaries({"filters": st.lists(words), "steps": st.integers(1, 9)}),
+        "controls": st.sampled_from([[], ["shuffled_credit"], ["random_reward", "shuffled_credit"]]),
+    },
+)
+
+
+@given(data=configs)
+def test_what_is_dumped_is_read_back(data, tmp_path_factory):
+    config = parse(data)
+    path = tmp_path_factory.mktemp("config") / "config.toml"
+    path.write_text(dump(config))
+    assert load(path) == config
+    assert dump(load(path)) == dump(config)
+
+
+def test_a_dump_holds_every_setting(file):
+    text = dump(parse(WARM))
+    for line in ('name = "run"', "lanes = 64", 'type = "grpo"', "steps = 100", 'splits = [\n    "heldout",\n]'):
+        assert line in text
+    assert "demonstrations" not in text  # None has no form in TOML
+
+
+def test_the_tree_cannot_be_changed():
+    config = parse(WARM)
+    with pytest.raises(ValueError, match="frozen"):
+        config.train.steps = 3
+
+
+# --- the tree itself -------------------------------------------------------------------------------------------------
+
+
+def models_in(annotation):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, types.UnionType, Annotated):
+        return [model for part in get_args(annotation) for model in models_in(part)]
+    return []
+
+
+def leaves(model, path=""):
+    """(path, field) of every setting; a type tag and the members of a union are settings of their own."""
+    for name, field in model.model_fields.items():
+        sections = models_in(field.annotation)
+        if not sections:
+            yield f"{path}{name}", field
+        for section in sections:
+            label = f"{section.__name__}." if len(sections) > 1 else ""
+            yield from leaves(section, f"{path}{name}.{label}")
+
+
+def test_the_tree_stays_small_and_every_setting_is_explained():
+    found = list(leaves(Config))
+    tags = {path for path, _ in found if path.endswith(".type")}
+    assert 30 < len(found) - len(tags) <= 60
+    assert [path for path, field in found if path not in tags and not field.description] == []
+
+
+def test_defaults_are_valid():
+    config = parse(WARM)
+    assert config.folder == Path("runs")
+    assert parse(config.model_dump()) == config

@@ -1,0 +1,141 @@
+"""The canary is silent on an honest pair and names the turn where sampler and learner part."""
+
+import asyncio
+import re
+from dataclasses import replace
+
+import models
+import numpy as np
+import pytest
+
+from turngate.errors import MismatchError
+from turngate.trainer.canary import PROBE_TOKENS, check_agreement, longest, probe
+from turngate.trainer.learner import TorchLearner
+from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.pack import pack, pack_demonstrations
+
+TOLERANCE = 1e-4
+
+
+def learner(temperature=1.0):
+    return TorchLearner(models.model(), lr=1e-2, temperature=temperature)
+
+
+def spoken(policy, *, temperature=1.0, seed=0):
+    """A probe over the two longest of some recorded episodes."""
+    played = longest(models.play(models.local(), n_tasks=4, siblings=1), 2)
+    coroutine = probe(policy, models.chat(), played, temperature=temperature, seed=seed)
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+def blamed(batch, taught):
+    """The turn that the MismatchError names."""
+    with pytest.raises(MismatchError) as caught:
+        check_agreement(batch, taught, tolerance=TOLERANCE)
+    return int(re.match(r"sampler and learner part at turn (\d+): token \d+ at position \d+ ", str(caught.value))[1])
+
+
+def updated(taught):
+    """A learner after one step that changed its policy."""
+    taught.forward_backward(pack_demonstrations(models.play(models.local(), n_tasks=2)), ClippedLoss())
+    taught.optim_step()
+    return taught
+
+
+def forgets_the_last_token(policy, monkeypatch):
+    """The usual mistake of a cache across turns: what was sampled last counts as fed and never was."""
+
+    def finish(index, go_on=policy._finish):
+        row, last = policy._rows[index], policy._rows[index].job.ids[-1]
+        go_on(index)
+        row.fed = np.append(row.fed, np.int32(last))
+
+    monkeypatch.setattr(policy, "_finish", finish)
+
+
+def test_an_honest_pair_agrees():
+    policy = models.local()
+    played = models.play(policy, n_tasks=3)
+    batch = pack([models.scored(played[:3])], np.zeros(sum(len(t.turns) for t in played[:3]), np.float32))
+    for agreed in (batch, spoken(policy)):
+        metrics = check_agreement(agreed, learner(), tolerance=TOLERANCE)
+        assert 0 < metrics["canary/max_logprob_difference"] < TOLERANCE
+
+
+def test_an_honest_pair_agrees_after_an_update_and_at_another_temperature():
+    policy, taught = models.local(), updated(learner(0.7))
+    asyncio.run(policy.publish(taught.weights(), 1))
+    check_agreement(spoken(policy, temperature=0.7), taught, tolerance=TOLERANCE)
+
+
+def test_a_publish_that_was_skipped_shows_from_the_first_turn():
+    policy, taught = models.local(), updated(learner())
+    assert blamed(spoken(policy), taught) == 0
+
+
+def test_another_temperature_shows_from_the_first_turn():
+    assert blamed(spoken(models.local(), temperature=0.7), learner(1.0)) == 0
+    assert blamed(spoken(models.local(), temperature=1.0), learner(1.1)) == 0
+
+
+def test_a_cache_that_forgets_between_turns_shows_from_the_second(monkeypatch):
+    policy = models.local()
+    forgets_the_last_token(policy, monkeypatch)
+    assert blamed(spoken(policy), learner()) == 1
+    played = models.play(policy, n_tasks=3, siblings=1)
+    assert blamed(pack_demonstrations(played), learner()) == 1
+
+
+def test_a_logprob_that_is_no_number_is_a_mismatch():
+    batch = spoken(models.local())
+    batch.logprob_L[np.flatnonzero(batch.ce_weight_L)[-1]] = np.nan
+    assert blamed(batch, learner()) == batch.turn_L.max()
+
+
+def test_the_message_names_token_place_and_both_numbers():
+    batch = spoken(models.local())
+    place = np.flatnonzero(batch.ce_weight_L)[2]
+    batch.logprob_L[place] -= 0.5
+    with pytest.raises(MismatchError) as caught:
+        check_agreement(batch, learner(), tolerance=TOLERANCE)
+    truth = learner().logprobs(replace(batch, policy_weight_L=batch.ce_weight_L))[place]
+    turn = batch.turn_L[place]
+    assert f"part at turn {turn}: token {batch.ids_L[place]} at position {batch.position_L[place]} " in str(
+        caught.value
+    )
+    assert f"{batch.logprob_L[place]:.6f} (sampler) and {truth:.6f} (learner)" in str(caught.value)
+    assert "largest difference per turn: " in str(caught.value)
+
+
+def test_a_probe_speaks_to_the_recorded_observations_through_the_cache():
+    policy = models.local()
+    played = longest(models.play(models.local(), n_tasks=4, siblings=1), 2)
+    batch = spoken(policy)
+    assert batch.n_segments == 2
+    assert [int(batch.turn_L[batch.segment_L == s].max()) + 1 for s in range(2)] == [len(t.turns) for t in played]
+    for segment, trajectory in enumerate(played):
+        for number, turn in enumerate(trajectory.turns):
+            at = (batch.segment_L == segment) & (batch.turn_L == number)
+            said = batch.ce_weight_L[at] > 0
+            assert 1 <= said.sum() <= PROBE_TOKENS
+            text = models.tokenizer().decode(batch.ids_L[at][~said])
+            assert f"<|user|>{turn.observation.text}<|end|><|assistant|>" in text
+    assert policy._rows == []
+
+
+def test_another_seed_says_something_else():
+    one, same, other = (spoken(models.local(), seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.ids_L, same.ids_L)
+    assert one.ids_L.tolist() != other.ids_L.tolist()
+
+
+def test_an_empty_batch_agrees():
+    assert check_agreement(pack_demonstrations([]), learner(), tolerance=TOLERANCE) == {
+        "canary/max_logprob_difference": 0.0
+    }
+
+
+def test_longest_prefers_turns_and_then_names():
+    made = [models.trajectory([models.turn([1], [2])] * n, name=name) for name, n in (("c", 1), ("b", 3), ("a", 3))]
+    assert [t.id for t in longest(made, 2)] == ["a", "b"]
+    assert [t.id for t in longest(made, 9)] == ["a", "b", "c"]

@@ -1,0 +1,99 @@
+"""Unaided success: what counts, what does not, and that help has no way in."""
+
+import asyncio
+import inspect
+import math
+
+import models
+import pytest
+
+from turngate.agents.policies.scripted import ScriptedPolicy
+from turngate.agents.rollout import Player
+from turngate.envs.lock import KEYS, RUBRIC, LockEnv
+from turngate.envs.pool import EnvPool
+from turngate.trainer.evaluate import Evaluation, evaluate
+from turngate.types import Score
+
+
+def run(script, tasks, *, samples=1, score=RUBRIC.score_group, make_env=LockEnv, temperature=0.5):
+    async def go():
+        async with EnvPool(make_env, size=4) as pool:
+            policy = ScriptedPolicy(script, models.chat())
+            player = Player(policy, models.chat(), models.LIMITS, temperature=temperature)
+            return await evaluate(player, pool, score, tasks, split="heldout", samples=samples, seed=0)
+
+    return asyncio.run(asyncio.wait_for(go(), 60))
+
+
+def knows(task_ids, tasks):
+    """Right keys for some tasks, wrong ones for the others."""
+    lines = {}
+    for task in tasks:
+        right = LockEnv().oracle(task)
+        wrong = ["press " + next(key for key in KEYS if f"press {key}" != line) for line in right]
+        lines[task.id] = right if task.id in task_ids else wrong
+    return lambda request: lines[request.task_id][request.turn]
+
+
+def test_success_is_counted_per_task_in_order():
+    tasks = models.tasks(4, "heldout")
+    result, played = run(knows({tasks[1].id, tasks[3].id}, tasks), tasks, samples=2)
+    assert result == Evaluation(
+        split="heldout",
+        temperature=0.5,
+        success_B=(False, False, True, True) * 2,
+        task_B=tuple(task.id for task in tasks for _ in range(2)),
+        unusable=0,
+    )
+    assert result.rate == 0.5
+    assert [group.task for group in played] == tasks
+    assert {t.guidance for group in played for t in group.trajectories} == {None}
+
+
+@pytest.mark.parametrize(("outcome", "success"), [(1.0, True), (1 - 1e-9, True), (0.99, False), (0.0, False)])
+def test_a_part_of_the_outcome_is_no_success(outcome, success):
+    tasks = models.tasks(1)
+
+    def score(group):
+        scores = tuple(
+            Score(ledger=(), reward_T=models.score(3, 0).reward_T, outcome=outcome, usable=True)
+            for _ in group.trajectories
+        )
+        return models.ScoredGroup(task=group.task, trajectories=group.trajectories, scores=scores)
+
+    result, _ = run(lambda request: "press a", tasks, score=score)
+    assert result.success_B == (success,)
+
+
+def test_unusable_episodes_are_counted_and_not_averaged_in():
+    tasks = models.tasks(3, "heldout")
+
+    class Broken(LockEnv):
+        def act(self, action):
+            if self._episode.task.id == tasks[0].id:
+                raise OSError("no disk")
+            return super().act(action)
+
+    result, played = run(knows({task.id for task in tasks}, tasks), tasks, make_env=Broken)
+    assert (result.unusable, result.success_B, result.rate) == (1, (True, True), 1.0)
+    assert result.task_B == (tasks[1].id, tasks[2].id)
+    assert len(played) == 3
+    assert math.isnan(run(lambda request: "press a", tasks[:1], make_env=Broken)[0].rate)
+
+
+def test_an_episode_without_room_for_a_turn_is_a_failure():
+    policy = models.local()
+    limits = models.Limits(turn_tokens=6, context=10)
+
+    async def go():
+        async with EnvPool(LockEnv, size=4) as pool:
+            player = models.player(policy, limits=limits)
+            return await evaluate(player, pool, RUBRIC.score_group, models.tasks(2), split="s", samples=1, seed=0)
+
+    result, _ = asyncio.run(go())
+    assert (result.success_B, result.unusable) == ((False, False), 0)
+
+
+def test_no_parameter_lets_help_in():
+    parameters = set(inspect.signature(evaluate).parameters)
+    assert parameters == {"player", "worlds", "score", "tasks", "split", "samples", "seed"}
