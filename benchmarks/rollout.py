@@ -71,9 +71,7 @@ async def ours(policy: LocalPolicy, chat: Chat, script: list[tuple[Any, list[Any
                 completion = await policy.complete(request)
                 count += len(completion.ids_K)
                 if turn < len(replies):
-                    ids = np.concatenate(
-                        [ids, completion.ids_K, chat.follow_up(replies[turn], completion.ended_by)]
-                    )
+                    ids = np.concatenate([ids, completion.ids_K, chat.follow_up(replies[turn], completion.ended_by)])
             policy.release(str(number))
         return count
 

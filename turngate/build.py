@@ -37,7 +37,7 @@ def build_model(config: Config, texts: list[str]) -> tuple[Any, Any]:
     """Model and tokenizer: loaded by name, or made from nothing with a tokenizer trained on ``texts``."""
     tiny = _import_tiny()
     if isinstance(config.model, str):
-        return tiny.load(config.model)
+        return load_model(config.model)
     tokenizer = tiny.train_tokenizer(texts, vocabulary=config.model.vocabulary)
     model = tiny.random_model(
         tokenizer,

@@ -148,3 +148,7 @@ def report(run: RunPath) -> None:
     from turngate.report.summary import write_report
 
     write_report(run, Console())
+
+
+if __name__ == "__main__":
+    main()

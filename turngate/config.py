@@ -210,6 +210,8 @@ class Config(Section):
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
     """Negative controls: the same training from the same warm start, with the signal destroyed."""
+    control_steps: int | None = Field(None, ge=1)
+    """Updates of each control; leave out for as many as train.steps."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -217,6 +219,8 @@ class Config(Section):
             raise ValueError("a tiny model starts from random weights and its tokenizer from text; add [warm_start]")
         if self.controls and not self.train.steps:
             raise ValueError("controls without train.steps would do nothing")
+        if self.control_steps is not None and not self.controls:
+            raise ValueError("control_steps without controls has no effect")
         return self
 
 

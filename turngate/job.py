@@ -173,9 +173,7 @@ class Job:
                     continue
                 tester = Player(player.policy, player.chat, player.limits, temperature=temperature)
                 seed = derive_seed(config.seed, "evaluate", phase, split, str(temperature))
-                result, played = await evaluate(
-                    tester, worlds, score, tasks, split=split, samples=samples, seed=seed
-                )
+                result, played = await evaluate(tester, worlds, score, tasks, split=split, samples=samples, seed=seed)
                 step = 0 if phase == "before" else config.train.steps
                 name = f"{phase}-{split}-{'greedy' if temperature == 0 else 'sampled'}"
                 store = Store(self.path)
@@ -185,11 +183,17 @@ class Job:
 
     def _run_controls(self) -> None:
         """Each control is a run of its own inside this one."""
-        for control in self.config.controls:
-            config = self.config.model_copy(
-                update={"folder": self.path / "controls", "name": control, "controls": ()}
-            )
-            Job(config, self.console, control=control, start=self.path / "warm_start").run()
+        config = self.config
+        steps = config.control_steps or config.train.steps
+        for control in config.controls:
+            changes = {
+                "folder": self.path / "controls",
+                "name": control,
+                "controls": (),
+                "control_steps": None,
+                "train": config.train.model_copy(update={"steps": steps}),
+            }
+            Job(config.model_copy(update=changes), self.console, control=control, start=self.path / "warm_start").run()
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
@@ -225,9 +229,10 @@ class Job:
 
     def _is_complete(self) -> bool:
         wanted = len(self.config.eval.splits) * 2
-        return sum(phase == "after" for phase, _ in read_evaluations(self.path)) == wanted and (
-            self.path / "model"
-        ).exists()
+        return (
+            sum(phase == "after" for phase, _ in read_evaluations(self.path)) == wanted
+            and (self.path / "model").exists()
+        )
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.path / "checkpoints")

@@ -126,7 +126,8 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     store = _store(path)
     step, group, index = store.find(trajectory_id)
     config = load(path / "config.toml")
-    kept, _ = keep([group], build.build_filters(config.train.filters))
+    kept, _ = keep([group], {})
+    filtered = not keep([group], build.build_filters(config.train.filters))[0]
     advantage_T = None
     if kept and group.scores[index].usable:
         advantage_N = build.build_credit(config, None)(tabulate(kept))
@@ -135,7 +136,8 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
             if trajectory.id == trajectory_id:
                 advantage_T = advantage_N[start : start + len(trajectory.turns)]
             start += len(trajectory.turns)
-    console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}", highlight=False)
+    note = "; the group was filtered out and taught nothing" if filtered else ""
+    console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
     show(console, group.trajectories[index], group.scores[index], advantage_T)
 
 

@@ -1,0 +1,210 @@
+"""The command line end to end on the toy: train, resume after SIGKILL, the same curve again, show, report, mistakes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from turngate import cli
+from turngate.evaluations import read_evaluations
+from turngate.store import Store
+
+CONFIG = """
+name = "lock"
+folder = "{folder}"
+controls = ["shuffled_credit", "random_reward"]
+control_steps = 1
+
+[env]
+id = "turngate/Lock-v1"
+
+[model]
+layers = 1
+width = 32
+heads = 2
+vocabulary = 300
+
+[warm_start]
+episodes = 96
+epochs = 4
+episodes_per_batch = 8
+lr = 5e-3
+
+[policy]
+turn_tokens = 8
+context = 256
+lanes = 8
+
+[train]
+steps = {steps}
+tasks_per_step = 3
+group_size = 4
+
+[eval]
+tasks = 10
+"""
+
+
+def write_config(folder: Path, steps: int = 2) -> Path:
+    path = folder / "lock.toml"
+    path.write_text(CONFIG.format(folder=folder / "runs", steps=steps))
+    return path
+
+
+def turngate(*arguments: object) -> int:
+    """Run the command line in this process; its exit code."""
+    before = sys.argv
+    sys.argv = ["turngate", *map(str, arguments)]
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
+def curve(run: Path) -> list[dict[str, float]]:
+    """The metrics of a run without the clocks."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("first")
+    assert turngate("train", write_config(folder)) == 0
+    return folder / "runs" / "lock"
+
+
+def test_a_run_leaves_everything_that_is_promised(trained: Path) -> None:
+    for name in ("config.toml", "machine.json", "metrics.jsonl", "warm_start/config.json", "model/config.json"):
+        assert (trained / name).exists(), name
+    assert (trained / "report" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "control: shuffled credit" in (trained / "report" / "summary.md").read_text()
+    phases = [(phase, e.split, e.temperature, len(e.success_B)) for phase, e in read_evaluations(trained)]
+    assert phases == [
+        ("before", "heldout", 1.0, 10),
+        ("before", "heldout", 0.0, 10),
+        ("after", "heldout", 1.0, 10),
+        ("after", "heldout", 0.0, 10),
+    ]
+    assert Store(trained).steps() == [1, 2]
+    assert [len(group.trajectories) for group in Store(trained).read(1, "train")] == [4, 4, 4]
+
+
+def test_the_same_seed_gives_the_same_run_bit_for_bit(trained: Path, tmp_path: Path) -> None:
+    assert turngate("train", write_config(tmp_path)) == 0
+    again = tmp_path / "runs" / "lock"
+    assert curve(again) == curve(trained)
+    first, second = Store(trained).read(2, "train"), Store(again).read(2, "train")
+    assert [group.trajectories for group in first] == [group.trajectories for group in second]
+    assert (again / "model/model.safetensors").read_bytes() == (trained / "model/model.safetensors").read_bytes()
+
+
+def test_another_seed_gives_another_run(trained: Path, tmp_path: Path) -> None:
+    assert (
+        turngate("train", write_config(tmp_path), "--seed=1", "--controls=[]", "--train.steps=1") == 2
+    )  # control_steps
+    config = write_config(tmp_path)
+    config.write_text(config.read_text().replace("control_steps = 1", ""))
+    assert turngate("train", config, "--seed=1", "--controls=[]", "--train.steps=1") == 0
+    assert curve(tmp_path / "runs" / "lock")[0] != curve(trained)[0]
+
+
+def test_a_killed_run_goes_on_and_ends_like_one_that_was_not(tmp_path: Path) -> None:
+    """SIGKILL in the middle; nothing recorded is lost, and the curve is that of an undisturbed run."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    config = write_config(tmp_path / "a", steps=6)
+    run = tmp_path / "a" / "runs" / "lock"
+    command = [sys.executable, "-m", "turngate.cli", "train", str(config)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while not (run / "checkpoints" / "step=000002").exists():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    recorded = {trajectory.id for group in Store(run).read(None, "train") for trajectory in group.trajectories}
+    assert turngate("train", config) == 0
+    assert turngate("train", write_config(tmp_path / "b", steps=6)) == 0
+    assert curve(run) == curve(tmp_path / "b" / "runs" / "lock")
+    kept = {trajectory.id for group in Store(run).read(None, "train") for trajectory in group.trajectories}
+    assert recorded <= kept
+
+
+def test_a_complete_run_says_so_and_trains_nothing(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = curve(trained)
+    assert turngate("train", trained.parent.parent / "lock.toml") == 0
+    assert "nothing left to do" in capsys.readouterr().out
+    assert curve(trained) == before
+
+
+def test_other_settings_in_the_same_folder_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert turngate("train", trained.parent.parent / "lock.toml", "--train.steps=3") == 2
+    assert "choose another --name" in capsys.readouterr().err
+
+
+def test_show_prints_a_trajectory_turn_by_turn(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    group = next(iter(Store(trained).read(1, "train")))
+    trajectory = group.trajectories[0]
+    assert turngate("show", trained, "--trajectory", trajectory.id) == 0
+    text = capsys.readouterr().out
+    for expected in ("right_key", "opened", "turn 0", "credit"):
+        assert expected in text.lower(), expected
+    assert turngate("show", trained, "--step", "1") == 0
+    assert "lock/train" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["train", "{config}", "--trian.steps=3"], "did you mean 'train'?"),
+        (["train", "{config}", "--credit.type=gpro"], "did you mean 'grpo'?"),
+        (["train", "{config}", "--env.id=turngate/Lok-v1"], "did you mean 'turngate/Lock-v1'"),
+        (["train", "{config}", "--train.filters=['vared']"], "did you mean 'varied'?"),
+        (["train", "{config}", "--eval.splits=['held']"], "did you mean 'heldout'?"),
+        (["train", "nowhere.toml"], "no config file 'nowhere.toml'"),
+        (["check", "turngate/Sqll-v1"], "did you mean 'turngate/Sql-v1'"),
+        (["show", "nowhere"], "not the folder of a run"),
+        (["play", "turngate/Lock-v1", "--split", "tarin"], "did you mean 'train'?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(write_config(tmp_path))
+    assert turngate(*[argument.replace("{config}", config) for argument in arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert expected in error
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_bad_demonstration_names_file_line_and_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "people.jsonl"
+    rows.write_text('{"task": "lock/train/0", "actions": ["press a"]}\n{"task": "lock/train/1", "actions": []}\n')
+    config = write_config(tmp_path)
+    config.write_text(config.read_text().replace("episodes = 96", f'demonstrations = "{rows}"'))
+    assert turngate("train", config) == 2
+    assert f"{rows}, line 2, field 'actions'" in capsys.readouterr().err
+
+
+def test_the_oracle_plays_and_check_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert turngate("play", "turngate/Sql-v1", "--oracle") == 0
+    assert "outcome 1" in capsys.readouterr().out
+    assert turngate("check", "turngate/Lock-v1") == 0
+    assert turngate("envs") == 0
+    assert "turngate/Sql-v1" in capsys.readouterr().out
+
+
+def test_eval_prints_an_interval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert turngate("eval", trained / "model", "--env", "turngate/Lock-v1", "--tasks", 12, "--turn-tokens", 8) == 0
+    assert "of 12 solved unaided" in capsys.readouterr().out
