@@ -36,7 +36,7 @@ class Progress:
         self._bar.console.print(
             f"step {step:>4}  success {metrics['train/success']:6.1%}  paid {metrics['train/paid']:6.3f}"
             f"  turns {metrics['train/turns']:.2f}  entropy {metrics.get('policy/entropy_nats', float('nan')):.3f}"
-            f"  grad {metrics.get('learner/grad_norm', float('nan')):.3f}  {took_s:.2f} s",
+            f"  {took_s:5.2f} s",
             highlight=False,
         )
         self.update(step, total, "")

@@ -70,7 +70,9 @@ def random_model(tokenizer: Any, *, layers: int, width: int, heads: int, context
 def load(name: str, *, dtype: str = "auto") -> tuple[Any, Any]:
     """Model and tokenizer of a hub name or a local folder."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # one progress bar is enough, and it is ours
     return AutoModelForCausalLM.from_pretrained(name, dtype=dtype), AutoTokenizer.from_pretrained(name)
 
 

@@ -272,7 +272,16 @@ class LocalPolicy(Policy):
 
     def _sample(self, indices: Sequence[int], logits: torch.Tensor) -> None:
         """Choose a token per row and finish the turns that end with it."""
-        jobs = [self._job(index) for index in indices]
+        tokens, logprobs = self._draw([self._job(index) for index in indices], logits)
+        for index, token, logprob in zip(indices, tokens, logprobs, strict=True):
+            job = self._job(index)
+            job.ids.append(token)
+            job.logprobs.append(logprob)
+            if token == self._chat.eos_id or len(job.ids) == job.request.max_tokens:
+                self._finish(index)
+
+    def _draw(self, jobs: Sequence[_Job], logits: torch.Tensor) -> tuple[list[int], list[float]]:
+        """A token and its log-probability for each job, at the job's temperature; temperature 0 takes the likeliest."""
         temperature = torch.tensor([job.request.temperature or 1.0 for job in jobs], device=logits.device)
         logprobs = torch.log_softmax(logits / temperature[:, None], dim=-1)
         uniform = torch.tensor([job.uniforms[len(job.ids)] for job in jobs], device=logits.device)
@@ -280,13 +289,7 @@ class LocalPolicy(Policy):
         drawn = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0]
         greedy = torch.tensor([job.request.temperature == 0 for job in jobs], device=logits.device)
         chosen = torch.where(greedy, logits.argmax(-1), drawn.clamp(max=logits.shape[-1] - 1))
-        values = logprobs.gather(1, chosen[:, None])[:, 0].tolist()
-        for index, token, value in zip(indices, chosen.tolist(), values, strict=True):
-            job = self._job(index)
-            job.ids.append(token)
-            job.logprobs.append(value)
-            if token == self._chat.eos_id or len(job.ids) == job.request.max_tokens:
-                self._finish(index)
+        return chosen.tolist(), logprobs.gather(1, chosen[:, None])[:, 0].tolist()
 
     def _finish(self, index: int) -> None:
         job = self._job(index)
