@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,7 @@ from turngate.errors import ConfigError, DataError, MissingExtra, UnknownName
 from turngate.trainer.credit import CREDITS
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.filters import FILTERS, Filter
-from turngate.types import Credit, FloatArray, Group, ScoredGroup, Task, TurnTable, derive_seed
-
-Scorer = Callable[[Group], ScoredGroup]
+from turngate.types import Credit, FloatArray, Task, TurnTable, derive_seed
 
 
 def build_env(section: EnvSection) -> TurnEnv:
@@ -101,32 +98,22 @@ def limits(config: Config) -> Limits:
 
 
 def build_credit(config: Config, control: str | None) -> Credit:
-    """The credit rule; under the control ``shuffled_credit``, dealt to the wrong trajectories."""
+    """The credit rule; under a control, of rewards or for trajectories that it has nothing to do with."""
     settings = config.credit.model_dump()
     rule: Credit = partial(CREDITS[settings.pop("type")], **settings)
-    if control != "shuffled_credit":
-        return rule
 
     def shuffled(table: TurnTable) -> FloatArray:
-        # the seed comes from the table, not from a counter, so that a resumed run shuffles alike
-        seed = derive_seed(config.seed, "shuffle", table.state_N.tobytes().hex(), table.reward_N.tobytes().hex())
-        return shuffle_between_trajectories(table, rule(table), seed)
+        return shuffle_between_trajectories(table, rule(table), _seed_of(table, config, "shuffle"))
 
-    return shuffled
+    def tossed(table: TurnTable) -> FloatArray:
+        return rule(random_reward(table, _seed_of(table, config, "coin")))
+
+    return {None: rule, "shuffled_credit": shuffled, "random_reward": tossed}[control]
 
 
-def build_scorer(env: TurnEnv, config: Config, control: str | None) -> Scorer:
-    """The environment's rubric; under the control ``random_reward``, a coin."""
-    rubric: Any = env.turn_spec.rubric
-    if control != "random_reward":
-        scorer: Scorer = rubric.score_group
-        return scorer
-
-    def coin(group: Group) -> ScoredGroup:
-        seed = derive_seed(config.seed, "coin", group.trajectories[0].id)
-        return random_reward([rubric.score_group(group)], seed)[0]
-
-    return coin
+def _seed_of(table: TurnTable, config: Config, purpose: str) -> int:
+    """A seed that comes from the table, not from a counter, so that a resumed run draws alike."""
+    return derive_seed(config.seed, purpose, table.state_N.tobytes().hex(), table.reward_N.tobytes().hex())
 
 
 def build_filters(names: tuple[str, ...]) -> dict[str, Filter]:

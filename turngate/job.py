@@ -49,7 +49,7 @@ class Job:
             self.env.tasks.size(split)  # raises for an unknown split, before any work
         self._filters = build.build_filters(config.train.filters)
         self._credit = build.build_credit(config, control)
-        self._score = build.build_scorer(self.env, config, control)
+        self._score = self.env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
 
     def run(self) -> None:
         """Do whatever is not done yet."""
@@ -165,7 +165,6 @@ class Job:
         """Unaided, at the training temperature and greedy, on every split; recorded once."""
         recorded = {(e.split, e.temperature) for p, e in read_evaluations(self.path) if p == phase}
         config = self.config
-        score = self.env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
         for split in config.eval.splits:
             tasks = build.heldout(self.env, split, config.eval.tasks)
             for temperature, samples in ((config.policy.temperature, config.eval.samples), (0.0, 1)):
@@ -173,7 +172,9 @@ class Job:
                     continue
                 tester = Player(player.policy, player.chat, player.limits, temperature=temperature)
                 seed = derive_seed(config.seed, "evaluate", phase, split, str(temperature))
-                result, played = await evaluate(tester, worlds, score, tasks, split=split, samples=samples, seed=seed)
+                result, played = await evaluate(
+                    tester, worlds, self._score, tasks, split=split, samples=samples, seed=seed
+                )
                 step = 0 if phase == "before" else config.train.steps
                 name = f"{phase}-{split}-{'greedy' if temperature == 0 else 'sampled'}"
                 store = Store(self.path)

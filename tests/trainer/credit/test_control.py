@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
-from turngate.types import Ending as End
-from turngate.types import RewardEvent, Score, ScoredGroup, Task, Trajectory
 
 
 def test_two_trajectories_swap_and_the_longer_repeats_the_last(table_of: Any):
@@ -44,30 +42,20 @@ def test_what_cannot_be_shuffled_is_refused(table_of: Any):
         shuffle_between_trajectories(table_of([[0], [1]]), np.zeros(3, np.float32), 0)
 
 
-def scored(n: int) -> ScoredGroup:
-    task = Task(id="t", env_id="e", prompt="p")
-    event = RewardEvent(name="won", kind="outcome", turn=None, value=1.0, weight=5.0)
-    good = Score(ledger=(event,), reward_T=np.array([0, 0, 5], np.float32), outcome=5.0, usable=True)
-    bad = Score(ledger=(), reward_T=np.zeros(3, np.float32), outcome=None, usable=False, problem="lost")
-    trajectories = tuple(Trajectory(id=str(i), task=task, turns=(), ending=End.FINISHED, seed=0) for i in range(n))
-    return ScoredGroup(task=task, trajectories=trajectories, scores=(*[good] * (n - 1), bad))
+def test_random_rewards_are_fair_coins_paid_on_the_last_turn(table_of: Any):
+    table = table_of([[5, 5, 5]] * 200)
+    tossed = random_reward(table, seed=7)
+    assert set(tossed.outcome_B.tolist()) == {0.0, 1.0}
+    assert 70 <= tossed.outcome_B.sum() <= 130
+    paid = tossed.reward_N.reshape(200, 3)
+    assert (paid[:, :2] == 0).all()
+    assert paid[:, 2].tolist() == tossed.outcome_B.tolist() == tossed.total_B.tolist()
+    assert np.isnan(tossed.process_N).all()
+    for name in ("traj_N", "index_N", "state_N", "cohort_B"):
+        assert getattr(tossed, name) is getattr(table, name)
 
 
-def test_random_rewards_are_fair_coins_that_say_what_they_are():
-    groups = [scored(101), scored(101)]
-    tossed = random_reward(groups, seed=7)
-    coins = [score for group in tossed for score in group.scores if score.usable]
-    assert len(coins) == 200
-    assert {score.outcome for score in coins} == {0.0, 1.0}
-    assert 70 <= sum(score.outcome for score in coins if score.outcome is not None) <= 130
-    for score in coins:
-        assert score.reward_T.tolist() == [0, 0, score.outcome]
-        assert [event.name for event in score.ledger] == ["random_reward"]
-        assert score.total == score.outcome
-    assert [group.trajectories for group in tossed] == [group.trajectories for group in groups]
-    assert tossed[0].scores[-1] is groups[0].scores[-1]
-
-
-def test_random_rewards_depend_on_the_seed_alone():
-    outcomes = [[s.outcome for s in random_reward([scored(40)], seed)[0].scores] for seed in (1, 1, 2)]
-    assert outcomes[0] == outcomes[1] != outcomes[2]
+def test_random_rewards_depend_on_the_seed_and_not_on_the_reward(table_of: Any):
+    won, lost = table_of([[1]] * 40), table_of([[0]] * 40)
+    assert random_reward(won, 1).reward_N.tolist() == random_reward(lost, 1).reward_N.tolist()
+    assert random_reward(won, 1).reward_N.tolist() != random_reward(won, 2).reward_N.tolist()

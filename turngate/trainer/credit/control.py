@@ -1,12 +1,12 @@
 """Negative controls: runs that must not learn. If one does, the learning test measures something else than credit."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.cohorts import first_turns, validate
-from turngate.types import FloatArray, RewardEvent, Score, ScoredGroup, TurnTable, derive_seed
+from turngate.types import FloatArray, TurnTable, derive_seed
 
 
 def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed: int) -> FloatArray:
@@ -29,24 +29,15 @@ def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed
     return advantage_N[first_turns(table)[donor_N] + np.minimum(table.index_N, last_B[donor_N])]
 
 
-def random_reward(groups: Sequence[ScoredGroup], seed: int) -> list[ScoredGroup]:
-    """The same groups, every usable score replaced by a fair coin: outcome 0 or 1, paid on the last turn.
+def random_reward(table: TurnTable, seed: int) -> TurnTable:
+    """The same table, every trajectory paid a fair coin (0 or 1) on its last turn and nothing else.
 
-    The ledger says so: its one event is named "random_reward". Scores that are not usable stay as they are.
+    Scores and metrics stay true; only what credit sees is random.
     """
+    validate(table)
     rng = np.random.default_rng(derive_seed("random_reward", seed))
-    return [
-        ScoredGroup(
-            task=scored.task,
-            trajectories=scored.trajectories,
-            scores=tuple(_coin(score, float(rng.integers(2))) if score.usable else score for score in scored.scores),
-        )
-        for scored in groups
-    ]
-
-
-def _coin(score: Score, value: float) -> Score:
-    reward_T = np.zeros_like(score.reward_T)
-    reward_T[-1:] = value
-    event = RewardEvent(name="random_reward", kind="outcome", turn=None, value=value, weight=1.0)
-    return Score(ledger=(event,), reward_T=reward_T, outcome=value, usable=True)
+    outcome_B = rng.integers(2, size=table.n_trajectories).astype(np.float32)
+    reward_N = np.zeros(table.n_turns, np.float32)
+    reward_N[first_turns(table) + np.bincount(table.traj_N) - 1] = outcome_B
+    process_N = np.full(table.n_turns, np.nan, np.float32)
+    return replace(table, reward_N=reward_N, process_N=process_N, outcome_B=outcome_B)
