@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from turngate.config import load
 from turngate.errors import ConfigError
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
@@ -66,9 +67,9 @@ def _draw(run: Path, folder: Path) -> list[Path]:
     plot_runs(
         series,
         folder / "success.png",
-        ylabel=f"unaided success on fresh training tasks (mean of {WINDOW} steps)",
+        ylabel=f"success on training tasks, mean of {WINDOW} steps",
         xlabel="training step",
-        title=f"{run.name}: one seed",
+        title=f"{run.name}, seed {load(run / 'config.toml').seed}: unaided success",
     )
     return [folder / "success.png", folder / "curves.png"]
 
