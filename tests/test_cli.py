@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -203,6 +204,16 @@ def test_the_oracle_plays_and_check_passes(capsys: pytest.CaptureFixture[str]) -
     assert turngate("check", "turngate/Lock-v1") == 0
     assert turngate("envs") == 0
     assert "turngate/Sql-v1" in capsys.readouterr().out
+
+
+def test_controls_of_a_given_model_begin_from_that_model(trained: Path, tmp_path: Path) -> None:
+    config = write_config(tmp_path, steps=1)
+    text = re.sub(r"\[model\].*?\[policy\]", "[policy]", config.read_text(), flags=re.DOTALL)
+    config.write_text(f'model = "{trained / "model"}"\n{text}')
+    assert turngate("train", config) == 0
+    run = tmp_path / "runs" / "lock"
+    for control in ("shuffled_credit", "random_reward"):
+        assert read_evaluations(run / "controls" / control)[:2] == read_evaluations(run)[:2]
 
 
 def test_eval_prints_an_interval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -194,7 +194,9 @@ class Job:
                 "control_steps": None,
                 "train": config.train.model_copy(update={"steps": steps}),
             }
-            Job(config.model_copy(update=changes), self.console, control=control, start=self.path / "warm_start").run()
+            # without a warm start, every run begins from the named model itself
+            start = self.path / "warm_start" if config.warm_start else None
+            Job(config.model_copy(update=changes), self.console, control=control, start=start).run()
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
