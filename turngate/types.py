@@ -323,6 +323,15 @@ class TurnTable:
     outcome_B float32 outcome of each trajectory
     cohort_B  int32   trajectories that share a baseline: same task and same guidance level
     ======== ======= =====================================================================================
+
+    ``measured`` holds what only some methods need, by name; the suffix says the shape. ``tabulate`` fills in
+
+    * ``tokens_N`` int32, policy tokens of the turn, and ``surprisal_N`` float32, the mean of −logprob over them in nats
+      (an unbiased estimate of the sampler's entropy; NaN without policy tokens);
+    * ``parent_B`` int32, the trajectory of this batch that one branched off (−1 = none), and ``branch_B`` int32, the
+      turn at which they part (the number of turns that they share).
+
+    Others are put in by whoever has them: ``value_N`` (a critic), ``logratio_N`` (Σ log π/π_ref over the turn) ….
     """
 
     reward_N: FloatArray
@@ -333,6 +342,7 @@ class TurnTable:
     state_N: npt.NDArray[np.int64]
     outcome_B: FloatArray
     cohort_B: IntArray
+    measured: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     @property
     def n_turns(self) -> int:

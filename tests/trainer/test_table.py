@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from turngate.types import (
     RewardEvent,
     Score,
     ScoredGroup,
+    Source,
     Task,
     Trajectory,
     Turn,
@@ -74,8 +76,12 @@ def test_trajectories_lie_end_to_end():
     assert table.total_B.tolist() == [1, 0, 0.75]
     assert np.isnan(table.process_N).all()
     assert table.open_N.all()
-    dtypes = {name: str(getattr(table, name).dtype) for name in table.__dataclass_fields__}
-    assert dtypes == {
+    columns = {name: getattr(table, name) for name in table.__dataclass_fields__ if name != "measured"}
+    assert {name: str(array.dtype) for name, array in (columns | table.measured).items()} == {
+        "tokens_N": "int32",
+        "surprisal_N": "float32",
+        "parent_B": "int32",
+        "branch_B": "int32",
         "reward_N": "float32",
         "process_N": "float32",
         "open_N": "bool",
@@ -85,6 +91,30 @@ def test_trajectories_lie_end_to_end():
         "outcome_B": "float32",
         "cohort_B": "int32",
     }
+
+
+def test_tokens_surprisal_and_branches_are_measured():
+    def with_tokens(made: Trajectory, *logprobs: list[float], parent: tuple[str, int] | None = None) -> Trajectory:
+        turns = tuple(
+            replace(
+                turn,
+                completion=replace(
+                    turn.completion, ids_K=np.zeros(len(values), np.int32), logprobs_K=np.array(values, np.float32)
+                ),
+                source=np.full(len(values), Source.POLICY, np.uint8),
+            )
+            for turn, values in zip(made.turns, logprobs, strict=True)
+        )
+        return replace(made, turns=turns, parent=parent)
+
+    stem = with_tokens(trajectory("a", ["", ""]), [-1.0, -2.0], [])
+    branch = with_tokens(trajectory("b", ["", ""]), [-1.0, -2.0], [-0.5], parent=("a", 1))
+    orphan = with_tokens(trajectory("c", [""]), [-3.0], parent=("not in the batch", 4))
+    measured = tabulate([group((stem, score(0, 1)), (branch, score(0, 0)), (orphan, score(0)))]).measured
+    assert measured["tokens_N"].tolist() == [2, 0, 2, 1, 1]
+    assert np.array_equal(measured["surprisal_N"], np.array([1.5, np.nan, 1.5, 0.5, 3.0], np.float32), equal_nan=True)
+    assert measured["parent_B"].tolist() == [-1, 0, -1]
+    assert measured["branch_B"].tolist() == [0, 1, 0]
 
 
 def test_cohorts_are_task_and_guidance_level_and_unguided_is_its_own():

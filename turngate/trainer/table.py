@@ -1,8 +1,10 @@
 """From scored groups to columns: the one place where trajectories become a ``TurnTable``."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from turngate.errors import ShapeError
 from turngate.types import Score, ScoredGroup, Trajectory, TurnTable, derive_seed
@@ -33,6 +35,7 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
         state_N=np.array([state for trajectory, _ in pairs for state in _states(trajectory, states)], np.int64),
         outcome_B=np.array([score.outcome for _, score in pairs], np.float32),
         cohort_B=np.array(cohort_B, np.int32),
+        measured=_measured([trajectory for trajectory, _ in pairs]),
     )
 
 
@@ -73,3 +76,17 @@ def _states(trajectory: Trajectory, known: dict[tuple[str, str], int]) -> list[i
             known[key] = derive_seed("state", *key) if key[1] else -1
         numbers.append(known[key])
     return numbers
+
+
+def _measured(trajectories: Sequence[Trajectory]) -> dict[str, npt.NDArray[Any]]:
+    """Tokens and surprisal of each turn, and which trajectory branched off which, and where."""
+    logprobs = [turn.completion.logprobs_K for trajectory in trajectories for turn in trajectory.turns]
+    places = {trajectory.id: place for place, trajectory in enumerate(trajectories)}
+    parents = [trajectory.parent or ("", 0) for trajectory in trajectories]
+    parent_B = np.array([places.get(name, -1) for name, _ in parents], np.int32)
+    return {
+        "tokens_N": np.array([len(logprobs_K) for logprobs_K in logprobs], np.int32),
+        "surprisal_N": np.array([-one.mean() if len(one) else np.nan for one in logprobs], np.float32),
+        "parent_B": parent_B,
+        "branch_B": np.where(parent_B < 0, 0, [turn for _, turn in parents]).astype(np.int32),
+    }

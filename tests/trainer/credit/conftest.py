@@ -1,8 +1,10 @@
 """Tables written by hand: one list of rewards per trajectory."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from turngate.types import TurnTable
@@ -12,20 +14,29 @@ def make_table(
     rewards: Sequence[Sequence[float]],
     cohorts: Sequence[int] | None = None,
     states: Sequence[Sequence[int]] | None = None,
+    process: Sequence[Sequence[float]] | None = None,
+    is_open: Sequence[Sequence[bool]] | None = None,
+    outcome: Sequence[float] | None = None,
+    **measured: npt.ArrayLike,
 ) -> TurnTable:
     lengths = [len(row) for row in rewards]
     n = sum(lengths)
     flat = [reward for row in rewards for reward in row]
     return TurnTable(
         reward_N=np.array(flat, np.float32),
-        process_N=np.full(n, np.nan, np.float32),
-        open_N=np.ones(n, np.bool_),
+        process_N=np.full(n, np.nan, np.float32) if process is None else flatten(process, np.float32),
+        open_N=np.ones(n, np.bool_) if is_open is None else flatten(is_open, np.bool_),
         traj_N=np.repeat(np.arange(len(rewards), dtype=np.int32), lengths),
         index_N=np.array([index for length in lengths for index in range(length)], np.int32),
         state_N=np.array([s for row in states for s in row] if states is not None else [-1] * n, np.int64),
-        outcome_B=np.array([sum(row) for row in rewards], np.float32),
+        outcome_B=np.array([sum(row) for row in rewards] if outcome is None else outcome, np.float32),
         cohort_B=np.array(cohorts if cohorts is not None else [0] * len(rewards), np.int32),
+        measured={name: np.asarray(array) for name, array in measured.items()},
     )
+
+
+def flatten(rows: Sequence[Sequence[Any]], dtype: Any) -> npt.NDArray[Any]:
+    return np.array([value for row in rows for value in row], dtype)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ A group is degenerate if it has one member or if its values differ by no more th
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ def validate(table: TurnTable) -> None:
         _expect(name, getattr(table, name).shape, (n,))
     for name in ("outcome_B", "cohort_B"):
         _expect(name, getattr(table, name).shape, (b,))
+    for name, array in table.measured.items():
+        _expect(name, array.shape, (n,) if name.endswith("_N") else (b,))
     if not n:
         raise ShapeError("the table has no turns; check what the filters dropped before asking for credit")
     if not np.array_equal(table.traj_N[first_turns(table)], np.arange(b)):
@@ -37,6 +40,13 @@ def validate(table: TurnTable) -> None:
     if not np.isfinite(table.outcome_B).all():
         bad = int(np.flatnonzero(~np.isfinite(table.outcome_B))[0])
         raise ShapeError(f"outcome_B is {table.outcome_B[bad]} for trajectory {bad}; outcomes must be finite")
+
+
+def measured(table: TurnTable, name: str, method: str) -> npt.NDArray[Any]:
+    """The column ``name`` of ``table.measured``. Raises ShapeError, naming ``method``, if nobody measured it."""
+    if name not in table.measured:
+        raise ShapeError(f"{method} needs column '{name}', but the table has measured only {sorted(table.measured)}")
+    return table.measured[name]
 
 
 def _expect(name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
