@@ -164,11 +164,37 @@ def test_show_prints_a_trajectory_turn_by_turn(trained: Path, capsys: pytest.Cap
     assert "lock/train" in capsys.readouterr().out
 
 
+def test_credit_of_a_recorded_step_by_another_rule(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert turngate("credit", trained, "--method", "gigpo", "--settings", "{gamma = 0.9}", "--step", "1") == 0
+    text = capsys.readouterr().out
+    assert "step 1" in text
+    assert "lock/train" in text
+    assert "opposite sign on" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["credit", "--method", "gigp"], "did you mean 'gigpo' or "),
+        (["credit", "--method", "gigpo", "--settings", "{gamma = 2.0}"], "gamma is 2.0"),
+        (["credit", "--method", "turn_gae"], "needs column 'value_N'"),
+        (["credit", "--method", "rloo", "--step", "99"], "holds no step 99"),
+    ],
+)
+def test_credit_that_cannot_be_computed_is_one_line(
+    trained: Path, arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert turngate(arguments[0], trained, *arguments[1:]) != 0
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert expected in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["train", "{config}", "--trian.steps=3"], "did you mean 'train'?"),
-        (["train", "{config}", "--credit.type=gpro"], "did you mean 'grpo'?"),
+        (["train", "{config}", "--credit.type=rlo"], "did you mean 'rloo'?"),
         (["train", "{config}", "--env.id=turngate/Lok-v1"], "did you mean 'turngate/Lock-v1'"),
         (["train", "{config}", "--train.filters=['vared']"], "did you mean 'varied'?"),
         (["train", "{config}", "--eval.splits=['held']"], "did you mean 'heldout'?"),

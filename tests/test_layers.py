@@ -11,11 +11,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "turngate").rglob("*.py"))
 TORCH_HOMES = {
+    "agents/policies/forward.py",
+    "agents/policies/lean.py",
     "agents/policies/local.py",
     "agents/policies/slots.py",
+    "agents/policies/truncation.py",
     "agents/tiny.py",
+    "trainer/covariance.py",
+    "trainer/entropy.py",
+    "trainer/kl.py",
     "trainer/learner.py",
     "trainer/loss.py",
+    "trainer/objectives.py",
+    "trainer/offpolicy.py",
+    "trainer/tokens.py",
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
 PRINTERS = {"cli.py"}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from turngate.agents.chat import Chat
 from turngate.agents.rollout import Limits, Player
@@ -13,10 +16,11 @@ from turngate.config import Config, EnvSection, WarmStart
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.registry import make
-from turngate.errors import ConfigError, DataError, MissingExtra, UnknownName
+from turngate.errors import ConfigError, DataError, MissingExtra, ShapeError, UnknownName
 from turngate.trainer.credit import CREDITS
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.filters import FILTERS, Filter
+from turngate.trainer.loss_settings import LossBase
 from turngate.types import Credit, FloatArray, Task, TurnTable, derive_seed
 
 
@@ -80,10 +84,39 @@ def build_learner(config: Config, model: Any, *, lr: float | None = None) -> Any
 
 
 def build_loss(config: Config) -> Any:
-    """The clipped surrogate of the config."""
-    from turngate.trainer.loss import ClippedLoss
+    """The ``PolicyLoss`` of the config. Raises ConfigError for a combination without effect."""
+    from turngate.trainer import covariance, entropy, kl, loss, objectives, offpolicy
 
-    return ClippedLoss(**config.loss.model_dump(exclude={"aggregate"}))
+    kinds: dict[str, Any] = {
+        "clipped": objectives.Clipped,
+        "gspo": objectives.Gspo,
+        "cispo": objectives.Cispo,
+        "gmpo": objectives.Gmpo,
+        "sapo": objectives.Sapo,
+        "reinforce": objectives.Reinforce,
+        "kl_cov": covariance.KlCov,
+        "clip_cov": partial(covariance.ClipCov, seed=derive_seed(config.seed, "clip_cov")),
+        "simko": objectives.SimKo,
+    }
+    rules: dict[str, Any] = {
+        "tis": offpolicy.Truncated,
+        "mis": offpolicy.Masked,
+        "geometric": offpolicy.GeometricRejection,
+        "divergence": offpolicy.DivergenceRejection,
+        "veto": offpolicy.Veto,
+        "negative_drift": offpolicy.NegativeDriftMask,
+    }
+    section = config.loss
+    chosen = [rules[rule.type](**rule.model_dump(exclude={"type"})) for rule in section.correction]
+    penalties: list[Any] = [entropy.EntropyBonus(coef=section.entropy_bonus)] if section.entropy_bonus else []
+    penalties += [kl.KlPenalty(**section.kl.model_dump())] if section.kl else []
+    penalties += [entropy.Siren(**section.siren.model_dump())] if section.siren else []
+    return loss.PolicyLoss(
+        objective=kinds[section.type](**section.model_dump(exclude={"type", *LossBase.model_fields})),
+        correction=offpolicy.Correction(rules=tuple(chosen), normalize=section.normalize) if chosen else None,
+        penalties=tuple(penalties),
+        decoupled=section.decoupled,
+    )
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -98,9 +131,11 @@ def limits(config: Config) -> Limits:
 
 
 def build_credit(config: Config, control: str | None) -> Credit:
-    """The credit rule; under a control, of rewards or for trajectories that it has nothing to do with."""
-    settings = config.credit.model_dump()
-    rule: Credit = partial(CREDITS[settings.pop("type")], **settings)
+    """The credit rule; under a control, of rewards or for trajectories that it has nothing to do with.
+
+    Raises ConfigError before any work for settings that the rule refuses, or if it needs what nobody measures here.
+    """
+    rule = credit_rule(config.credit.type, config.credit.model_dump(exclude={"type"}))
 
     def shuffled(table: TurnTable) -> FloatArray:
         return shuffle_between_trajectories(table, rule(table), _seed_of(table, config, "shuffle"))
@@ -109,6 +144,38 @@ def build_credit(config: Config, control: str | None) -> Credit:
         return rule(random_reward(table, _seed_of(table, config, "coin")))
 
     return {None: rule, "shuffled_credit": shuffled, "random_reward": tossed}[control]
+
+
+def credit_rule(name: str, settings: Mapping[str, Any]) -> Credit:
+    """A rule with its settings, tried out on two small trajectories. Raises UnknownName, ConfigError."""
+    if name not in CREDITS:
+        raise UnknownName("credit", name, CREDITS)
+    rule: Credit = partial(CREDITS[name], **settings)
+    try:
+        rule(_rehearsal())
+    except (ShapeError, TypeError) as error:
+        raise ConfigError(f"credit '{name}' cannot be used here: {error}") from None
+    return rule
+
+
+def _rehearsal() -> TurnTable:
+    """Two siblings of two turns, with the columns that ``tabulate`` measures."""
+    return TurnTable(
+        reward_N=np.array([0, 1, 0, 0], np.float32),
+        process_N=np.array([1, 0, 0, np.nan], np.float32),
+        open_N=np.array([True, True, False, False]),
+        traj_N=np.array([0, 0, 1, 1], np.int32),
+        index_N=np.array([0, 1, 0, 1], np.int32),
+        state_N=np.array([1, 2, 1, 3], np.int64),
+        outcome_B=np.array([1, 0], np.float32),
+        cohort_B=np.zeros(2, np.int32),
+        measured={
+            "tokens_N": np.full(4, 3, np.int32),
+            "surprisal_N": np.array([1, 0.5, 1, 2], np.float32),
+            "parent_B": np.array([-1, 0], np.int32),
+            "branch_B": np.array([0, 1], np.int32),
+        },
+    )
 
 
 def _seed_of(table: TurnTable, config: Config, purpose: str) -> int:

@@ -143,6 +143,21 @@ def show(
 
 
 @app.command()
+def credit(
+    run: RunPath,
+    method: Annotated[str, typer.Option(help="Credit rule, for instance gigpo.")],
+    settings: Annotated[str, typer.Option(help="Its arguments as a TOML inline table.")] = "{}",
+    step: Annotated[int | None, typer.Option(min=0, help="Training step; the last one if not given.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many turns to list.")] = 20,
+) -> None:
+    """Credit of a recorded step by another rule: which turns move."""
+    from turngate.config import parse_table
+    from turngate.session import credit_again
+
+    credit_again(Console(), run, method, settings=parse_table("settings", settings), step=step, top=top)
+
+
+@app.command()
 def report(run: RunPath) -> None:
     """Print a run's table again and redraw its curves."""
     from turngate.report.summary import write_report

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from inspect import Parameter, signature
+from operator import or_
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from turngate.errors import ConfigError, DataError
+from turngate.trainer.credit import CREDITS
+from turngate.trainer.loss_settings import ClippedSection, LossSection
+from turngate.types import FloatArray
 
 
 class Section(BaseModel):
@@ -107,58 +113,26 @@ class LearnerSection(Section):
     """Largest allowed difference between the sampler's and the learner's logprobs."""
 
 
-class GrpoSection(Section):
-    """Group-relative advantage; std = false is Dr. GRPO's centring."""
-
-    type: Literal["grpo"] = "grpo"
-    std: bool = True
-    """Divide by the group's standard deviation."""
-
-
-class RlooSection(Section):
-    """Leave-one-out baseline."""
-
-    type: Literal["rloo"] = "rloo"
+def _credit_section(name: str, rule: Callable[..., FloatArray]) -> type[Section]:
+    """The settings of a credit rule: its keyword arguments, under their own names, types and defaults."""
+    hints = get_type_hints(rule)
+    fields: dict[str, Any] = {"type": (Literal[name], name)}
+    for argument in signature(rule).parameters.values():
+        if argument.kind is Parameter.KEYWORD_ONLY:
+            fields[argument.name] = (hints[argument.name], argument.default)
+    return create_model(f"{name}_section", __base__=Section, __doc__=rule.__doc__, **fields)
 
 
-class ReturnsSection(Section):
-    """Discounted reward-to-go of each turn."""
+CREDIT_SECTIONS = {name: _credit_section(name, rule) for name, rule in CREDITS.items()}
 
-    type: Literal["returns"] = "returns"
-    gamma: float = Field(1.0, ge=0, le=1)
-    """Discount per turn."""
-    baseline: Literal["rloo", "none"] = "rloo"
-    """What is subtracted."""
+if TYPE_CHECKING:
 
+    class CreditSection(Section):
+        """How turns get their credit; the other keys are the arguments of the rule."""
 
-class GigpoSection(Section):
-    """Anchor-state grouping."""
-
-    type: Literal["gigpo"] = "gigpo"
-    gamma: float = Field(0.95, ge=0, le=1)
-    """Discount per turn."""
-    omega: float = Field(1.0, ge=0)
-    """Weight of the step part."""
-    mode: Literal["mean_norm", "mean_std_norm"] = "mean_norm"
-    """Whether groups are divided by their standard deviation."""
-
-
-CreditSection = Annotated[GrpoSection | RlooSection | ReturnsSection | GigpoSection, Field(discriminator="type")]
-
-
-class LossSection(Section):
-    """The clipped surrogate."""
-
-    clip_low: float = Field(0.2, ge=0, le=1)
-    """The ratio is clipped below 1 − clip_low."""
-    clip_high: float = Field(0.28, ge=0)
-    """The ratio is clipped above 1 + clip_high."""
-    dual_clip: float = Field(3.0, gt=1)
-    """Bound of the loss where the advantage is negative."""
-    entropy_bonus: float = 0.0
-    """Added per token."""
-    aggregate: Literal["token", "sequence", "turn"] = "token"
-    """What is averaged: tokens, sequences, or turns inside sequences."""
+        type: str
+else:
+    CreditSection = Annotated[reduce(or_, CREDIT_SECTIONS.values()), Field(discriminator="type")]
 
 
 class TrainSection(Section):
@@ -204,8 +178,8 @@ class Config(Section):
     warm_start: WarmStart | None = None
     policy: PolicySection = PolicySection()
     learner: LearnerSection = LearnerSection()
-    credit: CreditSection = GrpoSection()
-    loss: LossSection = LossSection()
+    credit: CreditSection = CREDIT_SECTIONS["grpo"]()  # type: ignore[assignment]
+    loss: LossSection = ClippedSection()
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
@@ -280,7 +254,7 @@ def _one_line(error: ValidationError, data: Mapping[str, Any]) -> str:
         advice = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
         return f"unknown {'.'.join(where)} '{tag}'; {advice}"
     if first["type"] == "union_tag_not_found":
-        known = [model.model_fields["type"].default for model in _models(CreditSection)]
+        known = [model.model_fields["type"].default for model in _sections_at(steps)]
         return f"'{'.'.join(where)}' needs a type; known: {', '.join(known)}"
     message = first["msg"].removeprefix("Value error, ")
     return f"{'.'.join(where) or 'config'}: {message}" + (f", got {first['input']!r}" if where else "")
@@ -303,20 +277,25 @@ def _written(steps: Sequence[str], data: Any) -> list[str]:
 
 
 def _keys_at(path: Sequence[str]) -> list[str]:
-    """Names of the fields of the section at ``path``; parts that pydantic adds for union members are skipped."""
+    """Names of the fields of the section at ``path``."""
+    return sorted({name for section in _sections_at(path) for name in section.model_fields})
+
+
+def _sections_at(path: Sequence[str]) -> list[type[BaseModel]]:
+    """The section at ``path``, or the members of the union there; indices and parts that pydantic adds are skipped."""
     sections: list[type[BaseModel]] = [Config]
     for part in path:
         named = [field.annotation for s in sections for name, field in s.model_fields.items() if name == part]
         sections = [model for annotation in named for model in _models(annotation)] or sections
         tagged = [s for s in sections if "type" in s.model_fields and s.model_fields["type"].default == part]
         sections = tagged or [s for s in sections if s.__name__ == part] or sections
-    return sorted({name for section in sections for name in section.model_fields})
+    return sections
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    if get_origin(annotation) in (Union, UnionType, Annotated):
+    if get_origin(annotation) in (Union, UnionType, Annotated, tuple):
         return [model for part in get_args(annotation) for model in _models(part)]
     return []
 

@@ -69,7 +69,8 @@ class Job:
             sampler = copy.deepcopy(model)
             player = build.build_player(self.config, sampler, chat, temperature=self.config.policy.temperature)
             learner = build.build_learner(self.config, model)
-            run = self._assemble(player, learner, worlds)
+            reference = build.build_learner(self.config, copy.deepcopy(model)) if self.config.loss.kl else None
+            run = self._assemble(player, learner, worlds, reference)
             done = await self._resume(run)
             if done == 0:
                 await self._evaluate(player, worlds, "before")
@@ -200,7 +201,7 @@ class Job:
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
-    def _assemble(self, player: Player, learner: Any, worlds: Any) -> Run:
+    def _assemble(self, player: Player, learner: Any, worlds: Any, reference: Any) -> Run:
         config = self.config
         return Run(
             player=player,
@@ -217,6 +218,7 @@ class Job:
             aggregate=config.loss.aggregate,
             tolerance=config.learner.tolerance,
             seed=config.seed,
+            reference=reference,
         )
 
     def _claim(self) -> None:

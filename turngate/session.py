@@ -141,6 +141,30 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     show(console, group.trajectories[index], group.scores[index], advantage_T)
 
 
+def credit_again(
+    console: Console, path: Path, method: str, *, settings: dict[str, Any], step: int | None, top: int
+) -> None:
+    """Credit of a recorded step (the last one if not given) by another rule, beside the run's own."""
+    from turngate.report.credits import show_moves
+    from turngate.trainer.filters import keep
+    from turngate.trainer.table import tabulate
+
+    rule = build.credit_rule(method, settings)
+    store, config = _store(path), load(path / "config.toml")
+    at = store.last_step() if step is None else step
+    if at is None:
+        raise ConfigError(f"'{path}' holds no training steps yet")
+    kept, _ = keep(list(store.read(at, "train")), {})
+    if not kept:
+        raise StoreError(f"step {at} holds no group with two usable trajectories; try another --step")
+    table = tabulate(kept)
+    trajectories = [trajectory for group in kept for trajectory in group.trajectories]
+    taught = len(keep(kept, build.build_filters(config.train.filters))[0])
+    console.print(f"step {at}, {len(kept)} groups, of which {taught} passed the filters", highlight=False)
+    own = (config.credit.type, build.build_credit(config, None)(table))
+    show_moves(console, trajectories, table.reward_N, own, (method, rule(table)), top=top)
+
+
 def _store(path: Path) -> Store:
     if not (path / "config.toml").exists():
         raise UserError(f"'{path}' is not the folder of a run (it has no config.toml)")

@@ -1,9 +1,11 @@
 """What a rubric earns, settles, refuses and stores."""
 
 import copy
+import dataclasses
 import json
 import math
 import pickle
+import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.errors import ConfigError, DuplicateName, UnknownName
+from turngate.envs.sql.rubric import RUBRIC as SQL
+from turngate.errors import ConfigError, DuplicateName, ShapeError, UnknownName
 from turngate.rewards import (
     FromEvidence,
     Gate,
@@ -21,8 +24,10 @@ from turngate.rewards import (
     cap_process,
     needs_outcome,
     requires,
+    rubric_reward,
     veto,
 )
+from turngate.rewards.parts import Line
 from turngate.types import (
     Action,
     Completion,
@@ -32,6 +37,7 @@ from turngate.types import (
     Group,
     Observation,
     Record,
+    RewardEvent,
     Task,
     Trajectory,
     Turn,
@@ -100,6 +106,54 @@ def test_the_ledger_is_in_turn_order_and_verdicts_on_the_episode_come_last():
     assert ledger[-1].value == 1.0
 
 
+def test_a_ledger_shows_verdicts_as_they_were_measured_and_divides_the_weight():
+    rubric = Rubric(rewards=(WON, step("mean", weight=0.6)))
+    ledger = rubric.score(record(*steps(1.0, 0.25, 0.5), fact("won", 1))).ledger[1:]
+    assert [event.value for event in ledger] == [1.0, 0.25, 0.5]
+    assert [event.weight for event in ledger] == pytest.approx([0.2] * 3)
+    assert [event.earned for event in ledger] == pytest.approx([0.2, 0.05, 0.1])
+    summed = Rubric(rewards=(WON, step("sum", weight=0.6))).score(record(*steps(1.0, 0.25), fact("won", 1))).ledger[1:]
+    assert [(event.value, event.weight) for event in summed] == [(1.0, 0.6), (0.25, 0.6)]
+
+
+def test_events_are_the_same_as_from_their_constructor():
+    """Ledgers are filled in past the constructor; whatever ``RewardEvent`` gains must be filled in there, too."""
+    line = Line("step", "process", 3, 0.5, 0.2)
+    line.cut("cap_process(0.1)", 0.25)
+    expected = {"name": "step", "kind": "process", "turn": 3, "value": 0.5, "weight": 0.2, "factor": 0.25}
+    event = line.event()
+    assert event == RewardEvent(**expected, gate="cap_process(0.1)")  # type: ignore[arg-type]
+    assert {field.name for field in dataclasses.fields(event)} == {*expected, "gate"}
+    assert pickle.loads(pickle.dumps(event)) == event
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        event.value = 1.0  # type: ignore[misc]
+
+
+def test_the_work_is_linear_in_turns():
+    """Counted in function calls, which do not depend on the machine."""
+
+    def calls(n_turns: int) -> int:
+        facts = [fact(name, True, turn) for turn in range(n_turns) for name in ("parsed", "executes", "write_attempt")]
+        one = record(*facts, fact("correct", True), n_turns=n_turns)
+        counted = 0
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            nonlocal counted
+            counted += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            SQL.score(one)
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    calls(8)  # warms what is computed once
+    at_8, at_16, at_32 = calls(8), calls(16), calls(32)
+    assert at_8 < at_16
+    assert at_32 - at_16 == 2 * (at_16 - at_8)
+
+
 def test_several_verdicts_in_one_turn_share_the_mean():
     rubric = Rubric(rewards=(WON, step()))
     score = rubric.score(record(fact("step", 1, 2), fact("step", 1, 2), fact("step", 0, 1), fact("won", 0)))
@@ -110,7 +164,8 @@ def test_an_unmeasured_process_earns_no_event_rather_than_zero():
     rubric = Rubric(rewards=(WON, step()))
     assert [event.name for event in rubric.score(record(*steps(None, None), fact("won", 1))).ledger] == ["won"]
     ledger = rubric.score(record(*steps(1, None, 0), fact("won", 1))).ledger
-    assert [(event.turn, event.value) for event in ledger] == [(None, 1.0), (0, 0.5), (2, 0.0)]
+    assert [(event.turn, event.value) for event in ledger] == [(None, 1.0), (0, 1.0), (2, 0.0)]
+    assert [event.weight for event in ledger] == [1.0, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("facts", [(), (fact("won", None),), (fact("other", 1),)])
@@ -148,6 +203,51 @@ def test_values_that_are_no_numbers_in_range_name_component_task_and_turn(name: 
 def test_evidence_about_impossible_turns_is_refused(turn: int | None, match: str):
     with pytest.raises(ValueError, match=match):
         Rubric(rewards=(WON, step())).score(record(fact("won", 1), fact("step", 1, turn)))
+
+
+# --- lists of criteria ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "criteria", "expected"),
+    [
+        ([3, 2, 1], [1, 0, 1], 0.666667),
+        ([3, 2, -2], [1, 1, 1], 0.6),
+        ([1, -5], [1, 1], 0.0),  # clipped
+        ([1, -5], [1, 0], 1.0),
+        ([2], [0.25], 0.25),  # one criterion is that criterion
+        ([3, 2, 1], [1, None, 1], None),
+        ([3, 2, 1], [1, math.nan, 1], None),
+    ],
+)
+def test_rubric_reward(weights: list[float], criteria: list[float | None], expected: float | None):
+    assert rubric_reward(criteria, weights) == (None if expected is None else pytest.approx(expected, abs=1e-5))
+
+
+@pytest.mark.parametrize(
+    ("weights", "criteria", "error", "match"),
+    [
+        ([-1, 0], [1, 1], ConfigError, "at least one must be positive"),
+        ([], [], ConfigError, "positive"),
+        ([1, math.nan], [1, 1], ConfigError, "finite"),
+        ([1, math.inf], [1, 1], ConfigError, "finite"),
+        ([1, 1], [1], ShapeError, "1 criteria but 2 weights"),
+        ([1, 1], [1, 1.5], ValueError, r"1\.5 lies outside \[0, 1\]"),
+        ([1, 1], [-0.1, None], ValueError, "outside"),
+    ],
+)
+def test_criteria_that_cannot_be_added_are_refused(weights: Any, criteria: Any, error: type[Exception], match: str):
+    with pytest.raises(error, match=match):
+        rubric_reward(criteria, weights)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(-3, 3)), min_size=1, max_size=8), st.floats(0.1, 2.0))
+def test_rubric_reward_lies_in_0_to_1_and_has_no_scale(pairs: list[tuple[float, float]], weight: float):
+    criteria, weights = [value for value, _ in pairs] + [0.5], [w for _, w in pairs] + [weight]
+    reward = rubric_reward(criteria, weights)
+    assert reward is not None
+    assert 0 <= reward <= 1
+    assert rubric_reward(criteria, [w * 7 for w in weights]) == pytest.approx(reward)
 
 
 # --- construction ----------------------------------------------------------------------------------------------------

@@ -1,20 +1,45 @@
 """I1–I3: what the check claims, a played episode must confirm."""
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.rewards import FromEvidence, Rubric, Run, cap_process, needs_outcome, requires, veto
+from turngate.rewards import (
+    FromEvidence,
+    Gate,
+    Rubric,
+    Run,
+    best_so_far,
+    bottom_line,
+    budget,
+    cap_process,
+    conditional,
+    hierarchical,
+    needs_outcome,
+    once,
+    requires,
+    soft,
+    success_only,
+    trust,
+    veto,
+)
 from turngate.types import Ending, Evidence, Record
 
 WON = FromEvidence(name="won", evidence="won", kind="outcome")
+TIE = 1e-6
+
+
+def part(name: str, **settings: Any) -> FromEvidence:
+    return FromEvidence(name=name, evidence=name, **settings)
 
 
 def rubric(*gates: Any, **settings: Any) -> Rubric:
-    return Rubric(rewards=(WON, FromEvidence(name="p", evidence="p", per_turn=True, **settings)), gates=gates)
+    return Rubric(rewards=(WON, part("p", per_turn=True, **settings)), gates=gates)
 
 
 def holds(rubric: Rubric, levels: Any = None) -> list[bool]:
@@ -39,37 +64,116 @@ def holds(rubric: Rubric, levels: Any = None) -> list[bool]:
         ({"weight": 0.1, "low": -9.0}, (needs_outcome(0.5), veto("wrote", -0.5)), [True, True, True]),
         ({"weight": -0.6, "kind": "penalty"}, (veto("wrote", -0.5),), [True, False, True]),  # breaking rules is cheaper
         ({"weight": -2.0, "kind": "penalty"}, (needs_outcome(0.5),), [False, True, True]),
+        ({"weight": 1.2, "agg": "sum"}, (once("p"),), [False, True, True]),
+        ({"weight": 0.8, "agg": "sum"}, (once("p"),), [True, True, True]),
+        ({"weight": 1.2, "agg": "sum"}, (best_so_far("p"),), [False, True, True]),
+        ({"weight": 1.2, "agg": "sum"}, (best_so_far("p", start=0.5),), [True, True, True]),  # 0.6 at most
+        ({"weight": 1.2, "agg": "sum"}, (budget("p", 0.7),), [True, True, True]),
+        ({"weight": 1.2, "agg": "sum", "low": -1.0}, (budget("p", 0.7),), [False, True, True]),  # −0.7 … 0.7
+        ({"weight": 1.2}, (success_only(),), [True, True, True]),
+        ({"weight": 1.2, "agg": "sum"}, (success_only(),), [True, True, False]),
+        ({"weight": 0.9}, (requires("ok", on="p"),), [True, True, True]),
+        ({"weight": 0.3, "low": -1.0}, (requires("ok", on="p"),), [True, False, True]),  # not ok escapes the loss
+        ({"weight": 1.2}, (trust("p", open_from=0.0),), [False, True, True]),
+        ({"weight": 1.2}, (trust("p"),), [True, True, True]),  # nothing below outcome 0.2
+        ({"weight": 1.2}, (hierarchical("won", "p", at_least=[1.0]),), [True, True, True]),
+        ({"weight": 1.2, "low": -1.0}, (hierarchical("won", "p", at_least=[1.0]),), [True, False, True]),
+        ({"weight": 1.2}, (hierarchical("p", "won", at_least=[1.0]),), None),
     ],
 )
-def test_bounds_of_declared_ranges(settings: dict[str, Any], gates: Any, expected: list[bool]):
-    assert holds(rubric(*gates, **settings)) == expected
+def test_bounds_of_declared_ranges(settings: dict[str, Any], gates: Any, expected: list[bool] | None):
+    if expected is None:
+        with pytest.raises(ConfigError, match="would cut the outcome 'won'"):
+            rubric(*gates, **settings)
+    else:
+        assert holds(rubric(*gates, **settings)) == expected
 
 
 def test_a_ladder_of_outcomes_is_checked_between_all_levels():
     ladder = FromEvidence(name="stage", evidence="stage", kind="outcome", low=-1.0)
     bonus = FromEvidence(name="p", evidence="p", weight=0.3, per_turn=True)
-    gated = Rubric(rewards=(ladder, bonus), gates=(needs_outcome(0.0),))
-    assert holds(gated, [-1, -0.5, 0, 1]) == [True, True, True]
-    assert holds(gated, [-1, -0.5, 0, 0.25, 1]) == [False, True, True]
-    assert holds(gated, [1, 0, -1]) == [True, True, True]
+    for gate in (needs_outcome(0.0), hierarchical("stage", "p", at_least=[0.0]), conditional("stage", 0.0, pays="p")):
+        gated = Rubric(rewards=(ladder, bonus), gates=(gate,))
+        assert holds(gated, [-1, -0.5, 0, 1]) == [True, True, True]
+        assert holds(gated, [-1, -0.5, 0, 0.25, 1]) == [False, True, True]
+        assert holds(gated, [1, 0, -1]) == [True, True, True]
 
 
-@pytest.mark.parametrize("levels", [[], [1.0], [1.0, 1.0], [0.0, float("nan")], [0.0, float("inf")]])
-def test_levels_must_be_comparable(levels: list[float]):
+@pytest.mark.parametrize("levels", [[], [1.0], [1.0, 1.0], [0.0, float("nan")], [0.0, float("inf")], [0.0, 2.0]])
+def test_levels_must_be_comparable_and_possible(levels: list[float]):
     with pytest.raises(ConfigError, match="levels"):
         rubric().check(levels)
 
 
+def test_several_outcome_components_are_told_apart_by_conditions():
+    """Half the outcome may come from either component, so the gate on one of them may be open or closed there."""
+    tests = FromEvidence(name="tests", evidence="tests", kind="outcome", weight=0.5)
+    lint = FromEvidence(name="lint", evidence="lint", kind="outcome", weight=0.5)
+    gated = Rubric(rewards=(tests, lint, part("p", weight=0.6)), gates=(conditional("tests", 1.0, pays="p"),))
+    assert holds(gated, [0.0, 1.0]) == [True, True, True]
+    safety = gated.check([0.0, 0.5, 1.0])
+    assert not safety["I1"].holds
+    better, worse = safety["I1"].better, safety["I1"].worse
+    assert better is not None
+    assert worse is not None
+    assert (better.total, worse.total) == pytest.approx((1.0, 1.1))
+    assert [paid(gated, run) for run in (better, worse)] == pytest.approx([1.0, 1.1])
+
+
 def test_the_verdict_is_put_in_words_and_numbers():
-    text = str(rubric(agg="sum", weight=0.3, high=1.0).check())
-    first, second, third = text.splitlines()
-    assert first == (
-        "I1 VIOLATED: an episode with outcome 1, process +0, penalties +0 (1 in all, 4 verdicts) is paid less than "
-        "an episode with outcome 0, process +1.2, penalties +0 (1.2 in all, 4 verdicts)"
+    lines = str(rubric(needs_outcome(0.5), cap_process(2.0), agg="sum", weight=0.3, low=-4.0).check()).splitlines()
+    assert lines[0] == "I1 holds: no two outcome levels lie on the same side of every gate, so nothing can overtake"
+    assert lines[1] == (
+        "I2 VIOLATED: an episode with outcome 1, process -1.2, penalties +0 (-0.2 in all, 1 verdicts) is paid less "
+        "than an episode with outcome 0, process +0, penalties +0 (0 in all, 1 verdicts)"
     )
-    assert second == "I2 holds: no gate depends on the outcome and none forbids an act"
-    assert third.startswith("I3 VIOLATED: every further verdict pays again for 'p' (up to 0.3 each)")
-    assert third.endswith("or cap_process")
+    assert lines[2] == "I3 holds: whatever the length, process pays -2 to 2 and penalties cost at most 0"
+    assert lines[3] == "  needs_outcome(0.5): [won=1, p=-4] = -0.2 is paid less than [won=0, p=1] = 0 (I2)"
+    assert lines[4] == "  cap_process(2.0): no example gets past it"
+
+
+def test_endless_sums_are_named_with_an_episode_that_repeats_itself():
+    safety = rubric(needs_outcome(0.5), agg="sum", weight=0.3).check()
+    assert safety["I3"].sentence == (
+        "every further verdict pays again for 'p' (up to 0.3 each); use agg='mean' or another one-verdict agg, "
+        "or one of once, best_so_far and budget, or cap_process"
+    )
+    (example,) = safety.examples
+    assert str(example) == (
+        "needs_outcome(0.5): [won=1, p=1] = 1.3 is paid less than [won=1, p=1 ×5] = 2.5 (I3)"  # more than the outcome
+    )
+
+
+def test_a_safe_rubric_prints_its_bounds_only():
+    assert len(str(rubric(needs_outcome(0.5), weight=0.1).check()).splitlines()) == 3
+
+
+def test_the_counter_example_is_the_shortest():
+    safety = rubric(weight=0.25, agg="sum").check()
+    worse = safety["I1"].worse
+    assert worse is not None
+    assert (worse.n_verdicts, worse.total) == (4, 1.0)
+
+
+def test_where_facts_and_components_share_evidence_the_example_is_consistent():
+    """A gate may read what a component earns from: then the episode that overtakes must have both."""
+    noisy = part("noisy", weight=0.4, per_turn=True)
+    judged = part("judged", weight=0.3, low=-1.0, per_turn=True)
+    shared = Rubric(rewards=(WON, noisy, judged), gates=(requires("noisy", on="judged"),))
+    bound = shared.check()["I2"]
+    assert not bound.holds
+    assert bound.better is not None
+    assert bound.worse is not None
+    assert paid(shared, bound.better) < paid(shared, bound.worse)
+
+
+def test_what_ranges_cannot_rule_out_and_no_episode_shows_is_called_not_proven():
+    """The gate reads the outcome's own evidence, which the ranges take to be independent of the outcome."""
+    bound = rubric(requires("won", on="p"), weight=1.2, agg="mean").check()["I1"]
+    assert not bound.holds
+    assert bound.better is None
+    assert "not proven" in bound.sentence
+    assert holds(rubric(conditional("won", 1.0, pays="p"), weight=1.2)) == [True, True, True]
 
 
 # --- the check against played episodes -------------------------------------------------------------------------------
@@ -80,80 +184,152 @@ def rubrics(draw: st.DrawFn) -> Rubric:
     rewards = [WON]
     for name in draw(st.sampled_from([("a",), ("a", "b"), ("a", "b", "c")])):
         low, high = draw(st.sampled_from([(0.0, 1.0), (-1.0, 1.0), (-2.0, 0.0), (0.5, 1.0)]))
-        weight = draw(st.sampled_from([-0.3, 0.05, 0.2, 0.35]))
+        weight = draw(st.sampled_from([-0.3, 0.05, 0.2, 0.35, 0.8]))
         kind = "penalty" if max(weight * low, weight * high) <= 0 and draw(st.booleans()) else "process"
         per_turn, agg = draw(st.booleans()), draw(st.sampled_from(["mean", "mean", "max", "last", "sum"]))
-        rewards.append(
-            FromEvidence(
-                name=name, evidence=name, kind=kind, weight=weight, low=low, high=high, per_turn=per_turn, agg=agg
-            )
-        )
-    known = [veto("wrote", -0.5), needs_outcome(0.5), cap_process(0.4), requires("ok", on="a")]
-    gates = draw(st.permutations(known))[: draw(st.integers(0, len(known)))]
-    return Rubric(rewards=tuple(rewards), gates=tuple(gates))
+        rewards.append(part(name, kind=kind, weight=weight, low=low, high=high, per_turn=per_turn, agg=agg))
+    known: list[Gate] = [veto("wrote", -0.5), needs_outcome(0.5), cap_process(0.4), requires("ok", on="a")]
+    known += [success_only(), soft("a", at_least=1.0, answered="answered"), hierarchical("won", "a", at_least=[1.0])]
+    known += [soft("a", at_least=1.0, answered="answered", malformed="bad", wrong=0.5, unanswered=0.3, broken=0.1)]
+    names = [reward.name for reward in rewards[1:]]
+    summed = [r.name for r in rewards[1:] if r.per_turn and r.agg == "sum"]
+    steady = [r for r in rewards[1:] if r.agg != "sum" and not (r.per_turn and r.agg == "mean" and r.low < 0 < r.high)]
+    known += [once(name) for name in summed]
+    known += [best_so_far(r.name, 0.25) for r in rewards[1:] if r.name in summed and r.high > 0.25]
+    known += [budget(r.name, 0.15) for r in rewards[1:] if max(map(abs, r.span(9.0))) > 0.15]
+    for one in steady:
+        others = [name for name in names if name != one.name]
+        if others and one.high >= 0.5:
+            known += [hierarchical(one.name, others, at_least=[0.5], op=">" if one.high > 0.5 else ">=")]
+            known += [bottom_line({one.name: 0.5}, others), conditional(one.name, 0.5, pays=others)]
+            known += [hierarchical("won", one.name, others, at_least=[1.0, 0.5])]
+    chosen = draw(st.permutations(known))[: draw(st.integers(0, 4))]
+    gates = [gate for place, gate in enumerate(chosen) if gate.name not in [g.name for g in chosen[:place]]]
+    caps = [gate for gate in gates if gate.type in ("cap_process", "budget")]  # a limit stands at the end
+    return Rubric(rewards=tuple(rewards), gates=tuple([gate for gate in gates if gate not in caps] + caps))
 
 
-def play(rubric: Rubric, won: bool, values: dict[str, list[float | None]], n_turns: int, wrote: bool = False) -> float:
-    facts = [Evidence(name="won", value=won), Evidence(name="wrote", value=wrote)]
-    facts += [Evidence(name="ok", value=True, turn=turn) for turn in (*range(n_turns), None)]
-    facts += [Evidence(name=n, value=v, turn=turn) for n, column in values.items() for turn, v in enumerate(column)]
-    record = Record(task_id="t", n_turns=n_turns, ending=Ending.FINISHED, evidence=tuple(facts))
-    return rubric.score(record).total
+def paid(rubric: Rubric, run: Run) -> float:
+    return rubric.score(run.record).total
 
 
-def play_extreme(rubric: Rubric, run: Run, best: bool) -> float:
-    """The episode that a counter-example describes: every component at the end of its range, or silent."""
-    values: dict[str, list[float | None]] = {}
+@st.composite
+def records(draw: st.DrawFn, rubric: Rubric, won: bool) -> Record:
+    n_turns = draw(st.integers(1, 6))
+    turns = (*range(n_turns), None)
+    facts = [Evidence(name="won", value=won)]
+    facts += [Evidence(name="ok", value=True, turn=turn) for turn in turns if draw(st.booleans())]
+    facts += [Evidence(name=name, value=True) for name in ("answered", "bad") if draw(st.booleans())]
     for reward in rubric.rewards[1:]:
-        ends = [(reward.weight * value, value) for value in (reward.low, reward.high)]
-        paid, value = max(ends) if best else min(ends)
-        helps = (paid > 0) if best else (paid < 0)
-        values[reward.name] = [value if helps else None] * run.n_verdicts
-    return play(rubric, run.outcome == 1.0, values, run.n_verdicts, wrote=bool(run.vetoed_by))
+        values = st.none() | st.sampled_from([reward.low, reward.high]) | st.floats(reward.low, reward.high)
+        facts += [Evidence(name=reward.name, value=draw(values), turn=turn) for turn in range(n_turns)]
+    return Record(task_id="t", n_turns=n_turns, ending=Ending.FINISHED, evidence=tuple(facts))
 
 
 @given(rubrics(), st.data())
+@settings(max_examples=60)
 def test_failing_never_outranks_passing_when_the_check_says_so_and_does_when_it_does_not(rubric: Rubric, data: Any):
     safety = rubric.check()
     for bound in (safety["I1"], safety["I2"]):
-        if bound.holds:
-            continue
-        assert bound.better is not None
-        assert bound.worse is not None
-        better, worse = play_extreme(rubric, bound.better, False), play_extreme(rubric, bound.worse, True)
-        assert better == pytest.approx(bound.better.total)
-        assert worse == pytest.approx(bound.worse.total)
-        assert better <= worse + 1e-9
+        if not bound.holds:
+            assert bound.better is not None
+            assert bound.worse is not None
+            better, worse = paid(rubric, bound.better), paid(rubric, bound.worse)
+            assert better == pytest.approx(bound.better.total)
+            assert worse == pytest.approx(bound.worse.total)
+            assert better <= worse + TIE
     if safety["I1"].holds and safety["I2"].holds:
-        totals = []
-        for won in (True, False):
-            n_turns = data.draw(st.integers(1, 8))
-            values = {
-                reward.name: data.draw(
-                    st.lists(
-                        st.none() | st.sampled_from([reward.low, reward.high]) | st.floats(reward.low, reward.high),
-                        min_size=n_turns,
-                        max_size=n_turns,
-                    )
-                )
-                for reward in rubric.rewards[1:]
-            }
-            totals.append(play(rubric, won, values, n_turns))
-        assert totals[0] > totals[1] - 1e-9
+        passing = rubric.score(data.draw(records(rubric, won=True))).total
+        failing = rubric.score(data.draw(records(rubric, won=False))).total
+        assert passing > failing - 1e-9
 
 
 @given(rubrics())
-def test_payments_grow_with_length_exactly_when_the_check_says_so(rubric: Rubric):
-    def grows(name: str, value: float) -> bool:
-        short, long = (play(rubric, True, {name: [value] * length}, length) for length in (40, 80))
-        return abs(long - short) > 1e-6
+@settings(max_examples=60)
+def test_every_example_of_a_gate_overtakes_when_it_is_scored(rubric: Rubric):
+    safety = rubric.check()
+    names = [gate.name for gate in rubric.gates]
+    assert {example.gate for example in safety.examples} <= set(names)
+    assert not (safety.safe and safety.examples)
+    for example in safety.examples:
+        assert example.better.total == pytest.approx(paid(rubric, example.better))
+        assert example.worse.total == pytest.approx(paid(rubric, example.worse))
+        assert example.better.total <= example.worse.total + TIE
+        assert str(example) in str(safety)
 
-    grown = [grows(reward.name, value) for reward in rubric.rewards[1:] for value in (reward.low, reward.high)]
+
+@given(rubrics())
+@settings(max_examples=60)
+def test_a_stored_rubric_is_judged_the_same(rubric: Rubric):
+    twin = Rubric.model_validate(json.loads(json.dumps(rubric.model_dump(mode="json"))))
+    assert twin == rubric
+    assert str(twin.check()) == str(rubric.check())
+
+
+@given(rubrics())
+@settings(max_examples=60)
+def test_payments_grow_with_length_exactly_when_the_check_says_so(rubric: Rubric):
+    def play(values: dict[str, float], n_turns: int, won: bool, answered: bool) -> float:
+        turns = (*range(n_turns), None)
+        facts = [Evidence(name="won", value=won), Evidence(name="answered", value=answered)]
+        facts += [Evidence(name="ok", value=True, turn=turn) for turn in turns]
+        facts += [Evidence(name=n, value=v, turn=turn) for n, v in values.items() for turn in range(n_turns)]
+        record = Record(task_id="t", n_turns=n_turns, ending=Ending.FINISHED, evidence=tuple(facts))
+        return rubric.score(record).total
+
+    extras = rubric.rewards[1:]
+    corners = [{}]
+    for reward in extras:
+        corners = [c | extra for c in corners for extra in ({}, {reward.name: reward.low}, {reward.name: reward.high})]
+    grown = [
+        abs(play(values, 80, won, answered) - play(values, 40, won, answered)) > 1e-6
+        for values in corners
+        for won in (True, False)
+        for answered in (True, False)
+    ]
     assert rubric.check()["I3"].holds is not any(grown)
 
 
-def test_the_counter_example_is_the_shortest():
-    safety = rubric(weight=0.25, agg="sum").check()
-    worse = safety["I1"].worse
-    assert worse is not None
-    assert (worse.n_verdicts, worse.total) == (4, 1.0)
+@given(st.integers(0, 2**32), st.sampled_from(["mean", "sum", "last", "min", "max"]), st.integers(1, 12))
+@settings(max_examples=60)
+def test_a_failing_episode_gains_nothing_by_spam(seed: int, agg: Any, length: int):
+    """However often a failing agent repeats itself, a rubric that is safe pays it less than the worst success."""
+    rng = np.random.default_rng(seed)
+    candidates = [
+        rubric(needs_outcome(0.5), weight=0.3, agg="mean"),
+        rubric(cap_process(0.4), weight=0.3, agg=agg),
+        rubric(budget("p", 0.4), weight=0.5, agg="sum"),
+        rubric(once("p"), weight=0.5, agg="sum"),
+        rubric(best_so_far("p"), weight=0.5, agg="sum"),
+    ]
+    values = rng.random(length).tolist()
+    for one in candidates:
+        assert one.check().safe
+        facts = [Evidence(name="p", value=value, turn=turn) for turn, value in enumerate(values * 5)]
+        record = Record(
+            task_id="t",
+            n_turns=len(facts),
+            ending=Ending.FINISHED,
+            evidence=(*facts, Evidence(name="won", value=False)),
+        )
+        assert one.score(record).total < 1.0
+
+
+def test_gates_that_compare_siblings_are_refuted_in_a_group():
+    """The example of ``trust`` holds in step 0 among siblings in which the judge agrees with the outcome."""
+    one = rubric(trust("p", open_from=0.0), weight=1.2)
+    bound = one.check()["I1"]
+    assert bound.better is not None
+    assert bound.worse is not None
+    fair = [
+        Record(
+            task_id="t",
+            n_turns=1,
+            ending=Ending.FINISHED,
+            evidence=(Evidence(name="won", value=won), Evidence(name="p", value=won, turn=0)),
+        )
+        for won in (True, False)
+    ]
+    better, worse, *_ = one.score_records([bound.better.record, bound.worse.record, *fair])
+    assert (better.total, worse.total) == pytest.approx((bound.better.total, bound.worse.total))
+    assert better.total < worse.total

@@ -1,13 +1,22 @@
 """The learner against plain autograd: the same gradient, however tokens are grouped."""
 
+import logging
+from dataclasses import replace
+
 import models
 import numpy as np
 import pytest
 import torch
 
-from turngate.errors import RunError, StoreError
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.agents.policies.truncation import truncated_log_softmax
+from turngate.errors import ConfigError, RunError, ShapeError, StoreError
+from turngate.trainer.covariance import ClipCov, KlCov
+from turngate.trainer.entropy import EntropyBonus, Siren, nucleus_entropy
+from turngate.trainer.kl import KlPenalty
+from turngate.trainer.learner import TorchLearner, measured_for
+from turngate.trainer.loss import ClippedLoss, PolicyLoss
+from turngate.trainer.objectives import Clipped, Gmpo, Gspo, Reinforce, SimKo
+from turngate.trainer.offpolicy import Correction, GeometricRejection, Truncated
 from turngate.trainer.pack import pack, pack_demonstrations, split
 from turngate.types import Batch, Source
 
@@ -103,7 +112,7 @@ def test_a_pass_holds_no_more_padded_tokens_than_allowed_and_at_least_one_segmen
     assert len(shapes) == {1: 6, 30: 3, 10_000: 1}[limit]
 
 
-@pytest.mark.parametrize("aggregate", ["token", "sequence", "turn"])
+@pytest.mark.parametrize("aggregate", ["token", "sequence", "turn", "sum", 50])
 def test_micro_batches_add_up_to_the_batch(aggregate):
     """Segments one by one with the weights that they have in the whole batch."""
     batch = batch_of(aggregate=aggregate)
@@ -114,11 +123,12 @@ def test_micro_batches_add_up_to_the_batch(aggregate):
         columns = {name: getattr(batch, name)[at] for name in Batch.__dataclass_fields__}
         columns["segment_L"] = np.zeros(at.sum(), np.int32)
         pieces.forward_backward(Batch(**columns), LOSS)
-    np.testing.assert_allclose(gradient(pieces), gradient(whole), atol=1e-6)
+    np.testing.assert_allclose(gradient(pieces), gradient(whole), atol=1e-6 * batch.policy_weight_L.sum())
 
 
-def test_the_parts_of_a_split_average_to_the_batch_when_they_weigh_alike():
-    batch = batch_of(aggregate="sequence")
+@pytest.mark.parametrize("aggregate", ["token", "sequence", "turn", "sum", 50])
+def test_the_parts_of_a_split_average_to_the_batch(aggregate):
+    batch = batch_of(aggregate=aggregate)
     whole = learner()
     whole.forward_backward(batch, LOSS)
     parts = []
@@ -126,7 +136,7 @@ def test_the_parts_of_a_split_average_to_the_batch_when_they_weigh_alike():
         one = learner()
         one.forward_backward(part, LOSS)
         parts.append(gradient(one))
-    np.testing.assert_allclose(np.mean(parts, 0), gradient(whole), atol=1e-6)
+    np.testing.assert_allclose(np.mean(parts, 0), gradient(whole), atol=1e-6 * batch.policy_weight_L.sum())
 
 
 def test_only_policy_tokens_get_gradient():
@@ -247,3 +257,258 @@ def test_demonstrations_give_the_gradient_of_cross_entropy():
     expected = torch.cat([weight.grad.flatten() for weight in plain.parameters()]).numpy()
     np.testing.assert_allclose(gradient(taught), expected, atol=1e-6)
     assert metrics["loss/imitation"] == pytest.approx(total.item() / n, rel=1e-5)
+
+
+# --- losses that ask for more ----------------------------------------------------------------------------------------
+
+WIDE = Correction(rules=(Truncated(unit="turn", reduce="mean"), GeometricRejection(low=0.5, high=1.5)), normalize=True)
+RICH = [
+    PolicyLoss(objective=Gspo(unit="turn", clip_low=0.1, clip_high=0.1)),
+    PolicyLoss(objective=Gspo(clip_low=0.1, clip_high=0.1), penalties=(EntropyBonus(coef=0.01),)),
+    PolicyLoss(objective=Gmpo(unit="turn"), correction=WIDE, decoupled=True),
+    PolicyLoss(objective=KlCov(share=0.1), penalties=(Siren(anchor=2.0, coef=0.1),)),
+    PolicyLoss(objective=ClipCov(share=0.1, low=0.1)),
+    PolicyLoss(objective=SimKo(candidates=2, alpha=0.2), penalties=(KlPenalty(coef=0.1),)),
+    PolicyLoss(objective=Reinforce(), correction=WIDE, penalties=(KlPenalty(coef=0.1, target=1.0, horizon=10),)),
+]
+
+
+def columns_of(batch):
+    """A snapshot and a reference that both differ from the policy: other models."""
+    return {"proximal_L": learner(3).logprobs(batch), "reference_L": learner(4).logprobs(batch)}
+
+
+@pytest.mark.parametrize("loss", RICH, ids=lambda loss: type(loss.objective).__name__)
+def test_passes_and_packing_order_leave_every_gradient_unchanged(loss):
+    def run(batch, **settings):
+        taught = learner(**settings)
+        return taught.forward_backward(batch, loss, measured=columns_of(batch)), gradient(taught)
+
+    metrics, expected = run(batch_of())
+    assert np.abs(expected).max() > 1e-4
+    for variant, settings in (
+        (batch_of(), {"tokens_per_pass": 1}),
+        (batch_of([3, 1, 5, 0, 2, 4]), {"tokens_per_pass": 60}),
+    ):
+        same, got = run(variant, **settings)
+        np.testing.assert_allclose(got, expected, atol=2e-6)
+        assert same == pytest.approx(metrics, abs=1e-4)
+
+
+@pytest.mark.parametrize("limit", [1, 30, 10_000])
+def test_no_trajectory_is_ever_cut_across_passes(limit):
+    """Sums over a turn or a trajectory are right only then."""
+    batch, seen = batch_of(), []
+
+    def spy(tokens):
+        seen.append(tokens)
+        return tokens.logprob.sum() * 0, {}
+
+    learner(tokens_per_pass=limit).forward_backward(batch, spy)
+    places = torch.cat([tokens.place for tokens in seen]).numpy()
+    assert sorted(places) == np.flatnonzero(batch.policy_weight_L).tolist()
+    whole = [set(tokens.segment.tolist()) for tokens in seen]
+    assert sum(map(len, whole)) == len(set().union(*whole)) == batch.n_segments
+    for tokens in seen:
+        at = tokens.place.numpy()
+        np.testing.assert_array_equal(tokens.segment, batch.segment_L[at])
+        np.testing.assert_array_equal(tokens.turn, batch.turn_L[at])
+        np.testing.assert_array_equal(tokens.sampled_logprob, batch.logprob_L[at])
+        assert tokens.total == pytest.approx(1)
+
+
+def test_gspo_per_turn_has_the_gradient_of_a_forward_pass_written_out():
+    batch, model = batch_of(aggregate="turn"), models.model()
+    taught = learner()
+    taught.forward_backward(batch, PolicyLoss(objective=Gspo(unit="turn", clip_low=0.05, clip_high=0.05)))
+    total = 0.0
+    for segment in range(batch.n_segments):
+        at = np.flatnonzero(batch.segment_L == segment)
+        ids = torch.as_tensor(batch.ids_L[at], dtype=torch.long)
+        predicted = torch.log_softmax(model(ids[None]).logits[0], -1)[:-1].gather(1, ids[1:, None])[:, 0]
+        for turn in range(batch.turn_L[at].max() + 1):
+            spoken = np.flatnonzero((batch.turn_L[at] == turn) & (batch.policy_weight_L[at] > 0))
+            x = predicted[spoken - 1] - torch.as_tensor(batch.logprob_L[at][spoken])
+            s, a = x.mean().exp(), float(batch.advantage_L[at][spoken[0]])
+            weight = float(batch.policy_weight_L[at][spoken].sum())
+            total = total - weight * torch.minimum(s * a, s.clamp(0.95, 1.05) * a)
+    total.backward()
+    expected = torch.cat([weight.grad.flatten() for weight in model.parameters()]).numpy()
+    np.testing.assert_allclose(gradient(taught), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_loss_asks_for_is_what_the_model_says():
+    batch, seen = batch_of(), []
+
+    class Curious:
+        needs = SimKo(candidates=4).needs | Siren(nucleus=0.7).needs
+
+        def __call__(self, tokens):
+            seen.append(tokens)
+            return tokens.logprob.sum(), {}
+
+    learner(temperature=0.8).forward_backward(batch, Curious(), measured={"reference_L": -batch.logprob_L})
+    (tokens,) = seen
+    place = int(tokens.place[0])
+    start = np.flatnonzero(batch.position_L[: place + 1] == 0)[-1]
+    ids = torch.as_tensor(batch.ids_L[start:place], dtype=torch.long)
+    row = torch.log_softmax(models.model()(ids[None]).logits[0, -1] / 0.8, -1)
+    torch.testing.assert_close(tokens.candidate_logprob[0], row.topk(4).values, atol=1e-5, rtol=0)
+    torch.testing.assert_close(tokens.nucleus_entropy[0], nucleus_entropy(row, 0.7), atol=1e-5, rtol=0)
+    assert tokens.reference_logprob[0] == -batch.logprob_L[place]
+    assert tokens.proximal_logprob is None
+
+
+def test_what_losses_remember_is_saved_with_the_learner(tmp_path):
+    loss, batch = PolicyLoss(objective=Clipped(), penalties=(Siren(coef=1.0),)), batch_of()
+    taught, other = learner(), learner(2)
+    first = taught.forward_backward(batch, loss)
+    assert first["entropy/siren_penalty"] == pytest.approx(0)
+    taught.save(tmp_path / "state.pt")
+    taught.optim_step()
+    moved = taught.forward_backward(batch, loss)["entropy/siren_penalty"]
+    assert moved > 1e-7
+    other.forward_backward(batch, loss)  # an anchor of its own, which loading replaces
+    other.load(tmp_path / "state.pt")
+    other.optim_step()
+    other.load(tmp_path / "state.pt")
+    with torch.no_grad():
+        for name, weight in other.model.named_parameters():
+            weight.copy_(taught.weights()[name])
+    assert other.forward_backward(batch, loss)["entropy/siren_penalty"] == pytest.approx(moved)
+
+
+def test_columns_that_are_missing_or_do_not_fit_are_named():
+    batch = batch_of()
+    decoupled = PolicyLoss(objective=Clipped(), decoupled=True)
+    with pytest.raises(
+        ShapeError, match=r"the loss needs column 'proximal_L', but only \['reference_L'\] were measured"
+    ):
+        learner().forward_backward(batch, decoupled, measured={"reference_L": batch.logprob_L})
+    with pytest.raises(ShapeError, match=r"proximal_L has shape \(2,\), expected"):
+        learner().forward_backward(batch, decoupled, measured={"proximal_L": batch.logprob_L[:2]})
+
+
+def test_a_snapshot_is_used_by_decoupled_losses_only():
+    batch = batch_of()
+    measured = {"proximal_L": batch.logprob_L - 0.5}
+    plain, given, decoupled = learner(), learner(), learner()
+    plain.forward_backward(batch, ClippedLoss())
+    given.forward_backward(batch, ClippedLoss(), measured=measured)
+    decoupled.forward_backward(batch, PolicyLoss(objective=Clipped(), decoupled=True), measured=measured)
+    np.testing.assert_array_equal(gradient(plain), gradient(given))
+    assert np.abs(gradient(plain) - gradient(decoupled)).max() > 1e-4
+
+
+def test_a_snapshot_of_the_learner_itself_is_on_policy():
+    batch, taught, plain = batch_of(), learner(), learner()
+    measured = {"proximal_L": taught.logprobs(batch)}
+    metrics = taught.forward_backward(batch, PolicyLoss(objective=Clipped(), decoupled=True), measured=measured)
+    plain.forward_backward(batch, PolicyLoss(objective=Reinforce()))
+    np.testing.assert_allclose(gradient(taught), gradient(plain), atol=1e-6)
+    assert metrics["policy/clipped_share"] == 0
+
+
+def test_what_a_loss_needs_is_measured_by_the_weights_before_the_update():
+    batch, taught, reference = batch_of(), learner(), learner(4)
+    assert measured_for(ClippedLoss(), batch, taught, None) == {}
+    loss = PolicyLoss(objective=Clipped(), penalties=(KlPenalty(),), decoupled=True)
+    found = measured_for(loss, batch, taught, reference)
+    np.testing.assert_array_equal(found["proximal_L"], learner().logprobs(batch))
+    np.testing.assert_array_equal(found["reference_L"], learner(4).logprobs(batch))
+    metrics = taught.forward_backward(batch, loss, measured=found)
+    assert metrics["policy/kl_to_reference_nats"] > 0
+    with pytest.raises(ConfigError, match="the loss needs a reference model, and there is none"):
+        measured_for(loss, batch, taught, None)
+
+
+def test_tokens_whose_sampler_logprob_was_never_recorded(caplog):
+    batch = batch_of()
+    at = np.flatnonzero(batch.policy_weight_L)[:3]
+    batch.logprob_L[at] = np.nan
+    with pytest.raises(ShapeError, match=f"the sampler's logprob of token {at[0]} is nan; a decoupled loss can do"):
+        learner().forward_backward(batch, ClippedLoss())
+    taught = learner()
+    loss = PolicyLoss(objective=Clipped(), correction=Correction(rules=(Truncated(),)), decoupled=True)
+    with caplog.at_level(logging.WARNING):
+        metrics = taught.forward_backward(batch, loss, measured={"proximal_L": taught.logprobs(batch)})
+    assert "3 policy tokens have no sampler logprob: their off-policy weight is 1" in caplog.text
+    assert np.isfinite(list(metrics.values())).all()
+    assert np.isfinite(gradient(taught)).all()
+
+
+# --- truncated sampling ----------------------------------------------------------------------------------------------
+
+
+def truncated_batch(top_p=0.7, top_k=20):
+    """Every policy token replaced by what the model would sample truncated, with the sampler's logprob of it."""
+    batch, model, rng = batch_of(), models.model(), np.random.default_rng(0)
+    ids_L, logprob_L = batch.ids_L.copy(), batch.logprob_L.copy()
+    with torch.no_grad():
+        for place in np.flatnonzero(batch.policy_weight_L):
+            start = np.flatnonzero(batch.position_L[: place + 1] == 0)[-1]
+            logits = model(torch.as_tensor(ids_L[start:place], dtype=torch.long)[None]).logits[0, -1]
+            row = truncated_log_softmax(logits, 1.0, top_p, top_k)
+            ids_L[place] = rng.choice(len(row), p=(p := row.double().exp().numpy()) / p.sum())
+            logprob_L[place] = row[ids_L[place]]
+    return replace(batch, ids_L=ids_L, logprob_L=logprob_L)
+
+
+def test_sampler_and_learner_of_one_truncation_agree():
+    """On-policy all ratios are 1; a learner that ignores the truncation is off by the kept mass."""
+    batch = truncated_batch()
+    spoken = batch.policy_weight_L > 0
+    same, blind = learner(top_p=0.7, top_k=20), learner()
+    np.testing.assert_allclose(same.logprobs(batch)[spoken], batch.logprob_L[spoken], atol=1e-5)
+    assert (np.exp(blind.logprobs(batch) - batch.logprob_L)[spoken] < 0.75).all()
+    metrics = same.forward_backward(batch, ClippedLoss())
+    assert metrics["policy/kl_to_sampler_nats"] == pytest.approx(0, abs=1e-6)
+    assert metrics["policy/outside_support_share"] == 0
+    plain = learner(top_p=0.7, top_k=20)
+    plain.forward_backward(batch, PolicyLoss(objective=Reinforce()))
+    np.testing.assert_allclose(gradient(same), gradient(plain), atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", [Clipped(), Gspo(), Reinforce()], ids=repr)
+def test_tokens_outside_the_learners_support_count_nothing_and_keep_their_place(objective):
+    batch = truncated_batch()
+    narrow = learner(top_k=5)
+    outside = np.isneginf(narrow.logprobs(batch))
+    assert 0 < outside.sum() < (batch.policy_weight_L > 0).sum()
+    metrics = narrow.forward_backward(batch, PolicyLoss(objective=objective))
+    share = batch.policy_weight_L[outside].sum()
+    assert metrics["policy/outside_support_share"] == pytest.approx(share)
+    assert np.isfinite(gradient(narrow)).all()
+    without = learner(top_k=5)
+    zeroed = replace(batch, policy_weight_L=np.where(outside, 0, batch.policy_weight_L).astype(np.float32))
+    without.forward_backward(zeroed, PolicyLoss(objective=objective))
+    np.testing.assert_allclose(gradient(narrow), gradient(without), atol=1e-7)
+
+
+def test_cross_entropy_does_not_care_about_truncation():
+    trajectories = models.random_trajectories(np.random.default_rng(0), 3, vocabulary=280)
+    batch, plain, narrow = pack_demonstrations(trajectories), learner(), learner(top_p=0.2, top_k=3)
+    first = plain.forward_backward(batch, ClippedLoss())
+    second = narrow.forward_backward(batch, ClippedLoss())
+    assert second["loss/imitation"] == pytest.approx(first["loss/imitation"])
+    np.testing.assert_allclose(gradient(narrow), gradient(plain), atol=1e-6)
+
+
+# --- looking at the gradient -----------------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_tokens_times_that_of_logprobs_is_the_gradient():
+    batch = batch_of()
+    taught, whole = learner(tokens_per_pass=30), learner()
+    coefficient_L = taught.token_gradient(batch, ClippedLoss())
+    assert ((coefficient_L != 0) <= (batch.policy_weight_L > 0)).all()
+    norm = taught.gradient_norm(batch, coefficient_L)
+    assert all(weight.grad is None for weight in taught.model.parameters())
+    whole.forward_backward(batch, ClippedLoss())
+    assert norm == pytest.approx(np.linalg.norm(gradient(whole)), rel=1e-4)
+
+
+def test_looking_remembers_nothing():
+    taught, batch = learner(), batch_of()
+    taught.token_gradient(batch, PolicyLoss(objective=Clipped(), penalties=(Siren(),)))
+    assert taught._memory == {}

@@ -1,16 +1,19 @@
 """Trajectories as flat arrays: weights, places, and what may carry credit."""
 
+from dataclasses import replace
+
 import models
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.errors import ShapeError
+from turngate.errors import ConfigError, ShapeError, UnknownName
 from turngate.trainer.pack import pack, pack_demonstrations, split
 from turngate.types import Batch, Source
 
-AGGREGATES = ("token", "sequence", "turn")
+AVERAGES = ("token", "sequence", "turn")
+AGGREGATES = (*AVERAGES, "sum", 10)
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE
 
 
@@ -53,18 +56,23 @@ def weighted(sources, losses, aggregate):
     return float(batch.policy_weight_L[batch.policy_weight_L > 0] @ np.array(losses, np.float32))
 
 
-@pytest.mark.parametrize(("aggregate", "expected"), [("token", 1.5), ("sequence", 2.0), ("turn", 2.0)])
+@pytest.mark.parametrize(
+    ("aggregate", "expected"), [("token", 1.5), ("sequence", 2.0), ("turn", 2.0), ("sum", 3.0), (10, 0.3)]
+)
 def test_aggregates_of_two_sequences(aggregate, expected):
     assert weighted([[1], [3]], [3, 1, 1, 1], aggregate) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("aggregate", "expected"), [("token", 2.25), ("sequence", 2.5), ("turn", 2.75)])
+@pytest.mark.parametrize(
+    ("aggregate", "expected"), [("token", 2.25), ("sequence", 2.5), ("turn", 2.75), ("sum", 4.5), (3, 1.5)]
+)
 def test_aggregates_where_turns_differ_in_length(aggregate, expected):
     losses = [4, 1, 1, 3]
     token = sum(losses) / 4
     sequence = ((4 + 1 + 1) / 3 + 3) / 2
     by_turn = ((4 + (1 + 1) / 2) / 2 + 3) / 2
-    assert (token, sequence, by_turn) == (2.25, 2.5, 2.75)
+    summed = ((4 + 1 + 1) + 3) / 2
+    assert (token, sequence, by_turn, summed, summed / 3) == (2.25, 2.5, 2.75, 4.5, 1.5)
     assert weighted([[1, 2], [1]], losses, aggregate) == pytest.approx(expected)
 
 
@@ -81,10 +89,12 @@ def test_golden_numbers_of_gated_turn_credit(aggregate, loss):
 
 
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 6), aggregate=st.sampled_from(AGGREGATES))
-def test_weights_sum_to_one_on_policy_tokens_only(seed, n, aggregate):
+def test_weights_lie_on_policy_tokens_only(seed, n, aggregate):
     trajectories, _, batch = batch_of(seed, n, aggregate)
     source = np.concatenate([turn.source for t in trajectories for turn in t.turns])
-    assert batch.policy_weight_L.sum() == pytest.approx(1, abs=1e-5)
+    n_tokens = (source == P).sum()
+    total = 1 if aggregate in AVERAGES else n_tokens / n / (10 if aggregate == 10 else 1)
+    assert batch.policy_weight_L.sum() == pytest.approx(total, abs=1e-5)
     assert ((batch.policy_weight_L > 0) == (source == P)).all()
     assert (batch.advantage_L[source != P] == 0).all()
     np.testing.assert_array_equal(batch.ids_L, np.concatenate([t.ids() for t in trajectories]))
@@ -146,11 +156,40 @@ def test_parts_hold_whole_segments_and_all_of_them(seed, n, parts, aggregate):
         piece.ids_L[piece.segment_L == s].tobytes() for piece in pieces for s in range(piece.n_segments)
     )
     for piece in pieces:
-        assert piece.policy_weight_L.sum() == pytest.approx(1, abs=1e-5)
         assert (np.diff(piece.segment_L) >= 0).all()
         assert ((piece.position_L == 0).sum()) == piece.n_segments
         trained = piece.policy_weight_L > 0
         assert set(piece.advantage_L[trained]) <= set(advantage_N)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_parts_of_equal_size_average_to_the_batch(aggregate):
+    """Weight by weight, so for any loss of the tokens; imitation keeps its share too."""
+    trajectories, _, batch = batch_of(5, 6, aggregate)
+    batch = replace(batch, ce_weight_L=batch.policy_weight_L * (batch.segment_L == 1))
+    for parts in (2, 3, 6):
+        for name in ("policy_weight_L", "ce_weight_L"):
+            pieces = [getattr(piece, name) for piece in split(batch, parts)]
+            whole = getattr(batch, name)
+            expected = np.concatenate([whole[batch.segment_L % parts == part] for part in range(parts)])
+            np.testing.assert_allclose(np.concatenate(pieces) / parts, expected, rtol=1e-6)
+    assert len(trajectories) == 6
+
+
+def test_sequences_and_turns_without_policy_tokens_do_not_count():
+    silent = models.turn([1], [2, 3], source=[C, G, G])
+    spoken = models.turn([1], [4, 5])
+    group = models.scored([models.trajectory([silent, spoken], name="a"), models.trajectory([silent], name="b")])
+    for aggregate, weight in (("token", 0.5), ("sequence", 0.5), ("turn", 0.5), ("sum", 1.0), (4, 0.25)):
+        batch = pack([group], np.zeros(3, np.float32), aggregate=aggregate)
+        assert batch.policy_weight_L[batch.policy_weight_L > 0].tolist() == [weight, weight]
+
+
+def test_another_aggregate_is_refused():
+    with pytest.raises(UnknownName, match="unknown aggregate 'tokens'; did you mean 'token'"):
+        pack([], np.zeros(0, np.float32), aggregate="tokens")
+    with pytest.raises(ConfigError, match="a token budget of at least 1, found 0"):
+        pack([], np.zeros(0, np.float32), aggregate=0)
 
 
 def test_one_part_is_the_batch_itself():

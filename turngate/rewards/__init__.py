@@ -1,38 +1,68 @@
 """Rewards and gates: pure functions from recorded evidence to a settled ledger.
 
-``parts`` holds the two kinds of parts and what they work on, ``gates`` the gates, ``rubric`` puts them together and
-``safety`` says beforehand what can overtake what.
+``parts`` holds the two kinds of parts and what they work on, ``rubric`` puts them together. Gates lie in ``gates`` (for
+a whole kind of reward), ``limits`` (for one component), ``ladders`` (one component waits for another) and ``shares``
+(part payments). ``safety`` says beforehand what can overtake what, with ``ranges`` for the proof and ``staging`` for
+the counter-example.
 """
 
 from turngate.rewards.gates import (
     CapProcess,
     NeedsOutcome,
     Requires,
+    SuccessOnly,
     Veto,
     cap_process,
     needs_outcome,
     requires,
+    success_only,
     veto,
 )
-from turngate.rewards.parts import Gate, Reward
-from turngate.rewards.rubric import FromEvidence, GateAccount, Rubric
-from turngate.rewards.safety import Bound, Run, Safety
+from turngate.rewards.ladders import BottomLine, Conditional, Hierarchical, bottom_line, conditional, hierarchical
+from turngate.rewards.limits import BestSoFar, Budget, Once, best_so_far, budget, once
+from turngate.rewards.parts import Condition, Gate, Reward
+from turngate.rewards.rubric import FromEvidence, GateAccount, Rubric, rubric_reward
+from turngate.rewards.safety import Bound, Example, Safety
+from turngate.rewards.shares import Soft, Trust, soft, trust, trust_factors
+from turngate.rewards.staging import Run
 
 __all__ = [
+    "BestSoFar",
+    "BottomLine",
     "Bound",
+    "Budget",
     "CapProcess",
+    "Condition",
+    "Conditional",
+    "Example",
     "FromEvidence",
     "Gate",
     "GateAccount",
+    "Hierarchical",
     "NeedsOutcome",
+    "Once",
     "Requires",
     "Reward",
     "Rubric",
     "Run",
     "Safety",
+    "Soft",
+    "SuccessOnly",
+    "Trust",
     "Veto",
+    "best_so_far",
+    "bottom_line",
+    "budget",
     "cap_process",
+    "conditional",
+    "hierarchical",
     "needs_outcome",
+    "once",
     "requires",
+    "rubric_reward",
+    "soft",
+    "success_only",
+    "trust",
+    "trust_factors",
     "veto",
 ]

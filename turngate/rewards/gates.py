@@ -1,7 +1,12 @@
 """Gates: what stands between a reward that was earned and one that is paid.
 
-Gates act in the order in which the rubric declares them. They never change what was earned: they set ``factor`` and
-leave their name in ``gate``, so every closed payment stays visible in the ledger.
+Gates act in the order in which the rubric declares them. They never change what was earned: they set ``factor``, which
+never exceeds 1, and leave their name in ``gate``, so every closed payment stays visible in the ledger. What a gate
+decides by (evidence, the outcome, overall verdicts) is read as it was measured, never as it was paid. So order matters
+only where amounts do: ``once``, ``budget``, ``best_so_far`` and ``cap_process`` count what is still open when they act.
+
+This module holds the gates for a whole kind of reward; ``limits`` those that limit one component, ``ladders`` those
+that make one component wait for another, ``shares`` those that pay a part.
 """
 
 from __future__ import annotations
@@ -11,7 +16,30 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from turngate.errors import ConfigError, UnknownName
-from turngate.rewards.parts import Draft, Gate, Kind, Line, Reward, Span
+from turngate.rewards.parts import SLACK, Draft, Gate, Kind, Line, Reward, reaches
+from turngate.rewards.ranges import Ranges, Scene
+
+
+def find(rewards: Sequence[Reward], name: str, gate: Gate) -> Reward:
+    """The component of that name. Raises UnknownName, with the closest names, if there is none."""
+    for reward in rewards:
+        if reward.name == name:
+            return reward
+    raise UnknownName("component", name, [reward.name for reward in rewards], hint=f"in {gate.name}")
+
+
+def find_cuttable(rewards: Sequence[Reward], name: str, gate: Gate) -> Reward:
+    """Like ``find``, for gates that change what is paid. Raises ConfigError for an outcome: it decides who passes."""
+    reward = find(rewards, name, gate)
+    if reward.kind == "outcome":
+        raise ConfigError(f"{gate.name} would cut the outcome '{name}'; name a process or penalty component")
+    return reward
+
+
+def outcome_span(rewards: Sequence[Reward]) -> tuple[float, float]:
+    """Lowest and highest weighted outcome."""
+    spans = [reward.span(math.inf) for reward in rewards if reward.kind == "outcome"]
+    return sum(low for low, _ in spans), sum(high for _, high in spans)
 
 
 class Veto(Gate):
@@ -47,9 +75,9 @@ class Veto(Gate):
 
     def apply(self, draft: Draft) -> None:
         """Close all lines and add the floor, if the act happened."""
-        facts = draft.facts.by_name.get(self.evidence, ())
-        if not any([draft.facts.truth(fact) for fact in facts]):
-            if any(fact.value is None for fact in facts):
+        happened = draft.facts.happened(self.evidence)
+        if not happened:
+            if happened is None:
                 draft.problem = f"evidence '{self.evidence}' of {self.name} could not be measured"
             return
         if draft.floor is not None and draft.floor <= self.floor:
@@ -86,25 +114,36 @@ class Requires(Gate):
         """The evidence that opens."""
         return (self.evidence,)
 
+    @property
+    def openers(self) -> tuple[tuple[str, bool], ...]:
+        """The evidence, which is better true."""
+        return ((self.evidence, True),)
+
     def touches(self, name: str, kind: Kind) -> bool:
         """The component ``on``."""
         return name == self.on
 
     def fit(self, rewards: Sequence[Reward]) -> None:
         """Raises UnknownName if there is no component ``on``."""
-        names = [reward.name for reward in rewards]
-        if self.on not in names:
-            raise UnknownName("component", self.on, names, hint=f"in {self.name}")
+        find(rewards, self.on, self)
 
     def apply(self, draft: Draft) -> None:
         """Close the lines of ``on`` at turns without true evidence."""
-        verdict: dict[int | None, bool] = {}
+        true: set[int | None] = set()
+        false: set[int | None] = set()
+        truth = draft.facts.truth
         for fact in draft.facts.by_name.get(self.evidence, ()):
-            verdict[fact.turn] = draft.facts.truth(fact) and verdict.get(fact.turn, True)
-        name = self.name
+            value = fact.value
+            (true if value is True or (value is not False and truth(fact)) else false).add(fact.turn)
+        opened, on, name = true - false, self.on, self.name
         for line in draft.lines:
-            if line.name == self.on and not verdict.get(line.turn, False):
+            if line.name == on and line.turn not in opened:
                 line.close(name)
+
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
+        """Any line may be closed. Outcomes are taken to be open."""
+        for name in ranges.of(self):
+            ranges.may_close(name)
 
 
 class NeedsOutcome(Gate):
@@ -124,8 +163,7 @@ class NeedsOutcome(Gate):
 
     def fit(self, rewards: Sequence[Reward]) -> None:
         """Raises ConfigError for a threshold that no outcome reaches, or that every outcome reaches."""
-        spans = [reward.span(math.inf) for reward in rewards if reward.kind == "outcome"]
-        low, high = sum(low for low, _ in spans), sum(high for _, high in spans)
+        low, high = outcome_span(rewards)
         if not low < self.at_least <= high:
             effect = "never opens" if self.at_least > high else "never closes"
             raise ConfigError(
@@ -134,15 +172,65 @@ class NeedsOutcome(Gate):
 
     def apply(self, draft: Draft) -> None:
         """Close all process lines below the threshold."""
-        if draft.outcome < self.at_least:
+        if not reaches(draft.outcome, self.at_least):
             name = self.name
             for line in draft.lines:
                 if line.kind == "process":
                     line.close(name)
 
-    def bound(self, process: Span, outcome: float) -> Span:
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
         """Nothing below the threshold."""
-        return process if outcome >= self.at_least else (0.0, 0.0)
+        if not reaches(scene.outcome, self.at_least):
+            for name in ranges.of(self):
+                ranges.close(name)
+
+
+class SuccessOnly(Gate):
+    """Components ``on`` count only in full successes: in episodes whose outcome is the highest that there is.
+
+    R = outcome + 1[outcome = best]·Σ on. This is the condition of Posterior-GRPO (https://arxiv.org/abs/2508.05170),
+    where a reward for reasoning counts only if all tests pass. Without ``on`` it acts on every process component and is
+    then ``needs_outcome`` at the top. Naming a penalty, say for length, makes it act among successes only.
+    """
+
+    type: Literal["success_only"] = "success_only"
+    at_least: float = 1.0
+    """The highest weighted outcome. It is written down so that the gate can be read without the rubric."""
+    on: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """For instance ``success_only(1.0, on=length)``."""
+        return f"success_only({', '.join([str(self.at_least), *(f'on={name}' for name in self.on)])})"
+
+    def touches(self, name: str, kind: Kind) -> bool:
+        """The components ``on``, or all process components."""
+        return name in self.on if self.on else kind == "process"
+
+    def fit(self, rewards: Sequence[Reward]) -> None:
+        """Raises UnknownName for an unknown component, ConfigError if ``at_least`` is not the highest outcome."""
+        for name in self.on:
+            find_cuttable(rewards, name, self)
+        low, high = outcome_span(rewards)
+        if abs(self.at_least - high) > SLACK or not low < high:
+            raise ConfigError(
+                f"{self.name} must name full success: the weighted outcome reaches at most {high:g}; "
+                f"write success_only({high:g}), or needs_outcome({self.at_least:g}) for part of it"
+            )
+
+    def apply(self, draft: Draft) -> None:
+        """Close what it touches in anything but a full success."""
+        if not reaches(draft.outcome, self.at_least):
+            name = self.name
+            for line in draft.lines:
+                if self.touches(line.name, line.kind):
+                    line.close(name)
+
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
+        """Nothing without full success."""
+        if not reaches(scene.outcome, self.at_least):
+            for name in ranges.of(self):
+                ranges.close(name)
 
 
 class CapProcess(Gate):
@@ -153,8 +241,7 @@ class CapProcess(Gate):
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a limit that is no bound."""
-        if not (math.isfinite(self.limit) and self.limit >= 0):
-            raise ConfigError(f"{self.name} has limit={self.limit}; it must be a finite number of at least 0")
+        needs_limit(self.limit, self)
 
     @property
     def name(self) -> str:
@@ -167,20 +254,32 @@ class CapProcess(Gate):
 
     def apply(self, draft: Draft) -> None:
         """Scale gains and losses, each on its own."""
-        paid = [(line, line.paid) for line in draft.lines if line.kind == "process"]
-        gains = sum([amount for _, amount in paid if amount > 0])
-        losses = -sum([amount for _, amount in paid if amount < 0])
+        gains = losses = 0.0
+        for line in draft.lines:
+            if line.kind == "process":
+                amount = line.value * line.weight * line.factor
+                if amount > 0:
+                    gains += amount
+                else:
+                    losses -= amount
         if gains <= self.limit and losses <= self.limit:
             return
         name = self.name
-        for line, amount in paid:
-            total = gains if amount > 0 else losses
-            if amount and total > self.limit:
-                line.cut(name, self.limit / total)
+        for line in draft.lines:
+            if line.kind == "process" and (amount := line.paid):
+                total = gains if amount > 0 else losses
+                if total > self.limit:
+                    line.cut(name, self.limit / total)
 
-    def bound(self, process: Span, outcome: float) -> Span:
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
         """Within ± the limit."""
-        return max(process[0], -self.limit), min(process[1], self.limit)
+        ranges.cap(self.limit)
+
+
+def needs_limit(limit: float, gate: Gate) -> None:
+    """Raises ConfigError for a limit that is no bound."""
+    if not (math.isfinite(limit) and limit >= 0):
+        raise ConfigError(f"{gate.name} has limit={limit}; it must be a finite number of at least 0")
 
 
 def veto(evidence: str, floor: float = -1.0) -> Veto:
@@ -201,3 +300,8 @@ def needs_outcome(at_least: float) -> NeedsOutcome:
 def cap_process(limit: float) -> CapProcess:
     """Process gains and losses sum to at most ``limit``: ``cap_process(0.4)``."""
     return CapProcess(limit=limit)
+
+
+def success_only(*on: str, at_least: float = 1.0) -> SuccessOnly:
+    """Process, or what is named, counts in full successes only: ``success_only("length", at_least=1.0)``."""
+    return SuccessOnly(at_least=at_least, on=on)

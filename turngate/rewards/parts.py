@@ -10,17 +10,46 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from turngate.errors import ConfigError, DuplicateName, UnknownName
 from turngate.types import Evidence, Record, RewardEvent
 
+if TYPE_CHECKING:
+    from turngate.rewards.ranges import Ranges, Scene
+
 Kind: TypeAlias = Literal["outcome", "process", "penalty"]
 Agg: TypeAlias = Literal["mean", "sum", "last", "min", "max"]
 Span: TypeAlias = tuple[float, float]
 Verdict: TypeAlias = tuple[int | None, Any]
+Op: TypeAlias = Literal[">=", ">"]
+
+SLACK = 1e-9
+"""How far a value may miss a threshold and still count as standing on it: an average of equal numbers is rounded."""
+
+
+def reaches(value: float, at_least: float, op: Op = ">=") -> bool:
+    """Whether ``value`` is at least the threshold (">") beyond it), up to rounding."""
+    return value > at_least + SLACK if op == ">" else value >= at_least - SLACK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """The overall verdict of a component, before its weight, reaches a threshold. Not measured = not reached."""
+
+    component: str
+    at_least: float
+    op: Op = ">="
+
+    def met(self, score: float | None) -> bool:
+        """Whether ``score`` reaches it."""
+        return score is not None and reaches(score, self.at_least, self.op)
+
+    def __str__(self) -> str:
+        return f"{self.component} {self.op} {self.at_least:g}"
 
 
 class Facts:
@@ -30,10 +59,12 @@ class Facts:
 
     def __init__(self, record: Record, wanted: frozenset[str]) -> None:
         self.task_id, self.n_turns = record.task_id, record.n_turns
-        self.by_name: dict[str, list[Evidence]] = {}
+        self.by_name: dict[str, list[Evidence]] = {name: [] for name in wanted}
+        find = self.by_name.get
         for fact in record.evidence:
-            if fact.name in wanted:
-                self.by_name.setdefault(fact.name, []).append(fact)
+            known = find(fact.name)
+            if known is not None:
+                known.append(fact)
 
     def verdicts(self, name: str) -> list[Verdict]:
         """What was measured under ``name``; facts with value None are left out, so missing never turns into zero."""
@@ -41,9 +72,22 @@ class Facts:
 
     def truth(self, fact: Evidence) -> bool:
         """Whether a measured fact is true in Python's sense. Raises ValueError for NaN, which would count as true."""
-        if isinstance(fact.value, float) and math.isnan(fact.value):
+        value = fact.value
+        if value is True or value is False:
+            return value
+        if isinstance(value, float) and math.isnan(value):
             raise ValueError(f"evidence '{fact.name}' of task '{self.task_id}', {place(fact.turn)}, is NaN")
-        return bool(fact.value)
+        return bool(value)
+
+    def happened(self, name: str) -> bool | None:
+        """Whether any fact of that name is true; None if none is and one of them could not be measured."""
+        happened = unknown = False
+        for fact in self.by_name.get(name, ()):  # to the end, so that a NaN raises wherever it stands
+            if fact.value is None:
+                unknown = True
+            elif fact.value is not False:
+                happened |= self.truth(fact)
+        return True if happened else None if unknown else False
 
 
 class Line:
@@ -77,25 +121,38 @@ class Line:
 
     def event(self) -> RewardEvent:
         """The line as it enters the ledger."""
-        return RewardEvent(
-            name=self.name,
-            kind=self.kind,
-            turn=self.turn,
-            value=self.value,
-            weight=self.weight,
-            factor=self.factor,
-            gate=self.gate,
-        )
+        event = _new(RewardEvent)
+        _set_name(event, self.name)
+        _set_kind(event, self.kind)
+        _set_turn(event, self.turn)
+        _set_value(event, self.value)
+        _set_weight(event, self.weight)
+        _set_factor(event, self.factor)
+        _set_gate(event, self.gate)
+        return event
+
+
+# The constructor of a frozen dataclass looks every field up by its name; a ledger has a line per turn and component,
+# so events are filled in through their slots, which halves the cost. A test compares both ways field by field.
+_new = object.__new__
+_set_name, _set_kind, _set_turn, _set_value, _set_weight, _set_factor, _set_gate = (
+    RewardEvent.__dict__[name].__set__ for name in ("name", "kind", "turn", "value", "weight", "factor", "gate")
+)
 
 
 class Draft:
-    """A ledger before settling. ``problem`` makes the episode unusable; ``floor`` is what the hardest veto paid."""
+    """A ledger before settling.
 
-    __slots__ = ("facts", "floor", "lines", "outcome", "problem")
+    ``outcome`` is the weighted outcome as earned, ``scores`` the overall verdicts of the components that gates compare
+    with a threshold. ``problem`` makes the episode unusable; ``floor`` is what the hardest veto paid.
+    """
+
+    __slots__ = ("facts", "floor", "lines", "outcome", "problem", "scores")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.lines: list[Line] = []
+        self.scores: dict[str, float] = {}
         self.outcome = 0.0
         self.floor: float | None = None
         self.problem = ""
@@ -140,7 +197,7 @@ class Reward(Part):
 
     Every verdict lies in [low, high] before ``weight``. ``per_turn=False`` earns one payment for the whole episode,
     ``agg`` of its verdicts. ``per_turn=True`` earns in the turns themselves and ``agg`` bounds the sum: "mean" gives
-    each of n verdicts value / n, "last", "min" and "max" pay one verdict, and only "sum" grows with the length.
+    each of n verdicts weight / n, "last", "min" and "max" pay one verdict, and only "sum" grows with the length.
     """
 
     types: ClassVar[dict[str, type[Part]]] = {}
@@ -183,19 +240,36 @@ class Reward(Part):
         return (low * times if low else 0.0), (high * times if high else 0.0)
 
     def earn(self, facts: Facts) -> list[Line]:
-        """The lines of this component, in turn order. Raises ValueError naming component, task and turn."""
-        verdicts = self.verdicts(facts)
+        """The lines of this component, in turn order. Raises ValueError naming component, task and turn.
+
+        A line carries the verdict as it was measured; where the verdicts share one payment, the weight is divided.
+        """
+        return self.lines(self.verdicts(facts), facts)
+
+    def lines(self, verdicts: list[Verdict], facts: Facts) -> list[Line]:
+        """The lines that these verdicts on the episode of ``facts`` earn."""
         if not verdicts:
             return []
         if not self._validate(verdicts, facts):
             verdicts.sort(key=lambda verdict: facts.n_turns if verdict[0] is None else verdict[0])
+        name, kind, weight, agg = self.name, self.kind, self.weight, self.agg
         if not self.per_turn:
-            value = _AGGREGATES[self.agg]([float(value) for _, value in verdicts])
-            return [Line(self.name, self.kind, None, value, self.weight)]
-        if self.agg in ("last", "min", "max"):
-            verdicts = [_pick(verdicts, self.agg)]
-        parts = len(verdicts) if self.agg == "mean" else 1
-        return [Line(self.name, self.kind, turn, value / parts, self.weight) for turn, value in verdicts]
+            values = [float(value) for _, value in verdicts]
+            return [Line(name, kind, None, _AGGREGATES[agg](values) if len(values) > 1 else values[0], weight)]
+        if agg == "mean":
+            weight /= len(verdicts)
+        elif agg != "sum":
+            verdicts = [_pick(verdicts, agg)]
+        return [Line(name, kind, turn, float(value), weight) for turn, value in verdicts]
+
+    def overall(self, lines: Sequence[Line]) -> float:
+        """The verdict on the whole episode before the weight, from this component's lines, at least one."""
+        total = math.fsum([line.value for line in lines])
+        return total / len(lines) if self.agg == "mean" else total
+
+    def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
+        """Evidence that earns these verdicts, for imagined episodes; taken to be the first name that it reads."""
+        return tuple(Evidence(name=self.reads[0], value=value, turn=turn) for turn, value in verdicts)
 
     def _validate(self, verdicts: Sequence[Verdict], facts: Facts) -> bool:
         """Whether the verdicts, which are all good, stand in turn order (those about the whole episode last)."""
@@ -233,6 +307,26 @@ class Gate(Part):
         """Names of the evidence that it needs."""
         return ()
 
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The thresholds that it compares overall verdicts of components with."""
+        return ()
+
+    @property
+    def compares(self) -> tuple[str, ...]:
+        """Components whose overall verdict it looks up in ``Draft.scores``."""
+        return tuple([condition.component for condition in self.conditions])
+
+    @property
+    def openers(self) -> tuple[tuple[str, bool], ...]:
+        """Evidence that it acts on, and whether it is better for that evidence to be true."""
+        return ()
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Those of ``reads`` that choose between shares, so that ``bound`` has to know whether they are true."""
+        return ()
+
     @abstractmethod
     def touches(self, name: str, kind: Kind) -> bool:
         """Whether it may ever change a payment of component ``name``."""
@@ -241,12 +335,20 @@ class Gate(Part):
     def apply(self, draft: Draft) -> None:
         """Close or cut lines."""
 
+    def apply_group(self, drafts: Sequence[Draft], step: int) -> None:
+        """Close or cut lines of siblings in training step ``step``. A gate that compares siblings overrides this."""
+        for draft in drafts:
+            self.apply(draft)
+
+    def imagine(self, draft: Draft) -> None:
+        """Close or cut lines as among the siblings, and in the step, in which most of them is paid."""
+        self.apply(draft)
+
     def fit(self, rewards: Sequence[Reward]) -> None:
         """Raise ConfigError or UnknownName if it cannot work, or has no effect, beside these rewards."""
 
-    def bound(self, process: Span, outcome: float) -> Span:
-        """The range that a range of process payments (which holds 0) shrinks to when the outcome is ``outcome``."""
-        return process
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
+        """Narrow ``ranges``, what the components can still be paid, to what it lets through in ``scene``."""
 
     def replaces(self) -> float | None:
         """The total that it pays instead of everything else, or None if it only closes and cuts."""

@@ -2,11 +2,13 @@
 
     record → earn → gates in declared order → settle → Score
 
-Everything here is a pure function of recorded evidence, so a stored episode can be scored again without a model.
+Siblings go through the gates side by side, so that a gate may compare them (``trust``). Everything here is a pure
+function of recorded evidence, so a stored episode can be scored again without a model.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny
 
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.parts import Draft, Facts, Gate, Reward, Verdict
 from turngate.rewards.safety import Safety, assess
 from turngate.types import Group, Record, RewardEvent, Score, ScoredGroup
@@ -90,6 +92,11 @@ class Rubric(BaseModel):
         return frozenset(rewards.union(*(gate.reads for gate in self.gates)))
 
     @cached_property
+    def _compared(self) -> frozenset[str]:
+        """Components whose overall verdict some gate looks up."""
+        return frozenset(name for gate in self.gates for name in gate.compares)
+
+    @cached_property
     def _certain(self) -> tuple[Reward, ...]:
         """Components whose payments only ever grow by events, out of every gate's reach."""
         return tuple(
@@ -108,6 +115,15 @@ class Rubric(BaseModel):
         outcome component has no verdict or if a gate lacks evidence that it cannot do without. Raises ValueError for
         evidence that is no finite number within its component's range, naming component, task and turn.
         """
+        draft = self._earn(record)
+        if isinstance(draft, Score):
+            return draft
+        for gate in self.gates:
+            gate.apply(draft)
+        return _finish(record, draft)
+
+    def _earn(self, record: Record) -> Draft | Score:
+        """What was earned before any gate, or the score of an unusable episode."""
         if not record.ending.usable:
             return _unusable(record, f"the episode ended by {record.ending.value}")
         draft = Draft(Facts(record, self._reads))
@@ -118,10 +134,10 @@ class Rubric(BaseModel):
                     names = ", ".join(f"'{name}'" for name in reward.reads)
                     return _unusable(record, f"outcome '{reward.name}' is not measured: evidence {names} is missing")
                 draft.outcome += sum([line.paid for line in earned])
+            if earned and reward.name in self._compared:
+                draft.scores[reward.name] = reward.overall(earned)
             draft.lines += earned
-        for gate in self.gates:
-            gate.apply(draft)
-        return _unusable(record, draft.problem) if draft.problem else _settle(draft)
+        return draft
 
     def certain(self, record: Record) -> float:
         """What no later event can take back in an unfinished record: per-turn sums that no gate touches."""
@@ -130,9 +146,20 @@ class Rubric(BaseModel):
         facts = Facts(record, self._reads)
         return sum(line.paid for reward in self._certain for line in reward.earn(facts))
 
-    def score_group(self, group: Group) -> ScoredGroup:
-        """Score every trajectory of a group."""
-        scores = tuple(self.score(trajectory.record()) for trajectory in group.trajectories)
+    def score_records(self, records: Sequence[Record], step: int = 0) -> tuple[Score, ...]:
+        """Settle the records of one group. ``step``, the training step, matters only to gates that are annealed.
+
+        Unusable siblings are left out of every comparison. Without gates that compare siblings the scores are those of
+        ``score``, record by record.
+        """
+        drafts = [self._earn(record) for record in records]
+        for gate in self.gates:
+            gate.apply_group([draft for draft in drafts if isinstance(draft, Draft) and not draft.problem], step)
+        return tuple(_finish(record, draft) for record, draft in zip(records, drafts, strict=True))
+
+    def score_group(self, group: Group, step: int = 0) -> ScoredGroup:
+        """Score every trajectory of a group as one group of records."""
+        scores = self.score_records([trajectory.record() for trajectory in group.trajectories], step)
         return ScoredGroup(task=group.task, trajectories=group.trajectories, scores=scores)
 
     def account(self, scores: Iterable[Score]) -> dict[str, GateAccount]:
@@ -146,12 +173,46 @@ class Rubric(BaseModel):
         return assess(self.rewards, self.gates, levels)
 
 
+def rubric_reward(criteria: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    """The reward of a list of weighted criteria: clip(Σ_j w_j c_j / Σ_{w_j > 0} w_j, 0, 1).
+
+    ``criteria`` are verdicts in [0, 1], usually 0 or 1; pitfalls have negative weights. It is the share of the points
+    that could be had, minus what pitfalls cost (rubrics as rewards, https://arxiv.org/abs/2507.17746; the clipping is
+    common practice). With one criterion it is that criterion. A criterion that could not be judged (None or NaN) makes
+    the whole reward None: counting it as 0 would punish the agent for the judge. To make essential criteria a gate, put
+    them into a component of their own, above this one in ``hierarchical``.
+
+    Raises ConfigError if no weight is positive or one is not finite, ShapeError if there is not one weight per
+    criterion, and ValueError for a verdict outside [0, 1].
+    """
+    if len(criteria) != len(weights):
+        raise ShapeError(f"{len(criteria)} criteria but {len(weights)} weights; give one weight per criterion")
+    points = sum(weight for weight in weights if weight > 0)
+    if not (points > 0 and all(map(math.isfinite, weights))):
+        raise ConfigError(f"weights {list(weights)} must be finite and at least one must be positive")
+    known = [value for value in criteria if value is not None and not math.isnan(value)]
+    wrong = [value for value in known if not 0 <= value <= 1]
+    if wrong:
+        raise ValueError(f"criterion verdict {wrong[0]!r} lies outside [0, 1]")
+    if len(known) < len(criteria):
+        return None
+    return min(max(sum(weight * value for weight, value in zip(weights, known, strict=True)) / points, 0.0), 1.0)
+
+
+def _finish(record: Record, draft: Draft | Score) -> Score:
+    if isinstance(draft, Score):
+        return draft
+    return _unusable(record, draft.problem) if draft.problem else _settle(draft)
+
+
 def _settle(draft: Draft) -> Score:
     n_turns = draft.facts.n_turns
     reward_T = [0.0] * n_turns
     if n_turns:
+        last = n_turns - 1
         for line in draft.lines:
-            reward_T[n_turns - 1 if line.turn is None else line.turn] += line.paid
+            turn = line.turn
+            reward_T[last if turn is None else turn] += line.value * line.weight * line.factor
     return Score(
         ledger=tuple([line.event() for line in draft.lines]),
         reward_T=np.array(reward_T, np.float32),

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
 
-from turngate.errors import RunError, StoreError
-from turngate.trainer.loss import Loss, Tokens
+from turngate.agents.policies.truncation import truncated_log_softmax
+from turngate.errors import ConfigError, RunError, ShapeError, StoreError
+from turngate.trainer.entropy import entropy_of, nucleus_entropy
+from turngate.trainer.tokens import Loss, Needs, Surveyed, Tokens, gather, needs_of
 from turngate.types import Batch, FloatArray, Metrics
+
+log = logging.getLogger(__name__)
+
+Measured: TypeAlias = Mapping[str, FloatArray]
+NOTHING: Measured = {}
 
 
 class Learner(Protocol):
     """The seam to whoever holds the weights."""
 
-    def forward_backward(self, batch: Batch, loss: Loss) -> Metrics:
-        """Add the gradient of ``loss`` over ``batch`` to what is accumulated."""
+    def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
+        """Add the gradient of ``loss`` over ``batch`` to what is accumulated.
+
+        ``measured`` holds what only some losses need (``needs_of``), one entry per token: ``proximal_L``, the learner's
+        own ``logprobs`` of the batch before the first update of the step, and ``reference_L``, a frozen model's.
+        """
         ...
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
@@ -53,11 +65,27 @@ class _Rows:
     flat: np.ndarray[Any, np.dtype[np.int64]]  # [S], index into the batch
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Predicted:
+    """What the forward pass says about the trained tokens: [S]; see ``Tokens``. −inf in ``logprob``: out of support."""
+
+    logprob: torch.Tensor
+    entropy: torch.Tensor
+    plain_logprob: torch.Tensor | None
+    nucleus_entropy: torch.Tensor | None
+    candidate_logprob: torch.Tensor | None
+
+
 class TorchLearner:
     """AdamW on a transformers causal language model.
 
-    ``temperature`` is the sampler's: log-probabilities are those of the distribution that was sampled from. Weights
-    are kept and updated in the model's dtype; on hardware with bf16 the forward pass runs in bf16 (``autocast``).
+    ``temperature``, ``top_p`` and ``top_k`` are the sampler's: log-probabilities are those of the distribution that was
+    sampled from (see ``truncated_log_softmax``). A token that the policy would no longer sample at all has ratio 0 and
+    no gradient, so it gets weight 0 and keeps its place in the normalisation; ``policy/outside_support_share`` counts
+    such tokens. Cross-entropy always means the distribution without top-p and top-k.
+
+    A pass holds whole segments, never a part of one, so that losses may sum over turns and trajectories. Weights are
+    kept and updated in the model's dtype; on hardware with bf16 the forward pass runs in bf16 (``autocast``).
     """
 
     def __init__(
@@ -69,13 +97,17 @@ class TorchLearner:
         betas: tuple[float, float] = (0.9, 0.95),
         clip_norm: float = 1.0,
         temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
         tokens_per_pass: int = 16_384,
     ) -> None:
         self.model = model.train()
         self._head = model.get_output_embeddings()
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._device = self._parameters[0].device
-        self._lr, self._clip_norm, self._temperature = lr, clip_norm, temperature
+        self._lr, self._clip_norm = lr, clip_norm
+        self._temperature, self._top_p, self._top_k = temperature, top_p, top_k
+        self._memory: Mapping[str, float] = {}
         self._tokens_per_pass = tokens_per_pass
         self._optimizer = torch.optim.AdamW(
             self._parameters, lr=lr, betas=betas, weight_decay=weight_decay, fused=self._device.type == "cuda"
@@ -84,19 +116,46 @@ class TorchLearner:
 
     # --- the four verbs -----------------------------------------------------------------------------------------------
 
-    def forward_backward(self, batch: Batch, loss: Loss) -> Metrics:
-        """Add the gradient of ``loss`` over ``batch`` to what is accumulated; additive metrics."""
+    def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
+        """Add the gradient of ``loss`` over ``batch`` to what is accumulated; additive metrics.
+
+        A loss that needs it sees the whole batch first, in a forward pass of its own. Raises ShapeError for a column
+        that ``loss`` needs and nobody measured, RunError for a loss that is not finite.
+        """
         metrics: Metrics = {}
-        trained = (batch.policy_weight_L != 0) | (batch.ce_weight_L != 0)
-        for rows in self._passes(batch, trained):
-            logprob, entropy = self._predict(rows)
-            value, parts = loss(self._tokens(batch, rows, logprob, entropy))
+        fixed, self._memory = self._survey(batch, loss, measured)
+        for rows, tokens in self._tokens_of(batch, loss, measured):
+            value, parts = fixed(tokens)
             if not torch.isfinite(value):
                 raise RunError(f"the loss is {value.item()}; lower the learning rate or look at the advantages")
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
+            if self._truncates:
+                parts = parts | {"policy/outside_support_share": self._outside(batch, rows, tokens)}
             for name, part in parts.items():
                 metrics[name] = metrics.get(name, 0.0) + part
         return metrics
+
+    def token_gradient(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> FloatArray:
+        """∂loss/∂log π of each token: float32[L], 0 where nothing is trained. Accumulates and remembers nothing."""
+        result = np.zeros(batch.n_tokens, np.float32)
+        fixed, _ = self._survey(batch, loss, measured)
+        for rows, tokens in self._tokens_of(batch, loss, measured):
+            logprob = tokens.logprob.detach().requires_grad_()
+            value, _ = fixed(replace(tokens, logprob=logprob))
+            (gradient,) = torch.autograd.grad(value, logprob, allow_unused=True)
+            result[rows.flat] = 0 if gradient is None else gradient.float().cpu().numpy()
+        return result
+
+    def gradient_norm(self, batch: Batch, coefficient_L: FloatArray) -> float:
+        """‖Σ_l coefficient_l·∇log π(token l)‖ over all parameters. Accumulates nothing."""
+        total = [torch.zeros_like(parameter) for parameter in self._parameters]
+        zeros = np.zeros_like(coefficient_L)
+        wanted = replace(batch, policy_weight_L=coefficient_L, ce_weight_L=zeros, logprob_L=zeros)
+        for _, tokens in self._tokens_of(wanted, None, NOTHING):
+            value = (tokens.policy_weight * tokens.logprob).sum()
+            found = torch.autograd.grad(value, self._parameters, allow_unused=True)
+            total = [part if more is None else part + more for part, more in zip(total, found, strict=True)]
+        return float(torch.stack([part.norm() for part in total]).norm())
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
         """Clip the accumulated gradient, take one AdamW step at ``lr · lr_scale`` and forget the gradient."""
@@ -115,18 +174,18 @@ class TorchLearner:
 
     @torch.no_grad()
     def logprobs(self, batch: Batch) -> FloatArray:
-        """The model's log-probability of every policy token, float32[L]; 0 elsewhere."""
+        """The model's log-probability of every policy token, float32[L]; 0 elsewhere, −inf outside its support."""
         result = np.zeros(batch.n_tokens, np.float32)
         self.model.eval()
         for rows in self._passes(batch, batch.policy_weight_L != 0):
-            logprob, _ = self._predict(rows)
-            result[rows.flat] = logprob.float().cpu().numpy()
+            result[rows.flat] = self._predict(rows, Needs()).logprob.float().cpu().numpy()
         self.model.train()
         return result
 
     def save(self, path: Path) -> None:
-        """Write weights and optimizer state to one file."""
-        torch.save({"model": dict(self.weights()), "optimizer": self._optimizer.state_dict()}, path)
+        """Write weights, optimizer state and what losses remember to one file."""
+        state = {"model": dict(self.weights()), "optimizer": self._optimizer.state_dict(), "memory": dict(self._memory)}
+        torch.save(state, path)
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError for the state of another model."""
@@ -138,32 +197,82 @@ class TorchLearner:
             for name, parameter in own.items():
                 parameter.copy_(saved[name])
         self._optimizer.load_state_dict(state["optimizer"])
+        self._memory = state.get("memory", {})  # checkpoints from before losses could remember have none
 
     # --- forward pass -------------------------------------------------------------------------------------------------
 
-    def _predict(self, rows: _Rows) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probability and entropy [S]. Only the hidden states that predict a trained token meet the vocabulary."""
+    def _survey(self, batch: Batch, loss: Loss, measured: Measured) -> tuple[Any, Mapping[str, float]]:
+        """``loss`` with everything fixed that the whole batch decides, and what it wants to be remembered."""
+        if not needs_of(loss).survey or not isinstance(loss, Surveyed):
+            return loss, self._memory
+        with torch.no_grad():
+            parts = [tokens for _, tokens in self._tokens_of(batch, loss, measured)]
+        return loss.survey(gather(parts), self._memory) if parts else (loss, self._memory)
+
+    def _tokens_of(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[tuple[_Rows, Tokens]]:
+        """The passes over a batch with what ``loss`` asks for."""
+        needs = Needs() if loss is None else needs_of(loss)
+        batch, measured = _complete(batch, needs, measured)
+        for rows in self._passes(batch, (batch.policy_weight_L != 0) | (batch.ce_weight_L != 0)):
+            yield rows, self._tokens(batch, rows, self._predict(rows, needs), measured)
+
+    def _predict(self, rows: _Rows, needs: Needs) -> _Predicted:
+        """About the trained tokens. Only the hidden states that predict one of them meet the vocabulary."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
             # right padding under a causal mask needs no attention mask: no real token sees a pad
             hidden = self.model.base_model(input_ids=rows.ids, use_cache=False).last_hidden_state
             logits = self._head(hidden[rows.row, rows.column - 1])
-        distribution = torch.log_softmax(logits.float() / self._temperature, dim=-1)
-        chosen = rows.ids[rows.row, rows.column]
-        logprob = distribution.gather(1, chosen[:, None])[:, 0]
-        return logprob, -(distribution.exp() * distribution).sum(-1)
+        logits, chosen = logits.float(), rows.ids[rows.row, rows.column][:, None]
+        distribution = truncated_log_softmax(logits, self._temperature, self._top_p, self._top_k)
+        plain = None
+        if self._truncates:
+            plain = torch.log_softmax(logits / self._temperature, dim=-1).gather(1, chosen)[:, 0]
+        return _Predicted(
+            logprob=distribution.gather(1, chosen)[:, 0],
+            entropy=entropy_of(distribution) if self._truncates else -(distribution.exp() * distribution).sum(-1),
+            plain_logprob=plain,
+            nucleus_entropy=None if needs.nucleus is None else nucleus_entropy(distribution, needs.nucleus),
+            candidate_logprob=distribution.topk(needs.candidates, dim=-1).values if needs.candidates else None,
+        )
 
-    def _tokens(self, batch: Batch, rows: _Rows, logprob: torch.Tensor, entropy: torch.Tensor) -> Tokens:
-        def column(array: FloatArray) -> torch.Tensor:
+    @property
+    def _truncates(self) -> bool:
+        return self._top_p < 1 or self._top_k > 0
+
+    def _tokens(self, batch: Batch, rows: _Rows, predicted: _Predicted, measured: Measured) -> Tokens:
+        def column(array: Any) -> torch.Tensor:
             return torch.as_tensor(array[rows.flat], device=self._device)
 
+        def optional(name: str) -> torch.Tensor | None:
+            return column(measured[name]) if name in measured else None
+
+        logprob, weight, proximal = predicted.logprob, column(batch.policy_weight_L), optional("proximal_L")
+        sampled = column(batch.logprob_L)
+        if self._truncates:
+            inside = torch.isfinite(logprob) if proximal is None else torch.isfinite(logprob) & torch.isfinite(proximal)
+            logprob, weight = torch.where(inside, logprob, 0), torch.where(inside, weight, 0)
+            proximal = proximal if proximal is None else torch.where(inside, proximal, 0)
         return Tokens(
             logprob=logprob,
-            entropy=entropy,
-            sampled_logprob=column(batch.logprob_L),
+            entropy=predicted.entropy,
+            sampled_logprob=sampled,
             advantage=column(batch.advantage_L),
-            policy_weight=column(batch.policy_weight_L),
+            policy_weight=weight,
             ce_weight=column(batch.ce_weight_L),
+            segment=column(batch.segment_L).long(),
+            turn=column(batch.turn_L).long(),
+            place=torch.as_tensor(rows.flat, device=self._device),
+            plain_logprob=predicted.plain_logprob,
+            proximal_logprob=proximal,
+            reference_logprob=optional("reference_L"),
+            nucleus_entropy=predicted.nucleus_entropy,
+            candidate_logprob=predicted.candidate_logprob,
+            total=float(batch.policy_weight_L.sum()) or 1.0,
         )
+
+    def _outside(self, batch: Batch, rows: _Rows, tokens: Tokens) -> float:
+        lost = batch.policy_weight_L[rows.flat].sum() - float(tokens.policy_weight.sum())
+        return float(lost) / tokens.total
 
     def _passes(self, batch: Batch, trained: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[_Rows]:
         """Segments of similar length together, at most ``tokens_per_pass`` padded tokens each."""
@@ -190,3 +299,46 @@ class TorchLearner:
             column=torch.as_tensor(column, device=self._device),
             flat=place[row, column],
         )
+
+
+def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Learner | None) -> Measured:
+    """The columns that ``loss`` needs, by today's weights: ask for them before the first update of a step.
+
+    ``reference`` holds the frozen model; it has the sampler's temperature and truncates nothing, so that the divergence
+    to it stays finite. Raises ConfigError if the loss needs one and there is none.
+    """
+    needs, columns = needs_of(loss), {}
+    if needs.proximal:
+        columns["proximal_L"] = learner.logprobs(batch)
+    if needs.reference:
+        if reference is None:
+            raise ConfigError(
+                "the loss needs a reference model, and there is none; leave out the KL penalty or give one"
+            )
+        columns["reference_L"] = reference.logprobs(batch)
+    return columns
+
+
+def _complete(batch: Batch, needs: Needs, measured: Measured) -> tuple[Batch, Measured]:
+    """Check that every column is there, and stand in for sampler logprobs that were never recorded (not finite).
+
+    With a snapshot at hand such a token counts as sampled from it: weight 1, and said aloud. Raises ShapeError.
+    """
+    for name, wanted in (("proximal_L", needs.proximal), ("reference_L", needs.reference)):
+        if wanted and name not in measured:
+            raise ShapeError(f"the loss needs column '{name}', but only {sorted(measured)} were measured")
+        if name in measured and measured[name].shape != batch.logprob_L.shape:
+            raise ShapeError(
+                f"{name} has shape {measured[name].shape}, expected {batch.logprob_L.shape}: one per token"
+            )
+    measured = {name: column for name, column in measured.items() if name != "proximal_L" or needs.proximal}
+    missing_L = (batch.policy_weight_L != 0) & ~np.isfinite(batch.logprob_L)
+    if not missing_L.any():
+        return batch, measured
+    first = int(np.flatnonzero(missing_L)[0])
+    if "proximal_L" not in measured:
+        raise ShapeError(
+            f"the sampler's logprob of token {first} is {batch.logprob_L[first]}; a decoupled loss can do without it"
+        )
+    log.warning("%d policy tokens have no sampler logprob: their off-policy weight is 1", int(missing_L.sum()))
+    return replace(batch, logprob_L=np.where(missing_L, measured["proximal_L"], batch.logprob_L)), measured

@@ -1,49 +1,102 @@
-"""Objectives over flat tokens, in torch.
+"""The loss of a batch: an objective, a correction, penalties and cross-entropy over flat tokens, in torch.
 
 Every loss is a plain weighted sum over tokens: ``Tokens`` carries the normalisation in its weights, so the sum over
-micro-batches is the loss of the batch, whichever way it was cut. Metrics are such sums too and simply add up.
+micro-batches is the loss of the batch, whichever way it was cut. Metrics are such sums too and simply add up. What
+depends on the whole batch (a selection, an anchor) is fixed before by ``survey``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
 
 import torch
 
+from turngate.errors import ConfigError
+from turngate.trainer.entropy import EntropyBonus
+from turngate.trainer.objectives import Clipped
+from turngate.trainer.offpolicy import Correction
+from turngate.trainer.tokens import MAX_LOG_RATIO, Gain, Loss, Memory, Needs, Objective, Penalty, Surveyed, Tokens
 from turngate.types import Metrics
 
-MAX_LOG_RATIO = 20.0  # exp(20) is far outside any trust region and still finite in float32
+__all__ = ["MAX_LOG_RATIO", "ClippedLoss", "Loss", "PolicyLoss", "Tokens"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """The trained tokens of a micro-batch; all tensors have shape [S]. ``logprob`` and ``entropy`` carry gradient."""
+class PolicyLoss:
+    """``−Σ w·c·objective + penalties − Σ ce_weight·log π_plain``.
 
-    logprob: torch.Tensor
-    entropy: torch.Tensor
-    sampled_logprob: torch.Tensor
-    advantage: torch.Tensor
-    policy_weight: torch.Tensor
-    ce_weight: torch.Tensor
+    w is ``policy_weight``, c the stop-gradient weight of ``correction`` (1 without). ``decoupled``: the ratio of the
+    objective is taken against a snapshot from before the first update (π_old), and the correction covers the way from
+    the sampler (μ) to it: decoupled PPO (Hilton et al. 2021, https://arxiv.org/abs/2110.00641; AReaL,
+    https://arxiv.org/abs/2505.24298). Otherwise the sampler stands for π_old.
 
+    Rejected tokens keep their place in the normalisation: rejection makes the step smaller and does not weigh the
+    survivors up. All rejected: the policy loss is 0.
 
-class Loss(Protocol):
-    """Tokens in; a scalar to descend and additive metrics out."""
+    Raises ConfigError for a combination that would count a ratio twice or have no effect.
+    """
+
+    objective: Objective
+    correction: Correction | None = None
+    penalties: tuple[Penalty, ...] = ()
+    decoupled: bool = False
+
+    def __post_init__(self) -> None:
+        weighs = self.correction is not None and self.correction.weighs
+        if weighs and self.objective.uses_ratio and not self.decoupled:
+            raise ConfigError(
+                f"{type(self.objective).__name__} already carries the ratio to the sampler, so weighting by it would "
+                "count it twice; set decoupled, or keep only rejections in the correction"
+            )
+        if self.decoupled and not self.objective.uses_ratio and self.correction is None:
+            raise ConfigError(
+                f"decoupled has no effect: {type(self.objective).__name__} uses no ratio; add a correction"
+            )
+
+    @property
+    def needs(self) -> Needs:
+        """What all parts ask for together."""
+        parts = [self.objective.needs, *(penalty.needs for penalty in self.penalties)]
+        if self.correction is not None:
+            parts.append(self.correction.needs)
+        return reduce(Needs.__or__, parts, Needs(proximal=self.decoupled))
+
+    def survey(self, tokens: Tokens, memory: Memory) -> tuple[PolicyLoss, Memory]:
+        """This loss with everything fixed that the whole batch decides. ``tokens`` are all of it, detached."""
+        objective, memory = _survey(self.objective, tokens, memory)
+        correction, memory = _survey(self.correction, tokens, memory)
+        penalties = []
+        for penalty in self.penalties:
+            fixed, memory = _survey(penalty, tokens, memory)
+            penalties.append(fixed)
+        return replace(self, objective=objective, correction=correction, penalties=tuple(penalties)), memory
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
-        """The loss as a sum over ``tokens``, and sums to report."""
-        ...
+        """The loss and its diagnostics; ``policy/…`` are averages weighted as the policy loss is.
+
+        ``kl_to_sampler`` estimates KL(sampler ‖ policy) by r − 1 − log r, whose mean over sampled tokens is exact.
+        """
+        gain, weight, metrics = self.objective(tokens), tokens.policy_weight, Metrics()
+        if self.correction is not None:
+            corrected, found = self.correction(tokens)
+            weight, metrics = weight * corrected, metrics | found
+        policy = -(weight * gain.value).sum()
+        logprob = tokens.logprob if tokens.plain_logprob is None else tokens.plain_logprob
+        imitation = -(tokens.ce_weight * logprob).sum()
+        total = policy + imitation
+        for penalty in self.penalties:
+            added, found = penalty(tokens)
+            total, metrics = total + added, metrics | found
+        return total, metrics | _diagnostics(tokens, gain, policy, imitation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippedLoss:
-    """Clipped surrogate of PPO (Schulman et al. 2017, eq. 7) with separate bounds (DAPO, 2503.14476) and dual clip.
+    """``PolicyLoss`` with the clipped surrogate (see ``objectives.Clipped``) and an entropy bonus per token.
 
-    ``r = exp(logprob − sampled_logprob)``; per token ``−min(r·A, clip(r, 1−low, 1+high)·A)``; where A < 0 the loss is
-    also at most ``−dual·A`` (Ye et al. 2020), so one token that the policy has left cannot dominate. ``entropy_bonus``
-    is added per token. On-policy r = 1 and the gradient is that of REINFORCE. Cross-entropy tokens add
-    ``−ce_weight·logprob``.
+    On-policy r = 1 and the gradient is that of REINFORCE. Cross-entropy tokens add ``−ce_weight·logprob``.
     """
 
     clip_low: float = 0.2
@@ -52,26 +105,24 @@ class ClippedLoss:
     entropy_bonus: float = 0.0
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
-        """The loss and its diagnostics, each a weighted sum over the policy tokens.
+        """The loss and its diagnostics (see ``PolicyLoss``)."""
+        objective = Clipped(clip_low=self.clip_low, clip_high=self.clip_high, dual_clip=self.dual_clip)
+        bonus = (EntropyBonus(coef=self.entropy_bonus),) if self.entropy_bonus else ()
+        return PolicyLoss(objective=objective, penalties=bonus)(tokens)
 
-        ``kl_to_sampler`` estimates KL(sampler ‖ policy) by r − 1 − log r, whose mean over sampled tokens is exact.
-        """
-        weight, advantage = tokens.policy_weight, tokens.advantage
-        log_ratio = (tokens.logprob - tokens.sampled_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-        ratio = log_ratio.exp()
-        clipped = ratio.clamp(1 - self.clip_low, 1 + self.clip_high)
-        surrogate = torch.minimum(ratio * advantage, clipped * advantage)
-        surrogate = torch.where(advantage < 0, torch.maximum(surrogate, self.dual_clip * advantage), surrogate)
-        policy = -(weight * surrogate).sum()
-        entropy = (weight * tokens.entropy).sum()
-        imitation = -(tokens.ce_weight * tokens.logprob).sum()
-        with torch.no_grad():
-            outside = ((ratio * advantage) > (clipped * advantage)).float()
-            metrics = {
-                "loss/policy": policy.item(),
-                "loss/imitation": imitation.item(),
-                "policy/entropy_nats": entropy.item(),
-                "policy/clipped_share": (weight * outside).sum().item(),
-                "policy/kl_to_sampler_nats": (weight * (torch.expm1(log_ratio) - log_ratio)).sum().item(),
-            }
-        return policy - self.entropy_bonus * entropy + imitation, metrics
+
+@torch.no_grad()
+def _diagnostics(tokens: Tokens, gain: Gain, policy: torch.Tensor, imitation: torch.Tensor) -> Metrics:
+    share = tokens.policy_weight / tokens.total
+    to_sampler = (tokens.logprob - tokens.sampled_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    return {
+        "loss/policy": policy.item(),
+        "loss/imitation": imitation.item(),
+        "policy/entropy_nats": (share * tokens.entropy).sum().item(),
+        "policy/clipped_share": (share * gain.limited).sum().item(),
+        "policy/kl_to_sampler_nats": (share * (torch.expm1(to_sampler) - to_sampler)).sum().item(),
+    }
+
+
+def _survey(part: Any, tokens: Tokens, memory: Memory) -> tuple[Any, Memory]:
+    return part.survey(tokens, memory) if isinstance(part, Surveyed) else (part, memory)

@@ -7,23 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from turngate.errors import ShapeError
+from turngate.errors import ConfigError, ShapeError, UnknownName
 from turngate.types import Batch, FloatArray, ScoredGroup, Source, Trajectory
 
-Aggregate = Literal["token", "sequence", "turn"]
+Aggregate: TypeAlias = Literal["token", "sequence", "turn", "sum"] | int
+AGGREGATES = ("token", "sequence", "turn", "sum")
 
 
 def pack(groups: Sequence[ScoredGroup], advantage_N: FloatArray, *, aggregate: Aggregate = "token") -> Batch:
-    """Every policy token carries the advantage of its turn. ``policy_weight_L`` sums to 1 over the batch.
+    """Every policy token carries the advantage of its turn; ``policy_weight_L`` holds the whole normalisation.
 
-    ``aggregate`` says what is averaged (method sheet §0.4): all tokens alike; sequences alike and tokens inside each;
-    or sequences alike, turns inside each and tokens inside each turn. Raises ShapeError when ``advantage_N`` does not
-    have one finite entry per turn.
+    ``aggregate`` says what the loss ℓ of tokens j of turns t of sequences i is averaged over; sequences and turns
+    without policy tokens do not count:
+
+    ============== ====================== ============================================================================
+    ``"token"``    Σ ℓ / number of tokens DAPO (https://arxiv.org/abs/2503.14476): long answers weigh more
+    ``"sequence"`` mean_i mean_j ℓ        GRPO (https://arxiv.org/abs/2402.03300): a token of a long answer weighs less
+    ``"turn"``     mean_i mean_t mean_j ℓ every decision of an agent alike, however long it is written
+    ``"sum"``      mean_i Σ_j ℓ           the policy gradient itself
+    an integer L   mean_i Σ_j ℓ / L       Dr.GRPO (https://arxiv.org/abs/2503.20783); L is a constant, for instance the
+                                          token budget of an episode, never a measured length
+    ============== ====================== ============================================================================
+
+    The first three sum to 1 over the batch. Raises ShapeError when ``advantage_N`` does not have one finite entry per
+    turn, UnknownName or ConfigError for another ``aggregate``.
     """
+    if isinstance(aggregate, str) and aggregate not in AGGREGATES:
+        raise UnknownName("aggregate", aggregate, AGGREGATES)
+    if not isinstance(aggregate, str) and aggregate < 1:
+        raise ConfigError(f"an aggregate that is a number is a token budget of at least 1, found {aggregate}")
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     n_turns = sum(len(trajectory.turns) for trajectory in trajectories)
     if advantage_N.shape != (n_turns,):
@@ -49,8 +65,9 @@ def pack_demonstrations(trajectories: Sequence[Trajectory]) -> Batch:
 def split(batch: Batch, parts: int) -> Iterator[Batch]:
     """Cut a batch into ``parts`` batches of whole segments, for several optimizer steps.
 
-    Segments are dealt out in turn, so that siblings spread over the parts. Weights are scaled so that each part is an
-    estimate of the whole batch's loss. One part is the batch itself.
+    Segments are dealt out in turn, so that siblings spread over the parts. Weights are scaled by the batch's segments
+    over the part's, so under every aggregate each part is an unbiased estimate of the whole batch's loss, and parts of
+    equal size average to it exactly. One part is the batch itself.
     """
     if parts == 1:
         yield batch
@@ -61,10 +78,10 @@ def split(batch: Batch, parts: int) -> Iterator[Batch]:
             continue
         columns = {name: getattr(batch, name)[chosen] for name in batch.__dataclass_fields__}
         _, columns["segment_L"] = np.unique(columns["segment_L"], return_inverse=True)
-        for name in ("policy_weight_L", "ce_weight_L"):
-            total = columns[name].sum()
-            columns[name] = columns[name] * (getattr(batch, name).sum() / total) if total else columns[name]
         columns["segment_L"] = columns["segment_L"].astype(np.int32)
+        scale = np.float32(batch.n_segments / (int(columns["segment_L"][-1]) + 1))
+        for name in ("policy_weight_L", "ce_weight_L"):
+            columns[name] = columns[name] * scale
         yield Batch(**columns)
 
 
@@ -104,6 +121,9 @@ def _weights(trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, agg
     if aggregate in ("turn", "sequence"):
         weight = _share(weight, segment_L)
     total = weight.sum()
+    if aggregate not in ("token", "sequence", "turn"):
+        budget = 1 if aggregate == "sum" else int(aggregate)
+        total = len(np.unique(segment_L[trained])) * budget
     return (weight / total if total else weight).astype(np.float32)
 
 

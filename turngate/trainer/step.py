@@ -15,7 +15,7 @@ from turngate.metrics import Clock
 from turngate.trainer.canary import check_agreement, longest, probe
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
-from turngate.trainer.learner import Learner
+from turngate.trainer.learner import Learner, measured_for
 from turngate.trainer.loss import Loss
 from turngate.trainer.pack import Aggregate, pack, split
 from turngate.trainer.table import tabulate
@@ -50,6 +50,7 @@ class Run:
     aggregate: Aggregate
     tolerance: float
     seed: int
+    reference: Learner | None = None  # frozen, for losses that hold the policy near it
 
     @property
     def policy(self) -> Policy:
@@ -88,8 +89,9 @@ def learn(run: Run, batch: Batch, *, first: bool) -> Metrics:
     """Descend on the batch in ``minibatches`` steps; the run's first batch must be what the learner would sample."""
     metrics = check_agreement(batch, run.learner, tolerance=run.tolerance) if first else {}
     parts = list(split(batch, run.minibatches))
-    for part in parts:
-        measured = run.learner.forward_backward(part, run.loss) | run.learner.optim_step()
+    columns = [measured_for(run.loss, part, run.learner, run.reference) for part in parts]  # before the first update
+    for part, column in zip(parts, columns, strict=True):
+        measured = run.learner.forward_backward(part, run.loss, measured=column) | run.learner.optim_step()
         for name, value in measured.items():
             metrics[name] = metrics.get(name, 0.0) + value / len(parts)
     return metrics

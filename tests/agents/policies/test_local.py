@@ -122,7 +122,7 @@ def test_logprobs_of_every_turn_are_those_of_a_plain_forward_pass(order, tempera
 def test_siblings_share_the_prefill_of_their_prompt(monkeypatch):
     policy = models.local(lanes=6)
     fed = []
-    monkeypatch.setattr(policy, "_feed", lambda indices, feed=policy._feed: fed.append(len(indices)) or feed(indices))
+    monkeypatch.setattr(policy, "_forward", lambda feeds, go_on=policy._forward: fed.append(len(feeds)) or go_on(feeds))
     played = models.play(policy, n_tasks=2, siblings=3, make_env=models.LockEnv)
     assert fed[0] == 2
     assert len({trajectory.turns[0].completion.ids_K.tobytes() for trajectory in played[:3]}) > 1

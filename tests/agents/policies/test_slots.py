@@ -102,3 +102,19 @@ def test_random_writes_agree_with_a_dictionary():
             filled[row] += 1
             for column in range(filled[row]):
                 assert torch.equal(back[1][0][r, :, column], known[row, column])
+
+
+def test_single_tokens_are_written_where_padded_ones_would_be():
+    slots, padded = cache(), cache()
+    rows, columns = torch.tensor([2, 0, 0, 3]), torch.tensor([5, 0, 1, 255])
+    heads = torch.randn(4, 2 * 2, 3)
+    for layer in range(2):
+        slots.write(layer, slots.places(rows, columns), heads)
+    for token, (row, column) in enumerate(zip(rows, columns, strict=True)):
+        padded.aim(row[None], column[None, None], int(column) + 1)
+        for layer in range(2):
+            padded.update(heads[token, None, :2, None], heads[token, None, 2:, None], layer)
+    for layer in range(2):
+        for mine, its in zip(slots.read(layer, 0, SLOTS, 256), padded.read(layer, 0, SLOTS, 256), strict=True):
+            assert torch.equal(mine, its)
+    assert torch.equal(slots.read(1, 3, 4, 256)[1][0, :, 255], heads[3, 2:])

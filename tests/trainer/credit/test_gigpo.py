@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit import gigpo, grpo
 from turngate.trainer.credit.gigpo import step_groups
 
@@ -48,6 +48,31 @@ def test_the_episode_mean_counts_trajectories_not_turns(table_of: Any):
     assert advantage_N.tolist() == [0.5] * 4 + [-0.5]
 
 
+def test_the_published_episode_mean_counts_turns(table_of: Any):
+    """Mean 4/5 over five turns; its std over them is sqrt(0.2)."""
+    table = table_of([[0, 0, 0, 1], [0]])
+    np.testing.assert_allclose(gigpo(table, episode_mean="step"), [0.2] * 4 + [-0.8], atol=1e-6)
+    scaled_N = gigpo(table, episode_mean="step", mode="mean_std_norm", eps=0.0)
+    np.testing.assert_allclose(scaled_N, np.array([0.2] * 4 + [-0.8]) / 0.2**0.5, atol=1e-6)
+
+
+def test_both_episode_means_agree_for_episodes_of_equal_length(table_of: Any):
+    table = table_of([[0, 1], [0, 0], [0.5, 0]], states=[[1, 2], [1, 3], [1, 2]])
+    np.testing.assert_allclose(gigpo(table, episode_mean="step"), gigpo(table), atol=1e-6)
+
+
+def test_a_single_trajectory_has_no_episode_part_either_way(table_of: Any):
+    assert not gigpo(table_of([[0, 0, 1]]), episode_mean="step").any()
+
+
+def test_similar_anchors_are_read_from_their_column(table_of: Any):
+    table = table_of(REWARDS, states=STATES)
+    with pytest.raises(ShapeError, match="gigpo needs column 'similar_N'"):
+        gigpo(table, anchors="similar")
+    moved = table_of(REWARDS, similar_N=[10, 11, 12, 10, 13, 11])
+    np.testing.assert_array_equal(gigpo(moved, anchors="similar"), gigpo(table))
+
+
 @pytest.mark.parametrize(("mode", "std"), [("mean_norm", False), ("mean_std_norm", True)])
 def test_without_state_keys_it_is_grpo(table_of: Any, mode: Any, std: bool):
     table = table_of([[0, 1], [0.5], [0, 0, 0.25]])
@@ -61,7 +86,9 @@ def test_hashes_use_all_63_bits(table_of: Any):
     assert dict(zip(known.tolist(), group.tolist(), strict=True)) == {0: 0, 2: 0, 3: 1, 1: 2}
 
 
-@pytest.mark.parametrize("settings", [{"mode": "mean"}, {"eps": -1.0}, {"gamma": 2.0}])
+@pytest.mark.parametrize(
+    "settings", [{"mode": "mean"}, {"eps": -1.0}, {"gamma": 2.0}, {"anchors": "a"}, {"episode_mean": "m"}]
+)
 def test_settings_out_of_range_are_refused(table_of: Any, settings: dict[str, Any]):
     with pytest.raises(ConfigError):
         gigpo(table_of(REWARDS, states=STATES), **settings)

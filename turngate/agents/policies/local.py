@@ -19,6 +19,8 @@ import torch
 from turngate.agents.chat import Chat
 from turngate.agents.pace import AsReady, FixedOrder, Pace
 from turngate.agents.policies.base import Policy, Weights
+from turngate.agents.policies.forward import Feed
+from turngate.agents.policies.lean import forward_of
 from turngate.agents.policies.slots import SlotCache
 from turngate.errors import PolicyError
 from turngate.types import Completion, EndedBy, IntArray, Request
@@ -29,11 +31,16 @@ PREFILL_TOKENS = 16_384  # most tokens of one prefill pass: bounds its memory
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """One episode in the cache. ``fed`` are the ids whose keys and values are stored."""
+    """One episode in the cache. ``fed`` are ids whose keys and values are stored; during a turn, only its context."""
 
     episode: str
     fed: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
     job: _Job | None = None
+
+    @property
+    def filled(self) -> int:
+        """Columns in use: also those of the turn under way, whose last token was sampled but not fed yet."""
+        return len(self.fed) + (max(len(self.job.ids) - 1, 0) if self.job else 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +64,7 @@ class LocalPolicy(Policy):
         parameter = next(model.parameters())
         self._device = parameter.device
         self._cache = SlotCache(model.config, lanes, device=parameter.device, dtype=parameter.dtype)
+        self._forward = forward_of(model, self._cache)
         self._pace: Pace = FixedOrder() if order == "fixed" else AsReady()
         self._rows: list[_Row] = []
         self._waiting: list[_Job] = []
@@ -103,7 +111,7 @@ class LocalPolicy(Policy):
             return
         last = len(self._rows) - 1
         if index != last:
-            self._cache.copy(last, index, len(self._rows[last].fed))
+            self._cache.copy(last, index, self._rows[last].filled)
             self._rows[index] = self._rows[last]
         self._rows.pop()
 
@@ -159,15 +167,25 @@ class LocalPolicy(Policy):
                 row.job = None
                 self._pace.in_engine -= 1
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _step(self) -> None:
-        decoding = [index for index, row in enumerate(self._rows) if row.job]
-        if decoding:
-            self._decode(decoding)
-        if self._waiting:
-            admitted = [self._admit(job) for job in self._waiting]
-            self._waiting = []
-            self._prefill(admitted)
+        """One token for every row that has a job; those that just came are fed what is new to the cache first."""
+        fresh = [self._admit(job) for job in self._waiting]
+        self._waiting = []
+        twins = self._twins(fresh)
+        working = [index for index, row in enumerate(self._rows) if row.job]
+        if not working:
+            return
+        feeding = [index for index in working if index not in twins]
+        hidden = torch.cat([self._forward(chunk) for chunk in self._chunks(feeding)])
+        for target, source in twins.items():
+            self._cache.copy(source, target, len(self._job(source).request.ids))
+        for index in fresh:
+            self._rows[index].fed = self._job(index).request.ids
+        if twins:
+            place = {index: at for at, index in enumerate(feeding)}
+            hidden = hidden[[place[twins.get(index, index)] for index in working]]
+        self._sample(working, self._logits(hidden))
 
     def _admit(self, job: _Job) -> int:
         """The row of the job's episode, cut back to what still agrees with the request's context."""
@@ -185,86 +203,34 @@ class LocalPolicy(Policy):
         self._cache.reserve(len(ids) + job.request.max_tokens)
         return index
 
-    def _prefill(self, indices: Sequence[int]) -> None:
-        """Feed each admitted row what is new. Rows that start with the same prompt are fed once and copied."""
+    def _twins(self, fresh: Sequence[int]) -> dict[int, int]:
+        """Rows that start with the same prompt as another one, which is fed for both: {row: that other}."""
         firsts: dict[bytes, int] = {}
-        twins: list[tuple[int, int]] = []
-        feeding: list[int] = []
-        for index in indices:
-            key = self._job(index).request.ids.tobytes()
-            if len(self._rows[index].fed) == 0 and key in firsts:
-                twins.append((firsts[key], index))
-                continue
+        twins: dict[int, int] = {}
+        for index in fresh:
             if len(self._rows[index].fed) == 0:
-                firsts[key] = index
-            feeding.append(index)
-        logits: dict[int, torch.Tensor] = {}
-        for chunk in self._chunks(feeding):
-            logits.update(zip(chunk, self._feed(chunk), strict=True))
-        for source, target in twins:
-            self._rows[target].fed = self._rows[source].fed
-            self._cache.copy(source, target, len(self._rows[source].fed))
-            logits[target] = logits[source]
-        self._sample(indices, torch.stack([logits[index] for index in indices]))
+                first = firsts.setdefault(self._job(index).request.ids.tobytes(), index)
+                if first != index:
+                    twins[index] = first
+        return twins
 
-    def _chunks(self, indices: Sequence[int]) -> Iterable[list[int]]:
-        """Rows of similar length together, so that padding and memory stay small."""
-        ordered = sorted(indices, key=lambda index: (self._n_new(index), index))
-        chunk: list[int] = []
-        for index in ordered:
-            if chunk and self._n_new(index) * (len(chunk) + 1) > PREFILL_TOKENS:
+    def _chunks(self, indices: Sequence[int]) -> Iterable[list[Feed]]:
+        """What is new, cut into passes of bounded size."""
+        chunk: list[Feed] = []
+        n_tokens = 0
+        for feed in map(self._feed, indices):
+            if chunk and n_tokens + len(feed.ids) > PREFILL_TOKENS:
                 yield chunk
-                chunk = []
-            chunk.append(index)
-        if chunk:
-            yield chunk
+                chunk, n_tokens = [], 0
+            chunk.append(feed)
+            n_tokens += len(feed.ids)
+        yield chunk
 
-    def _feed(self, indices: list[int]) -> torch.Tensor:
-        """Feed the new tokens of some rows; logits [r, vocabulary] after each row's last token."""
-        n_new = [self._n_new(index) for index in indices]
-        width = max(n_new)
-        ids = np.zeros((len(indices), width), np.int64)
-        columns = np.full((len(indices), width), self._cache.scratch, np.int64)
-        for r, index in enumerate(indices):
-            row, start = self._rows[index], len(self._rows[index].fed)
-            ids[r, : n_new[r]] = self._job(index).request.ids[start:]
-            columns[r, : n_new[r]] = np.arange(start, start + n_new[r])
-            row.fed = self._job(index).request.ids
-        hidden = self._forward(np.asarray(indices), ids, columns)
-        last = torch.as_tensor(n_new, device=self._device) - 1
-        return self._logits(hidden[torch.arange(len(indices), device=self._device), last])
-
-    def _decode(self, decoding: list[int]) -> None:
-        """One token for every row that samples. Rows whose environment steps ride along into the scratch column."""
-        n = decoding[-1] + 1
-        ids = np.zeros((n, 1), np.int64)
-        columns = np.full((n, 1), self._cache.scratch, np.int64)
-        for index in decoding:
-            row = self._rows[index]
-            ids[index, 0], columns[index, 0] = self._job(index).ids[-1], len(row.fed)
-            row.fed = np.append(row.fed, np.int32(ids[index, 0]))
-        hidden = self._forward(np.arange(n), ids, columns)
-        chosen = torch.as_tensor(decoding, device=self._device)
-        self._sample(decoding, self._logits(hidden[chosen, 0]))
-
-    def _forward(self, rows: Any, ids: Any, columns: Any) -> torch.Tensor:
-        scratch = self._cache.scratch
-        real = np.where(columns == scratch, -1, columns)
-        width = int(real.max()) + 1
-        columns_t = torch.as_tensor(columns, device=self._device)
-        self._cache.aim(torch.as_tensor(rows, device=self._device), columns_t, width)
-        # padding attends to column 0, so that no row of the mask is empty (softmax would give NaN)
-        reach = torch.as_tensor(np.maximum(real, 0), device=self._device)
-        seen = torch.arange(width, device=self._device) <= reach[:, None, :, None]
-        output = self._model.base_model(
-            input_ids=torch.as_tensor(ids, device=self._device),
-            attention_mask=seen,
-            position_ids=reach,
-            past_key_values=self._cache,
-            use_cache=True,
-        )
-        hidden: torch.Tensor = output.last_hidden_state
-        return hidden
+    def _feed(self, index: int) -> Feed:
+        """What the row's cache lacks: the token sampled last, or what the turn's context adds."""
+        row, job = self._rows[index], self._job(index)
+        ids = np.array(job.ids[-1:], np.int32) if job.ids else job.request.ids[len(row.fed) :]
+        return Feed(index, row.filled, ids)
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self._head(hidden).float()
@@ -282,22 +248,29 @@ class LocalPolicy(Policy):
 
     def _draw(self, jobs: Sequence[_Job], logits: torch.Tensor) -> tuple[list[int], list[float]]:
         """A token and its log-probability for each job, at the job's temperature; temperature 0 takes the likeliest."""
-        temperature = torch.tensor([job.request.temperature or 1.0 for job in jobs], device=logits.device)
-        logprobs = torch.log_softmax(logits / temperature[:, None], dim=-1)
-        uniform = torch.tensor([job.uniforms[len(job.ids)] for job in jobs], device=logits.device)
-        cumulative = logprobs.double().exp().cumsum(-1)
-        drawn = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0]
-        greedy = torch.tensor([job.request.temperature == 0 for job in jobs], device=logits.device)
-        chosen = torch.where(greedy, logits.argmax(-1), drawn.clamp(max=logits.shape[-1] - 1))
-        return chosen.tolist(), logprobs.gather(1, chosen[:, None])[:, 0].tolist()
+        temperatures = [job.request.temperature for job in jobs]
+        if any(temperature not in (0, 1) for temperature in temperatures):
+            divisor = [temperature or 1.0 for temperature in temperatures]
+            logits = logits / torch.tensor(divisor, device=logits.device)[:, None]
+        probability = torch.softmax(logits, dim=-1)
+        cumulative = probability.cumsum(-1, dtype=torch.float64)  # in float32 a large vocabulary loses its tail
+        uniforms = [job.uniforms[len(job.ids)] for job in jobs]
+        uniform = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
+        chosen = torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True)
+        chosen = chosen.clamp_(max=logits.shape[-1] - 1)
+        if 0 in temperatures:
+            greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits.device)
+            chosen = torch.where(greedy[:, None], logits.argmax(-1, keepdim=True), chosen)
+        return chosen[:, 0].tolist(), probability.gather(1, chosen)[:, 0].log().tolist()
 
     def _finish(self, index: int) -> None:
-        job = self._job(index)
-        self._rows[index].job = None
+        row, job = self._rows[index], self._job(index)
+        row.job = None
         self._pace.in_engine -= 1
+        ids = np.asarray(job.ids, np.int32)
+        row.fed = np.concatenate([row.fed, ids[:-1]])  # what was sampled last is fed first in the next turn
         if job.result.done():  # the lane was cancelled and has not run since
             return
-        ids = np.asarray(job.ids, np.int32)
         job.result.set_result(
             Completion(
                 ids_K=ids,
@@ -317,6 +290,3 @@ class LocalPolicy(Policy):
         job = self._rows[index].job
         assert job is not None
         return job
-
-    def _n_new(self, index: int) -> int:
-        return len(self._job(index).request.ids) - len(self._rows[index].fed)

@@ -1,8 +1,8 @@
 """Key-value cache of many episodes: one row (slot) each, kept over all turns of the episode.
 
-Rows in use are always the first ``n``, so that attention reads a view instead of a gathered copy: when an episode ends,
-the last row moves into its place. A row's ``filled`` counts tokens that were really fed to the model; what a completion
-sampled last was not fed yet and is fed first in the next turn.
+Rows in use are always the first ``n``, so that attention reads views instead of gathered copies: when an episode ends,
+the last row moves into its place. The columns of one head lie next to each other in memory, because a decode step does
+little else than read them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import torch
 
 
 class SlotCache:
-    """Stands in for a transformers ``Cache`` when explicit positions and a 4-D mask are passed.
+    """Keys and values as [slots, 2 · heads, capacity + 1, head_dim] per layer, the keys' heads first.
 
-    Keys and values lie as [slots, capacity + 1, heads, head_dim] per layer; the last column is scratch for padding.
+    The last column is scratch: padding is written there. The cache also stands in for a transformers ``Cache`` (``aim``
+    and ``update``) when explicit positions and a 4-D mask are passed.
     """
 
     def __init__(self, config: Any, slots: int, *, device: torch.device, dtype: torch.dtype) -> None:
@@ -24,14 +25,14 @@ class SlotCache:
         self._layers: int = config.num_hidden_layers
         self._slots, self._device, self._dtype = slots, device, dtype
         self.capacity = 0
-        self._keys: list[torch.Tensor] = []
-        self._values: list[torch.Tensor] = []
+        self._stores: list[torch.Tensor] = []
         self._rows = torch.zeros(0, dtype=torch.long)
         self._columns = torch.zeros(0, dtype=torch.long)
         self._width = 0
-        self._whole = False
+        self._first: int | None = None
         self.reserve(256)
 
+    @torch.inference_mode(False)  # so that ``copy`` may write outside of that mode, too
     def reserve(self, n_tokens: int) -> None:
         """Make room for ``n_tokens`` per row, keeping what is there. Grows by doubling."""
         if n_tokens <= self.capacity:
@@ -39,46 +40,64 @@ class SlotCache:
         capacity = max(self.capacity, 128)
         while capacity < n_tokens:
             capacity *= 2
-        keys = [self._grown(self._keys, layer, capacity) for layer in range(self._layers)]
-        values = [self._grown(self._values, layer, capacity) for layer in range(self._layers)]
-        self._keys, self._values, self.capacity = keys, values, capacity  # together: an allocation may have failed
+        stores = [self._grown(layer, capacity) for layer in range(self._layers)]
+        self._stores, self.capacity = stores, capacity  # together: an allocation may have failed
 
-    def aim(self, rows: torch.Tensor, columns: torch.Tensor, width: int) -> None:
-        """Say where the next forward pass writes: token [r, q] to row ``rows[r]``, column ``columns[r, q]``.
+    def places(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        """Where ``write`` puts single tokens at rows [p] and columns [p]: [p · 2 · heads]. Valid until ``reserve``."""
+        heads = torch.arange(2 * self._heads, device=self._device)
+        lines = rows[:, None] * (2 * self._heads) + heads
+        return (lines * (self.capacity + 1) + columns[:, None]).flatten()
 
-        ``width``: how many columns attention reads. When ``rows`` are the first rows in order, no copy is made.
-        """
-        self._rows, self._columns, self._width = rows[:, None], columns, width
-        self._whole = bool((rows == torch.arange(len(rows), device=rows.device)).all())
+    def write(self, layer: int, places: torch.Tensor, heads: torch.Tensor) -> None:
+        """Store keys and values [p, 2 · heads, dim] of single tokens; one index, because two cost twice the time."""
+        self._stores[layer].view(-1, self._dim).index_copy_(0, places, heads.reshape(-1, self._dim))
 
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store the new keys and values [r, heads, q, dim]; return what attention may read [r, heads, width, dim]."""
-        return self._put(self._keys[layer_idx], keys), self._put(self._values[layer_idx], values)
+    def read(self, layer: int, first: int, last: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Views of keys and values of rows first … last - 1 and the first ``width`` columns: [r, heads, width, dim]."""
+        rows = self._stores[layer][first:last, :, :width]
+        return rows[:, : self._heads], rows[:, self._heads :]
 
     def copy(self, source: int, target: int, n_tokens: int) -> None:
         """Row ``target`` starts with the first ``n_tokens`` of row ``source``."""
-        for store in (*self._keys, *self._values):
-            store[target, :n_tokens] = store[source, :n_tokens]
-
-    def _put(self, store: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        store[self._rows, self._columns] = new.transpose(1, 2)
-        rows = store[: len(self._rows)] if self._whole else store[self._rows[:, 0]]
-        return rows[:, : self._width].transpose(1, 2)
-
-    def _grown(self, stores: list[torch.Tensor], layer: int, capacity: int) -> torch.Tensor:
-        shape = (self._slots, capacity + 1, self._heads, self._dim)
-        grown = torch.zeros(shape, device=self._device, dtype=self._dtype)
-        if stores:
-            grown[:, : self.capacity] = stores[layer][:, : self.capacity]
-        return grown
+        for store in self._stores:
+            store[target, :, :n_tokens] = store[source, :, :n_tokens]
 
     @property
     def scratch(self) -> int:
         """The column that padding is written to and nothing reads."""
         return self.capacity
 
+    # --- in the place of a transformers Cache -------------------------------------------------------------------------
+
+    def aim(self, rows: torch.Tensor, columns: torch.Tensor, width: int) -> None:
+        """Say where the next forward pass writes: token [r, q] to row ``rows[r]``, column ``columns[r, q]``.
+
+        ``width``: how many columns attention reads. When ``rows`` follow each other, no copy is made.
+        """
+        self._rows, self._columns, self._width = rows[:, None], columns, width
+        first = int(rows[0])
+        in_order = torch.arange(first, first + len(rows), device=rows.device)
+        self._first = first if torch.equal(rows, in_order) else None
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store the new keys and values [r, heads, q, dim]; return what attention may read [r, heads, width, dim]."""
+        store = self._stores[layer_idx]
+        store[self._rows, :, self._columns] = torch.cat((keys, values), 1).transpose(1, 2)
+        if self._first is not None:
+            return self.read(layer_idx, self._first, self._first + len(self._rows), self._width)
+        rows = store[:, :, : self._width][self._rows[:, 0]]
+        return rows[:, : self._heads], rows[:, self._heads :]
+
     def get_seq_length(self, *_: Any) -> int:
         """Asked by transformers; positions are always given, so it has no meaning here."""
         return 0
+
+    def _grown(self, layer: int, capacity: int) -> torch.Tensor:
+        shape = (self._slots, 2 * self._heads, capacity + 1, self._dim)
+        grown = torch.zeros(shape, device=self._device, dtype=self._dtype)
+        if self._stores:
+            grown[:, :, : self.capacity] = self._stores[layer][:, :, : self.capacity]
+        return grown

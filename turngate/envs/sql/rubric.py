@@ -15,3 +15,24 @@ RUBRIC = Rubric(
         CapProcess(limit=0.1),
     ),
 )
+
+REASONING_RUBRIC = Rubric(
+    rewards=(
+        FromEvidence(name="correct", evidence="correct", kind="outcome", weight=1.0),
+        FromEvidence(name="executes", evidence="executes", kind="process", weight=0.15, per_turn=True, agg="mean"),
+        FromEvidence(name="empty", evidence="empty", kind="process", weight=-0.05, per_turn=True, agg="mean"),
+        FromEvidence(name="repeated", evidence="repeated", kind="process", weight=-0.1, per_turn=True, agg="mean"),
+        FromEvidence(name="parsed", evidence="parsed", kind="process", weight=0.05, per_turn=True, agg="mean"),
+    ),
+    gates=(
+        Veto(evidence="write_attempt", floor=-1.0),
+        Requires(evidence="parsed", on="executes"),
+        NeedsOutcome(at_least=0.5),
+        CapProcess(limit=0.2),
+    ),
+)
+"""The shape of Reasoning-SQL (https://arxiv.org/abs/2503.23157) with what an episode records: execution is the outcome;
+syntax counts per turn, as a mean and only in episodes that were won. The published weights let a wrong query that
+parses outrank a right one; here the process parts move a won episode by 0.35 at most. Schema and n-gram terms are not
+in it, because they compare with the gold query, which the evidence does not hold. Weights are ours.
+"""

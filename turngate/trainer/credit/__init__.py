@@ -1,16 +1,90 @@
 """Credit: a ``TurnTable`` in, one number per turn out. Pure numpy, one function per method, configured by keyword.
 
-``CREDITS`` maps the name of a method to its function. ``control`` holds the negative controls and is not in it.
+``CREDITS`` maps the name of a method to its function. ``control`` holds the negative controls and is not in it; token
+methods, which need arrays that a turn table has no place for, lie in ``tokens`` and ``bilevel_gae``.
 """
 
 from collections.abc import Callable
 
+from turngate.trainer.credit.arpo import arpo
+from turngate.trainer.credit.canon import canon
+from turngate.trainer.credit.dr_grpo import dr_grpo
+from turngate.trainer.credit.empg import empg
 from turngate.trainer.credit.gigpo import gigpo
 from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.igpo import igpo
+from turngate.trainer.credit.implicit import istar, prime
+from turngate.trainer.credit.lambda_grpo import lambda_grpo
+from turngate.trainer.credit.maxrl import maxrl
+from turngate.trainer.credit.mt_grpo import mt_grpo
+from turngate.trainer.credit.ngrpo import ngrpo
+from turngate.trainer.credit.opo import opo
+from turngate.trainer.credit.pass_at_k import pass_at_k
+from turngate.trainer.credit.portool import portool
+from turngate.trainer.credit.prorag import prorag
+from turngate.trainer.credit.pure import pure
+from turngate.trainer.credit.qae import qae
+from turngate.trainer.credit.r3l import r3l
+from turngate.trainer.credit.reinforce_plus_plus import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turngate.trainer.credit.returns import returns
+from turngate.trainer.credit.riskpo import riskpo
+from turngate.trainer.credit.rl_zvp import rl_zvp
 from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.credit.sag import sag
+from turngate.trainer.credit.spa import spa
+from turngate.trainer.credit.step_grpo import step_grpo
+from turngate.trainer.credit.tempo import tempo
+from turngate.trainer.credit.tree_grpo import tree_grpo
+from turngate.trainer.credit.tree_rl import tree_rl
+from turngate.trainer.credit.tree_rpo import tree_rpo
+from turngate.trainer.credit.turn_gae import turn_gae
 from turngate.types import FloatArray
 
-CREDITS: dict[str, Callable[..., FloatArray]] = {"grpo": grpo, "rloo": rloo, "returns": returns, "gigpo": gigpo}
+_RULES: tuple[Callable[..., FloatArray], ...] = (
+    # a trajectory against its siblings
+    grpo, rloo, dr_grpo, opo, reinforce_plus_plus, reinforce_plus_plus_baseline, qae, canon, ngrpo, maxrl, pass_at_k,
+    riskpo, rl_zvp,
+    # turn by turn
+    returns, gigpo, sag, step_grpo, mt_grpo, turn_gae, igpo, empg, prorag, spa, pure, r3l, prime, istar,
+    # trees
+    lambda_grpo, portool, tree_rpo, tree_grpo, tree_rl, tempo, arpo,
+)  # fmt: skip
+CREDITS = {rule.__name__: rule for rule in _RULES}
 
-__all__ = ["CREDITS", "gigpo", "grpo", "returns", "rloo"]
+__all__ = [
+    "CREDITS",
+    "arpo",
+    "canon",
+    "dr_grpo",
+    "empg",
+    "gigpo",
+    "grpo",
+    "igpo",
+    "istar",
+    "lambda_grpo",
+    "maxrl",
+    "mt_grpo",
+    "ngrpo",
+    "opo",
+    "pass_at_k",
+    "portool",
+    "prime",
+    "prorag",
+    "pure",
+    "qae",
+    "r3l",
+    "reinforce_plus_plus",
+    "reinforce_plus_plus_baseline",
+    "returns",
+    "riskpo",
+    "rl_zvp",
+    "rloo",
+    "sag",
+    "spa",
+    "step_grpo",
+    "tempo",
+    "tree_grpo",
+    "tree_rl",
+    "tree_rpo",
+    "turn_gae",
+]

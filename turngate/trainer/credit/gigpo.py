@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, measured, validate
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.types import FloatArray, TurnTable
 
@@ -16,6 +16,8 @@ def gigpo(
     gamma: float = 0.95,
     omega: float = 1.0,
     mode: Literal["mean_norm", "mean_std_norm"] = "mean_norm",
+    anchors: Literal["exact", "similar"] = "exact",
+    episode_mean: Literal["trajectory", "step"] = "trajectory",
     eps: float = 1e-6,
 ) -> FloatArray:
     """``A = A^E + ω A^S``: float32[N].
@@ -24,30 +26,42 @@ def gigpo(
     * step part ``A^S = (G_t − mean) / F`` over the turns of a cohort that started in the same state, with
       ``G_t = Σ_{k≥t} γ^{k−t} r_k``.
 
-    F = 1 in "mean_norm", std + eps (ddof 1) in "mean_std_norm". Source: https://arxiv.org/abs/2505.10978 and its code,
-    whose episode mean is over turns by default; here every trajectory counts once, so long ones do not weigh more.
+    F = 1 in "mean_norm", std + eps (ddof 1) in "mean_std_norm". The same state is one ``state_N`` or, for
+    ``anchors="similar"``, one ``measured["similar_N"]`` (see ``anchors.join_similar``); −1 is unknown.
+
+    Source: https://arxiv.org/abs/2505.10978 and its code, whose episode mean and std are over turns by default, so that
+    long trajectories weigh more: ``episode_mean="step"``. With "trajectory", ours, every trajectory counts once.
 
     A state visited twice by one trajectory is compared with itself: the detour is paid less. Degenerate: a state met
-    once, or unknown (−1), has step part 0, so without state keys this is ``grpo(std=False)`` (``grpo`` in the other
-    mode); a cohort of one has episode part 0. In "mean_std_norm" a state met twice always gives ±0.7071. Raises
-    ShapeError (see ``validate``), ConfigError for γ outside [0, 1], eps < 0, an unknown mode.
+    once, or unknown, has step part 0, so without state keys this is ``grpo(std=False)`` (``grpo`` in the other mode);
+    a cohort of one has episode part 0. In "mean_std_norm" a state met twice always gives ±0.7071. Raises ShapeError
+    (see ``validate``; ``similar_N`` missing), ConfigError for γ outside [0, 1], eps < 0, an unknown choice.
     """
     if mode not in ("mean_norm", "mean_std_norm") or eps < 0:
         raise ConfigError(f"gigpo needs mode 'mean_norm' or 'mean_std_norm' and eps ≥ 0, found '{mode}' and {eps}")
+    if anchors not in ("exact", "similar") or episode_mean not in ("trajectory", "step"):
+        raise ConfigError(
+            "gigpo needs anchors 'exact' or 'similar' and episode_mean 'trajectory' or 'step', "
+            f"found '{anchors}' and '{episode_mean}'"
+        )
     validate(table)
     scale = mode == "mean_std_norm"
-    advantage_N = _normalise(group(table.total_B, table.cohort_B), scale, eps)[table.traj_N]
-    known_M, group_M = step_groups(table)
+    if episode_mean == "trajectory":
+        advantage_N = _normalise(group(table.total_B, table.cohort_B), scale, eps)[table.traj_N]
+    else:
+        advantage_N = _normalise(group(table.total_B[table.traj_N], table.cohort_B[table.traj_N]), scale, eps)
+    known_M, group_M = step_groups(table, anchors)
     if len(known_M):
         steps = group(reward_to_go(table, gamma)[known_M], group_M)
         advantage_N[known_M] += omega * _normalise(steps, scale, eps)
     return advantage_N.astype(np.float32)
 
 
-def step_groups(table: TurnTable) -> tuple[Int64Array, Int64Array]:
+def step_groups(table: TurnTable, anchors: Literal["exact", "similar"] = "exact") -> tuple[Int64Array, Int64Array]:
     """Turns with a known state, and for each the dense number of its (cohort, state): two int64[M]."""
-    known = np.flatnonzero(table.state_N >= 0)
-    state_M, cohort_M = table.state_N[known], table.cohort_B[table.traj_N[known]]
+    state_N = table.state_N if anchors == "exact" else measured(table, "similar_N", "gigpo")
+    known = np.flatnonzero(state_N >= 0)
+    state_M, cohort_M = state_N[known], table.cohort_B[table.traj_N[known]]
     order = np.lexsort((state_M, cohort_M))
     known_M = known[order]
     starts = (np.diff(state_M[order], prepend=-1) != 0) | (np.diff(cohort_M[order], prepend=-1) != 0)

@@ -14,7 +14,8 @@ def returns(table: TurnTable, *, gamma: float = 1.0, baseline: Literal["rloo", "
 
     At γ=1 ``G_0`` is everything paid to a sibling. One baseline for all turns of a trajectory does not depend on what
     it did, so it leaves the policy gradient unbiased; a baseline per turn index would not, because the policy decides
-    which turns exist. ``baseline="none"`` subtracts nothing.
+    which turns exist. That holds where no later action changes what a turn was paid: a gate that opens on the outcome
+    does, and then ``rloo`` is the unbiased one. ``baseline="none"`` subtracts nothing.
 
     Becomes ``rloo`` for episodes of one turn, and for episodes paid only at the end at γ=1. Degenerate: with the
     baseline, a cohort of one gives exactly 0, and among siblings of equal ``G_0`` each is its own baseline. Raises

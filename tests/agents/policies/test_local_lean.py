@@ -1,0 +1,248 @@
+"""The lean pass and the transformers pass against the model itself, over whole contexts.
+
+1. Hidden states are those of the transformers model, for every architecture that the lean pass serves.
+2. Weights are read where the model keeps them.
+3. What the lean pass does not compute goes another way.
+4. An engine on either pass samples the same.
+"""
+
+import models
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turngate.agents.policies.forward import Feed, HubForward, _alike
+from turngate.agents.policies.lean import LeanForward, _runs, forward_of, is_lean
+from turngate.agents.policies.slots import SlotCache
+
+VOCABULARY, SLOTS = 50, 6
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 10_000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}  # fmt: skip
+KINDS = {
+    "qwen3": ("Qwen3", {}),
+    "qwen3, one key per query": ("Qwen3", {"num_key_value_heads": 4}),
+    "qwen3, wide heads, biased": ("Qwen3", {"head_dim": 16, "attention_bias": True}),
+    "qwen2": ("Qwen2", {}),
+    "llama": ("Llama", {"head_dim": 8}),
+    "llama 3, biased": ("Llama", {"head_dim": 8, "rope_parameters": LLAMA3, "attention_bias": True, "mlp_bias": True}),
+}
+
+
+def built(kind, **changes):
+    """Two layers, four heads that share two keys; every weight random, so that a missing norm or bias shows."""
+    name, own = KINDS[kind]
+    sizes = {
+        "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+    }  # fmt: skip
+    if name == "Qwen3":
+        sizes["head_dim"] = 8
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = getattr(transformers, f"{name}Config")(**sizes | own | changes)
+        model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+        shuffled(model)
+    return model
+
+
+@torch.no_grad()
+def shuffled(model):
+    """Other weights, in place: about the scale of a trained model's."""
+    for weight in model.parameters():
+        weight.copy_(torch.randn_like(weight) * 0.3 + (1.0 if weight.ndim == 1 else 0.0))
+
+
+def cache_for(model, slots=SLOTS):
+    return SlotCache(model.config, slots, device=torch.device("cpu"), dtype=next(model.parameters()).dtype)
+
+
+@torch.inference_mode()
+def fed(forward, schedule):
+    """Feed ``schedule``, passes of {row: ids}; {row: hidden state after its last token} per pass."""
+    filled, results = dict.fromkeys(range(SLOTS), 0), []
+    for news in schedule:
+        feeds = [Feed(row, filled[row], np.asarray(news[row], np.int32)) for row in sorted(news)]
+        hidden = forward(feeds)
+        results.append({feed.row: hidden[at].clone() for at, feed in enumerate(feeds)})
+        for feed in feeds:
+            filled[feed.row] = feed.end
+    return results
+
+
+def expected(model, schedule):
+    """One forward pass per row and point in time, over its whole context."""
+    context, results = {row: [] for row in range(SLOTS)}, []
+    for news in schedule:
+        for row, ids in news.items():
+            context[row] = [*context[row], *ids]
+        with torch.no_grad():
+            results.append(
+                {row: model.base_model(torch.tensor([context[row]])).last_hidden_state[0, -1] for row in news}
+            )
+    return results
+
+
+def assert_alike(results, truth, atol):
+    for one, other in zip(results, truth, strict=True):
+        assert one.keys() == other.keys()
+        for row in one:
+            torch.testing.assert_close(one[row], other[row], atol=atol, rtol=0)
+
+
+def script(seed):
+    """Prompts, then decoding with rows that pause, rows that begin a turn beside them, and a late row."""
+    rng = np.random.default_rng(seed)
+
+    def say(n):
+        return rng.integers(0, VOCABULARY, n).tolist()
+
+    return [
+        {0: say(7), 1: say(7), 2: say(3), 4: say(5)},
+        {0: say(1), 1: say(1), 2: say(1), 4: say(1)},
+        {0: say(1), 2: say(1), 3: say(9), 4: say(1)},
+        {1: say(6), 2: say(6), 4: say(1), 5: say(1)},
+        {0: say(1), 1: say(1), 2: say(1), 3: say(1), 4: say(1), 5: say(1)},
+        {5: say(20)},
+    ]
+
+
+# --- 1: what is computed ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hidden_states_are_those_of_the_transformers_model(kind):
+    model, schedule = built(kind), script(0)
+    forward = forward_of(model, cache_for(model))
+    assert type(forward) is LeanForward
+    truth = expected(model, schedule)
+    assert max(float(hidden.abs().max()) for hidden in truth[0].values()) > 0.5  # so that 1e-5 says something
+    assert_alike(fed(forward, schedule), truth, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_padded_pass_computes_the_same(dtype):
+    model, schedule = built("qwen3").to(dtype), script(1)
+    assert_alike(fed(HubForward(model, cache_for(model)), schedule), expected(model, schedule), 1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_any_order_of_feeding_agrees(data):
+    model = built("qwen3")
+    rows = st.dictionaries(st.integers(0, SLOTS - 1), st.integers(1, 5), min_size=1)
+    lengths = data.draw(st.lists(rows, min_size=1, max_size=5))
+    rng = np.random.default_rng(len(lengths))
+    schedule = [{row: rng.integers(0, VOCABULARY, n).tolist() for row, n in news.items()} for news in lengths]
+    assert_alike(fed(forward_of(model, cache_for(model)), schedule), expected(model, schedule), 1e-5)
+
+
+def test_positions_beyond_the_first_capacity_are_rotated_rightly():
+    model = built("qwen3", max_position_embeddings=2048)
+    cache = cache_for(model)
+    forward = forward_of(model, cache)
+    rng = np.random.default_rng(0)
+    schedule = [{1: rng.integers(0, VOCABULARY, n).tolist()} for n in (200, 1, 90, 1)]
+    first = fed(forward, schedule[:1])
+    cache.reserve(400)
+    assert cache.capacity == 512
+    with torch.inference_mode():
+        rest, start = [], 200
+        for news in schedule[1:]:
+            rest.append({1: forward([Feed(1, start, np.asarray(news[1], np.int32))])[0]})
+            start += len(news[1])
+    assert_alike(first + rest, expected(model, schedule), 2e-5)
+
+
+def test_neighbouring_rows_of_equal_length_are_one_call_of_attention():
+    rows, n_new = np.array([0, 1, 2, 4, 5, 6]), np.array([1, 1, 1, 1, 3, 3])
+    columns = torch.tensor([5, 0, 2, 3, 7, 8, 9, 0, 1, 2])
+    runs = _runs(rows, n_new, np.cumsum(n_new), columns)
+    assert [(run.begin, run.end, run.first, run.last, run.width) for run in runs] == [
+        (0, 3, 0, 3, 6),
+        (3, 4, 4, 5, 4),
+        (4, 10, 5, 7, 10),
+    ]
+    seen = [(run.mask == 0).sum(-1).flatten().tolist() for run in runs]
+    assert seen == [[6, 1, 3], [4], [8, 9, 10, 1, 2, 3]]
+
+
+def test_the_padded_pass_pads_at_most_as_much_as_there_is():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n_new = rng.choice([1, 1, 1, 2, 5, 30, 200], size=rng.integers(1, 20))
+        feeds = [Feed(row, 0, np.zeros(n, np.int32)) for row, n in enumerate(n_new)]
+        parts = list(_alike(feeds))
+        assert sorted(feed.row for part in parts for feed in part) == list(range(len(feeds)))
+        for part in parts:
+            lengths = [len(feed.ids) for feed in part]
+            assert max(lengths) * len(lengths) <= 2 * sum(lengths)
+            assert [feed.row for feed in part] == sorted(feed.row for feed in part)
+
+
+# --- 2: weights ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["qwen3, wide heads, biased", "llama 3, biased"])
+def test_every_weight_that_changes_is_seen(kind):
+    model, schedule = built(kind), script(0)
+    forward = forward_of(model, cache_for(model))
+    before = fed(forward, schedule)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        shuffled(model)
+    after = fed(forward, schedule)
+    assert_alike(after, expected(model, schedule), 1e-5)
+    assert not torch.allclose(after[0][0], before[0][0], atol=0.1)
+
+
+# --- 3: what goes another way ----------------------------------------------------------------------------------------
+
+
+def test_what_is_not_computed_exactly_goes_through_the_model():
+    sliding = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+    stretched = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}}
+    others = {
+        "precision": built("qwen3").double(),
+        "window": built("qwen3", **sliding),
+        "rotation": built("qwen3", **stretched),
+        "activation": built("qwen3", hidden_act="gelu"),
+    }
+    wrapped = built("qwen3")
+    layer = wrapped.base_model.layers[1].self_attn
+    layer.q_proj = torch.nn.Sequential(layer.q_proj)
+    for what, model in {**others, "projection": wrapped}.items():
+        assert not is_lean(model), what
+        assert type(forward_of(model, cache_for(model))) is HubForward
+    assert is_lean(built("qwen3"))
+
+
+def test_another_architecture_goes_through_the_model():
+    config = transformers.Olmo2Config(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.Olmo2ForCausalLM(config).eval()
+    forward, schedule = forward_of(model, cache_for(model)), script(2)
+    assert type(forward) is HubForward
+    assert_alike(fed(forward, schedule), expected(model, schedule), 1e-5)
+
+
+# --- 4: in the engine ------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_samples_the_same_on_either_pass():
+    lean, hub = models.local(lanes=5), models.local(lanes=5)
+    assert type(lean._forward) is LeanForward
+    hub._forward = HubForward(hub._model, hub._cache)
+    played = [models.play(policy, n_tasks=5, siblings=4) for policy in (lean, hub)]
+    for one, other in zip(*played, strict=True):
+        np.testing.assert_array_equal(one.ids(), other.ids())
+        for mine, its in zip(one.turns, other.turns, strict=True):
+            np.testing.assert_allclose(mine.completion.logprobs_K, its.completion.logprobs_K, atol=1e-5)

@@ -1,0 +1,259 @@
+"""Tests, patches, diagnostics and the way there."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.outcome import (
+    all_tests_pass,
+    changed_lines,
+    diagnostics_delta,
+    difficulty_weights,
+    fraction_of_tests,
+    localisation,
+    not_repeated,
+    patch_similarity,
+    process_score,
+    reproduced_first,
+    weighted_tests,
+)
+
+FIX, KEEP = ["f1", "f2", "f3", "f4"], ["k1"]
+HALF_FIXED = {"f1": True, "f2": True, "f3": False, "f4": False, "k1": True}
+
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_published_outcomes():
+    assert fraction_of_tests(HALF_FIXED, FIX, KEEP) == pytest.approx(0.5, abs=1e-5)
+    assert fraction_of_tests(HALF_FIXED | {"k1": False}, FIX, KEEP) == 0.0
+    assert all_tests_pass(HALF_FIXED, FIX, KEEP) == 0.0
+    assert all_tests_pass(dict.fromkeys([*FIX, *KEEP], True), FIX, KEEP) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("results", "hard", "soft"),
+    [
+        ({"f1": True}, 0.0, 0.0),  # k1 did not run: a deleted test is a failed one
+        ({"f1": True, "k1": None}, None, None),
+        ({"f1": None, "k1": True}, None, None),
+        ({"f1": False, "k1": None}, 0.0, None),
+        ({"f1": None, "k1": False}, 0.0, 0.0),
+        ({"k1": True}, 0.0, 0.0),
+    ],
+)
+def test_missing_is_neither_passed_nor_failed(results, hard, soft):
+    assert all_tests_pass(results, ["f1"], KEEP) == hard
+    assert fraction_of_tests(results, ["f1"], KEEP) == soft
+
+
+def test_no_tests_measure_nothing():
+    assert all_tests_pass({}, []) is fraction_of_tests({}, []) is None
+
+
+def test_edited_tests_pay_only_as_published():
+    passed = dict.fromkeys([*FIX, *KEEP], True)
+    assert fraction_of_tests(passed, FIX, KEEP, tests_untouched=False, faithful=True) == 1.0
+    assert fraction_of_tests(passed, FIX, KEEP, tests_untouched=False) == 0.0
+    assert fraction_of_tests(passed, FIX, KEEP, tests_untouched=None) is None
+
+
+verdicts = st.dictionaries(st.sampled_from([*FIX, *KEEP, "other"]), st.sampled_from([True, False, None]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(verdicts, st.permutations(FIX))
+def test_hard_and_soft_agree_and_the_order_of_tests_is_free(results, order):
+    hard, soft = all_tests_pass(results, FIX, KEEP), fraction_of_tests(results, FIX, KEEP)
+    assert (hard, soft) == (all_tests_pass(results, order, KEEP), fraction_of_tests(results, order, KEEP))
+    assert soft is None or 0 <= soft <= 1
+    assert (hard == 1) == (soft == 1)
+    assert fraction_of_tests(results | {"other": True, "more": True}, FIX, KEEP) == soft
+
+
+def test_difficulty_weights():
+    passed = [[1, 1, 0], [1, 0, 0]]
+    raw = np.array([1 - 3 / 4, 1 - 2 / 4, 1 - 1 / 4])
+    np.testing.assert_allclose(difficulty_weights(passed), raw / raw.sum(), atol=1e-5)
+    np.testing.assert_allclose(difficulty_weights([[math.nan, 1]]), [0.6, 0.4], atol=1e-5)  # ½ and 1 − 2/3
+    assert difficulty_weights(np.zeros((0, 2))).tolist() == [0.5, 0.5]
+    assert difficulty_weights(np.zeros((2, 0))).tolist() == []
+
+
+def test_copies_of_an_easy_test_outweigh_a_hard_one_only_without_sharing():
+    passed = np.array([[1.0] * 20 + [0.0], [1.0] * 20 + [0.0], [0.0] * 20 + [1.0]])
+    easy, hard = [1.0] * 20 + [0.0], [0.0] * 20 + [1.0]
+    alone, shared = difficulty_weights(passed, shared=False), difficulty_weights(passed)
+    assert weighted_tests(easy, alone) > weighted_tests(hard, alone)
+    assert weighted_tests(easy, shared) < weighted_tests(hard, shared)
+
+
+def test_weighted_tests():
+    assert weighted_tests([1, 0], [0.25, 0.75]) == pytest.approx(0.125, abs=1e-5)
+    assert weighted_tests([1, 1], [0.25, 0.75]) == 1.0
+    assert weighted_tests([1, 0], [0.25, 0.75], partial=0.0) == 0.0
+    assert weighted_tests([1, math.nan], [0.5, 0.5]) is weighted_tests([], []) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.sampled_from([0.0, 1.0]))
+)
+def test_weights_follow_difficulty_and_partial_work_stays_below_the_whole(passed):
+    weight = difficulty_weights(passed, shared=False)
+    assert weight.sum() == pytest.approx(1.0)
+    assert (difficulty_weights(passed) > 0).all()
+    rate = passed.mean(axis=0)
+    for i in range(len(rate)):
+        for j in range(len(rate)):
+            assert rate[i] >= rate[j] or weight[i] > weight[j]
+    for row in passed:
+        score = weighted_tests(row, weight)
+        assert score == 1.0 if row.all() else 0 <= score <= 0.5 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("run", "error", "problem"),
+    [
+        (lambda: difficulty_weights([[0.5]]), ShapeError, "1, 0 and NaN"),
+        (lambda: difficulty_weights([1, 0]), ShapeError, "1, 0 and NaN"),
+        (lambda: difficulty_weights([[1]], prior=0.0), ConfigError, r"prior=0\.0"),
+        (lambda: weighted_tests([1], [1], partial=1.0), ConfigError, r"partial=1\.0"),
+        (lambda: weighted_tests([1], [1, 2]), ShapeError, "equal and flat"),
+        (lambda: weighted_tests([1], [0]), ShapeError, "positive"),
+        (lambda: weighted_tests([2], [1]), ShapeError, "must be 1 or 0"),
+    ],
+)
+def test_tests_that_cannot_be(run, error, problem):
+    with pytest.raises(error, match=problem):
+        run()
+
+
+# --- patches ---------------------------------------------------------------------------------------------------------
+
+DIFF = "--- a/m.py\n+++ b/m.py\n@@ -1,3 +1,3 @@\n import os\n-x = 1\n+x = 2\n print(x)\n"
+
+
+def test_the_published_similarity():
+    assert patch_similarity({"m": "abc"}, {"m": "abd"}, faithful=True) == pytest.approx(0.666667, abs=1e-5)
+    assert patch_similarity({"m": "abc"}, {"m": "abd", "n": "x"}, faithful=True) == pytest.approx(0.333333, abs=1e-5)
+    assert patch_similarity({}, {}, faithful=True) == 1.0
+    assert patch_similarity(None, {"m": "abc"}, faithful=True) == -1.0
+
+
+def test_only_changed_lines_are_compared():
+    assert changed_lines(DIFF) == "-x = 1\n+x = 2"
+    assert changed_lines("--- old comment\n+new") == "--- old comment\n+new"
+    assert patch_similarity({"m.py": DIFF}, {"m.py": DIFF}) == 1.0
+    assert patch_similarity({"m.py": DIFF.replace(" import os\n", "")}, {"m.py": DIFF}) == 1.0
+
+
+def test_copying_context_pays_only_as_published():
+    gold = {"m.py": "@@ -1,9 +1,9 @@\n" + " context line\n" * 8 + "-x = 1\n+x = 2\n"}
+    copied = {"m.py": "@@ -1,9 +1,9 @@\n" + " context line\n" * 8}
+    assert patch_similarity(copied, gold, faithful=True) > 0.9
+    assert patch_similarity(copied, gold) == 0.0
+
+
+def test_patches_that_say_nothing():
+    assert patch_similarity(None, {"m.py": DIFF}) == -1.0
+    assert patch_similarity({}, {"m.py": DIFF}) == 0.0
+    assert patch_similarity({"m.py": DIFF}, {}) is None
+
+
+def test_long_diffs_are_compared_by_lines_and_endless_ones_not_at_all():
+    gold = {"m": "\n".join(f"+line {i}" for i in range(10))}
+    half = {"m": "\n".join(f"+line {i}" for i in range(5))}
+    assert patch_similarity(half, gold, max_chars=50) == pytest.approx(2 * 5 / 15, abs=1e-5)
+    assert patch_similarity({"m": gold["m"] + "\n+" + "x" * 2000}, gold, max_chars=50) == 0.0
+
+
+diffs = st.sampled_from(["+x", "-x\n+y", "+x\n+z"])
+patches = st.dictionaries(st.sampled_from("ab"), diffs, max_size=2)
+gold_patches = st.dictionaries(st.sampled_from("ab"), diffs, min_size=1, max_size=2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(patches, gold_patches)
+def test_similarity_is_bounded_and_more_files_or_lines_never_beat_the_gold(mine, gold):
+    assert 0 <= patch_similarity(mine, gold) <= 1 == patch_similarity(gold, gold)
+    assert patch_similarity(gold | {"extra": "+x"}, gold) < 1
+    assert patch_similarity({name: diff + "\n+more" for name, diff in gold.items()}, gold) < 1
+
+
+# --- diagnostics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "safe", "confidence", "expected"),
+    [(5, 2, True, 0.94, 1.894), (1, 0, True, 0.72, 0.872), (3, 3, False, 0.62, -0.038)],
+)
+def test_the_published_diagnostics_reward(before, after, safe, confidence, expected):
+    score = diagnostics_delta(before, after, safe=safe, confidence=confidence, faithful=True)
+    assert score == pytest.approx(expected, abs=1e-5)
+    fixed = diagnostics_delta(before, after, safe=safe, confidence=confidence)
+    assert fixed == pytest.approx(expected - 0.4, abs=1e-5)
+
+
+def test_safe_turns_without_effect_pay_only_as_published():
+    idle = {"safe": True, "confidence": 1.0}
+    assert sum(diagnostics_delta(4, 4, **idle, faithful=True) for _ in range(10)) == pytest.approx(4.0)
+    assert sum(diagnostics_delta(4, 4, **idle) for _ in range(10)) == 0.0
+
+
+def test_unknown_diagnostics_and_confidence_out_of_range():
+    assert diagnostics_delta(None, 1, safe=True, confidence=1.0) is None
+    with pytest.raises(ShapeError, match="confidence is nan"):
+        diagnostics_delta(1, 1, safe=True, confidence=math.nan)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=8), st.floats(0, 1))
+def test_an_episode_earns_at_most_what_was_cleared(levels, confidence):
+    turns = [diagnostics_delta(before, after, safe=True, confidence=confidence) for before, after in pairwise(levels)]
+    assert sum(turns) <= 0.5 * (levels[0] - levels[-1]) + 1e-9
+
+
+# --- on the way ------------------------------------------------------------------------------------------------------
+
+
+def test_opening_every_file_pays_only_as_recall():
+    gold, everything, careful = ["a", "b"], "abcdefgh", ["a", "c"]
+    assert localisation(everything, gold, faithful=True) == 1.0 > localisation(careful, gold, faithful=True) == 0.5
+    assert localisation(everything, gold) == 0.25 < localisation(careful, gold) == pytest.approx(1 / 3)
+    assert localisation(["a"], []) is None
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [(["other", "reproduced", "edit"], 1.0), (["edit", "reproduced"], 0.0), (["other"], None), ([], None)],
+)
+def test_reproducing_comes_before_editing(events, expected):
+    assert reproduced_first(events) == expected
+
+
+def test_repeated_actions():
+    np.testing.assert_allclose(not_repeated(["ls", "cat a", "ls", None, "ls"]), [1, 1, 0, math.nan, 0])
+
+
+def test_process_score():
+    signals = {"valid": [1.0, 0.0], "applies": [None, 1.0], "submitted": [None]}
+    assert process_score(signals) == pytest.approx(0.75)
+    assert process_score({"submitted": [None]}) is process_score({}) is None
+    with pytest.raises(ShapeError, match="signal 'valid'"):
+        process_score({"valid": [math.nan]})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from("abc"), st.lists(st.none() | st.floats(0, 1), max_size=5)), st.integers(2, 4))
+def test_process_is_bounded_and_more_of_the_same_turns_earn_nothing(signals, times):
+    score = process_score(signals)
+    assert score is None or 0 <= score <= 1
+    assert process_score({name: values * times for name, values in signals.items()}) == pytest.approx(score)

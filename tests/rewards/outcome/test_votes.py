@@ -1,0 +1,76 @@
+"""Several attempts at one task."""
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.outcome import (
+    best_of_n,
+    borda_weights,
+    co_rewards,
+    majority,
+    majority_rewards,
+    pass_at_k,
+    weighted_vote,
+)
+
+answers = st.lists(st.sampled_from(["5", "7", "9", None]), max_size=8)
+
+
+def test_known_numbers():
+    assert best_of_n(0.3, 4) == pytest.approx(0.7599, abs=1e-5)
+    assert borda_weights(3) == pytest.approx((1.732051, 1.414214, 1.0), abs=1e-5)
+    assert pass_at_k(4, 1, 2) == pytest.approx(0.5, abs=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 7), st.data())
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_one(n, data):
+    correct, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    subsets = list(combinations([True] * correct + [False] * (n - correct), k))
+    assert pass_at_k(n, correct, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+@pytest.mark.parametrize(("n", "correct", "k"), [(4, 5, 1), (4, -1, 1), (4, 1, 5), (4, 1, 0)])
+def test_counts_that_cannot_be(n, correct, k):
+    with pytest.raises(ShapeError, match="need 0 ≤ n_correct ≤ n"):
+        pass_at_k(n, correct, k)
+
+
+def test_voting():
+    assert weighted_vote(["5", "7", "5"], [0.2, 0.5, 0.2]) == "7"
+    assert weighted_vote(["5", "7"], [1.0, 1.0]) == "5"
+    assert weighted_vote([None], [1.0]) is None
+    with pytest.raises(ShapeError, match="1 answers but 2 scores"):
+        weighted_vote(["5"], [1.0, 2.0])
+
+
+def test_majorities():
+    assert majority(["7", "5", "5", "7"]) == "7"
+    assert majority(["5", "7"]) is majority([None, None]) is None
+    assert majority(["5"], min_support=1) == "5"
+    assert majority_rewards(["5", "5", "7", None]) == (1.0, 1.0, 0.0, 0.0)
+    assert majority_rewards(["5", "7"]) == (None, None)
+    with pytest.raises(ConfigError, match="min_support=0"):
+        majority([], min_support=0)
+
+
+def test_co_reward():
+    assert co_rewards([5, 5, 7], [7, 7, 5]) == ((0.0, 0.0, 1.0), (0.0, 0.0, 1.0))
+    assert co_rewards([5, 5, 7], [7, 7, 5], faithful=True) == co_rewards([5, 5, 7], [7, 7, 5])
+    assert co_rewards([5], [None]) == ((None,), (0.0,))
+    assert co_rewards([5], [None], faithful=True) == ((0.0,), (0.0,))
+
+
+@settings(max_examples=60, deadline=None)
+@given(answers)
+def test_rewards_go_to_equal_answers_alike_and_to_enough_of_them(given_answers):
+    rewards = majority_rewards(given_answers)
+    if rewards and rewards[0] is not None:
+        assert sum(rewards) >= 2
+        assert sum(rewards) == max(given_answers.count(answer) for answer in given_answers if answer is not None)
+    by_answer = dict(zip(given_answers, rewards, strict=True))
+    assert [by_answer[answer] for answer in given_answers] == list(rewards)

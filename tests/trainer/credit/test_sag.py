@@ -1,0 +1,168 @@
+"""SAG against its worked example, and one episode batch from evidence to loss."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from turngate.errors import ConfigError
+from turngate.rewards.gates import needs_outcome
+from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.sag import sag
+from turngate.trainer.pack import pack
+from turngate.trainer.table import tabulate
+from turngate.types import (
+    Action,
+    Completion,
+    EndedBy,
+    Ending,
+    Evidence,
+    Group,
+    Observation,
+    Source,
+    Task,
+    Trajectory,
+    Turn,
+)
+
+EXACT = {"eps": 0.0}
+
+
+@pytest.fixture
+def worked(table_of: Any) -> Any:
+    return table_of(
+        [[0, 1], [0, 1], [0, 0, 0], [0]],
+        process=[[1, 1], [1, 0], [1, 1, 1], [0]],
+        is_open=[[True] * 2, [True] * 2, [False] * 3, [False]],
+    )
+
+
+def test_the_worked_example(worked: Any):
+    advantage_N = sag(worked, **EXACT)
+    assert advantage_N.dtype == np.float32
+    np.testing.assert_allclose(advantage_N[:4], [1.116025, 1.116025, 1.116025, 0.116025], atol=1e-5)
+    np.testing.assert_allclose(advantage_N[4:], [-0.866025] * 4, atol=1e-5)
+
+
+def test_the_weight_scales_the_process_part_only(worked: Any):
+    np.testing.assert_allclose(sag(worked, weight=0.0, **EXACT), grpo(worked, eps=0.0), atol=1e-6)
+    part_N = sag(worked, weight=1.0, **EXACT) - grpo(worked, eps=0.0)
+    np.testing.assert_allclose(part_N, [0.5, 0.5, 0.5, -1.5, 0, 0, 0, 0], atol=1e-6)
+
+
+def test_a_rare_verdict_is_clipped(worked: Any):
+    part_N = sag(worked, weight=1.0, clip=1.0, **EXACT) - grpo(worked, eps=0.0)
+    np.testing.assert_allclose(part_N[:4], [0.5, 0.5, 0.5, -1.0], atol=1e-6)
+
+
+def test_a_judge_that_splits_hairs_keeps_a_small_weight(table_of: Any):
+    """The std of 0.50 and 0.51 is 0.0071; with the floor of 0.05 the verdicts count a seventh of full size."""
+    table = table_of([[1, 0], [0, 0]], process=[[0.50, 0.51], [np.nan, np.nan]])
+    part_N = sag(table, weight=1.0, **EXACT) - grpo(table, eps=0.0)
+    np.testing.assert_allclose(part_N, [-0.1, 0.1, 0, 0], atol=1e-5)
+    part_N = sag(table, weight=1.0, min_std=0.0, **EXACT) - grpo(table, eps=0.0)
+    np.testing.assert_allclose(part_N, [-0.707107, 0.707107, 0, 0], atol=1e-4)
+
+
+def test_equal_verdicts_say_nothing_even_without_floor_and_eps(table_of: Any):
+    table = table_of([[0, 1], [0, 0]], process=[[0.7, 0.7], [0.7, 0.7]])
+    np.testing.assert_array_equal(sag(table, min_std=0.0, eps=0.0), grpo(table, eps=0.0))
+
+
+def test_a_single_open_trajectory_still_ranks_its_turns(table_of: Any):
+    table = table_of(
+        [[0, 1], [0], [0], [0]],
+        process=[[1, 0], [1], [1], [1]],
+        is_open=[[True, True], [False], [False], [False]],
+    )
+    half = 0.5 * 0.707107
+    np.testing.assert_allclose(sag(table, **EXACT), [1.5 + half, 1.5 - half, -0.5, -0.5, -0.5], atol=1e-5)
+
+
+def test_without_std_the_outcome_is_only_centred(table_of: Any):
+    assert sag(table_of([[1], [0], [0], [0]]), std=False).tolist() == [0.75, -0.25, -0.25, -0.25]
+
+
+def test_earned_outcomes_do_not_see_a_veto_and_settled_ones_do(table_of: Any):
+    """The first trajectory earned 1, broke a rule, and was paid −1."""
+    table = table_of([[0, -1], [0, 0]], outcome=[1, 0], process=[[0.5, 0.5]] * 2, is_open=[[False] * 2, [True] * 2])
+    np.testing.assert_allclose(sag(table, **EXACT), [0.707107, 0.707107, -0.707107, -0.707107], atol=1e-5)
+    settled_N = sag(table, outcome="settled", **EXACT)
+    np.testing.assert_allclose(settled_N, [-0.707107, -0.707107, 0.707107, 0.707107], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"weight": -1.0}, "sag: weight is -1.0"),
+        ({"clip": float("nan")}, "sag: clip is nan"),
+        ({"min_std": -0.1}, "min_std"),
+        ({"eps": -0.1}, "eps"),
+        ({"outcome": "paid"}, "sag: outcome is 'paid'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(worked: Any, settings: dict[str, Any], match: str):
+    with pytest.raises(ConfigError, match=match):
+        sag(worked, **settings)
+
+
+# --- from evidence to loss -------------------------------------------------------------------------------------------
+
+RUBRIC = Rubric(
+    rewards=(
+        FromEvidence(name="solved", evidence="solved", kind="outcome"),
+        FromEvidence(name="good", evidence="good", per_turn=True),
+    ),
+    gates=(needs_outcome(1.0),),
+)
+TASK = Task(id="t", env_id="e", prompt="p")
+
+
+def turn(context: int, written: list[Source], good: float, index: int) -> Turn:
+    return Turn(
+        observation=Observation(text="o"),
+        context_ids=np.ones(context, np.int32),
+        completion=Completion(
+            ids_K=np.ones(len(written), np.int32),
+            logprobs_K=np.zeros(len(written), np.float32),
+            ended_by=EndedBy.STOP,
+            policy_version=0,
+        ),
+        source=np.array([Source.CONTEXT] * context + written, np.uint8),
+        action=Action(text="a"),
+        evidence=(Evidence(name="good", value=good, turn=index),),
+    )
+
+
+def episode(name: str, turns: list[Turn], solved: float) -> Trajectory:
+    return Trajectory(
+        id=name,
+        task=TASK,
+        turns=tuple(turns),
+        ending=Ending.FINISHED,
+        seed=0,
+        evidence=(Evidence(name="solved", value=solved),),
+    )
+
+
+@pytest.mark.parametrize(("aggregate", "loss"), [("token", -0.058926), ("turn", 0.0)])
+def test_gate_then_sag_then_tokens_then_loss(aggregate: Any, loss: float):
+    """Two trajectories of two turns; the failed one closes the gate. All ratios are 1, so the loss is −Σ w A."""
+    one, two = [Source.POLICY], [Source.POLICY, Source.POLICY]
+    group = Group(
+        task=TASK,
+        trajectories=(
+            episode("a", [turn(1, two, 1.0, 0), turn(0, [Source.POLICY, Source.GUIDE], 0.0, 1)], 1.0),
+            episode("b", [turn(1, one, 1.0, 0), turn(1, two, 1.0, 1)], 0.0),
+        ),
+    )
+    scored = RUBRIC.score_group(group)
+    table = tabulate([scored])
+    assert table.open_N.tolist() == [True, True, False, False]
+    advantage_N = sag(table, eps=0.0)
+    np.testing.assert_allclose(advantage_N, [1.060660, 0.353553, -0.707107, -0.707107], atol=1e-5)
+    batch = pack([scored], advantage_N, aggregate=aggregate)
+    expected_L = [0, 1.060660, 1.060660, 0.353553, 0, 0, -0.707107, 0, -0.707107, -0.707107]
+    np.testing.assert_allclose(batch.advantage_L, expected_L, atol=1e-5)
+    assert -(batch.policy_weight_L * batch.advantage_L).sum() == pytest.approx(loss, abs=1e-5)

@@ -1,0 +1,96 @@
+"""One pass of the model over whatever is new, whoever it belongs to: a token for rows that decode, a prompt or an
+observation for rows that begin a turn.
+
+``HubForward`` runs any transformers model, padded to rows of equal length. ``LeanForward`` (``lean.py``) runs the
+common dense architectures on a CPU without padding and without the cost of the modules.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from turngate.agents.policies.slots import SlotCache
+from turngate.types import IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The new tokens of one row of the cache: ``ids`` stand at columns ``start``, ``start + 1``, …; at least one."""
+
+    row: int
+    start: int
+    ids: IntArray
+
+    @property
+    def end(self) -> int:
+        """The column after the last new token: how much of the row attention reads."""
+        return self.start + len(self.ids)
+
+
+class Forward(ABC):
+    """The model without its head."""
+
+    def __init__(self, model: Any, cache: SlotCache) -> None:
+        self._base, self._cache = model.base_model, cache
+        self._device = next(model.parameters()).device
+
+    @abstractmethod
+    def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
+        """Store keys and values of what is new; the hidden state after the last token of each feed [r, width].
+
+        ``feeds`` are in the order of their rows, each row at most once.
+        """
+
+
+class HubForward(Forward):
+    """Through the model's own ``forward``."""
+
+    def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
+        """See ``Forward``. Several passes where one would be mostly padding: a long prompt beside rows that decode."""
+        last: dict[int, torch.Tensor] = {}
+        for part in _alike(feeds):
+            last.update(zip((feed.row for feed in part), self._padded(part), strict=True))
+        return torch.stack([last[feed.row] for feed in feeds])
+
+    def _padded(self, feeds: Sequence[Feed]) -> torch.Tensor:
+        n_new = [len(feed.ids) for feed in feeds]
+        ids = np.zeros((len(feeds), max(n_new)), np.int64)
+        columns = np.full_like(ids, self._cache.scratch)
+        positions = np.zeros_like(ids)  # padding attends to column 0: no row of the mask may be empty (NaN)
+        for r, feed in enumerate(feeds):
+            ids[r, : n_new[r]] = feed.ids
+            columns[r, : n_new[r]] = positions[r, : n_new[r]] = np.arange(feed.start, feed.end)
+        width = max(feed.end for feed in feeds)
+        self._cache.aim(self._tensor([feed.row for feed in feeds]), self._tensor(columns), width)
+        reach = self._tensor(positions)
+        output = self._base(
+            input_ids=self._tensor(ids),
+            attention_mask=torch.arange(width, device=self._device) <= reach[:, None, :, None],
+            position_ids=reach,
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        hidden: torch.Tensor = output.last_hidden_state
+        return hidden[torch.arange(len(feeds), device=self._device), self._tensor(n_new) - 1]
+
+    def _tensor(self, numbers: Any) -> torch.Tensor:
+        return torch.as_tensor(numbers, device=self._device)
+
+
+def _alike(feeds: Sequence[Feed]) -> Iterator[list[Feed]]:
+    """Parts of similar length, at most half of each padding, in the order of their rows."""
+    part: list[Feed] = []
+    n_tokens = 0
+    for feed in sorted(feeds, key=lambda feed: len(feed.ids)):
+        n_tokens += len(feed.ids)
+        if part and len(feed.ids) * (len(part) + 1) > 2 * n_tokens:
+            yield sorted(part, key=lambda feed: feed.row)
+            part, n_tokens = [], len(feed.ids)
+        part.append(feed)
+    yield sorted(part, key=lambda feed: feed.row)

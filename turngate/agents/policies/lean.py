@@ -1,0 +1,240 @@
+"""The forward pass of Llama, Qwen2 and Qwen3 on a CPU, over the weights of the transformers model itself.
+
+On small models the modules cost as much as the arithmetic: a decode step of 64 rows calls several hundred tensor
+operations that move a few kilobytes each. Here a step is one pass over packed tokens (no padding), a layer is about
+fifteen operations, and attention reads views of the cache; heads of grouped queries are never copied.
+
+For each layer, with RMS(x) = x / √(mean x² + ε):
+
+    [q, k, v] = W (RMS(h) · g₁);   q, k ← rotate(RMS(q) · g_q), rotate(RMS(k) · g_k)      RMS of q, k in Qwen3 only
+    h ← h + W_o attention(q, K, V)
+    h ← h + W_down (silu(W_gate x) · (W_up x)),   x = RMS(h) · g₂
+
+Weights are read where the model keeps them, so what is published is seen at once. Everything else (other
+architectures, other precisions, accelerators) goes through ``HubForward``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from turngate.agents.policies.forward import Feed, Forward, HubForward
+from turngate.agents.policies.slots import SlotCache
+
+BASES = ("LlamaModel", "Qwen2Model", "Qwen3Model")
+ROTATIONS = ("default", "llama3")  # frequencies that do not depend on the length of the context
+
+
+def forward_of(model: Any, cache: SlotCache) -> Forward:
+    """The fastest pass that computes what ``model`` does."""
+    return LeanForward(model, cache) if is_lean(model) else HubForward(model, cache)
+
+
+def is_lean(model: Any) -> bool:
+    """Whether ``LeanForward`` computes what ``model`` does."""
+    config, weights = model.config, list(model.parameters())
+    return (
+        type(model.base_model).__name__ in BASES
+        and all(weight.device.type == "cpu" and weight.dtype == torch.float32 for weight in weights)
+        and set(getattr(config, "layer_types", None) or ()) <= {"full_attention"}
+        and config.rope_parameters["rope_type"] in ROTATIONS
+        and config.hidden_act == "silu"
+        and all(type(part) is nn.Linear for layer in model.base_model.layers for part in _projections(layer))
+    )
+
+
+def _projections(layer: Any) -> tuple[Any, ...]:
+    attention, mlp = layer.self_attn, layer.mlp
+    return (
+        *(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj),
+        *(mlp.gate_proj, mlp.up_proj, mlp.down_proj),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """The weights of one layer, by reference."""
+
+    before_attention: Any
+    queries: Any
+    keys: Any
+    values: Any
+    attended: Any
+    query_norm: Any  # None: no norm
+    key_norm: Any
+    before_mlp: Any
+    gate: Any
+    up: Any
+    down: Any
+
+    @classmethod
+    def of(cls, layer: Any) -> _Layer:
+        attention = layer.self_attn
+        queries, keys, values, attended, gate, up, down = _projections(layer)
+        return cls(
+            before_attention=layer.input_layernorm.weight,
+            queries=queries,
+            keys=keys,
+            values=values,
+            attended=attended,
+            query_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
+            key_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
+            before_mlp=layer.post_attention_layernorm.weight,
+            gate=gate,
+            up=up,
+            down=down,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Feeds of equal length in neighbouring rows: one call of attention over views of the cache.
+
+    Tokens ``begin`` … ``end - 1`` of the pass; rows ``first`` … ``last - 1``; ``mask`` [r, 1, q, width] is 0 or -∞.
+    """
+
+    begin: int
+    end: int
+    first: int
+    last: int
+    width: int
+    mask: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """Packed tokens of one pass: where they go, how they are rotated, who attends to what."""
+
+    ids: torch.Tensor  # [p]
+    places: torch.Tensor  # of the new keys and values in the cache
+    cos: torch.Tensor  # [p, 1, dim]
+    sin: torch.Tensor  # [p, 1, dim], negative in the first half
+    runs: list[_Run]
+    last: torch.Tensor | None  # [r]; None: every token is the last of its feed
+
+
+class LeanForward(Forward):
+    """See the module."""
+
+    def __init__(self, model: Any, cache: SlotCache) -> None:
+        super().__init__(model, cache)
+        config = model.config
+        self._dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self._n_queries: int = config.num_attention_heads
+        self._n_keys: int = config.num_key_value_heads
+        self._eps: float = config.rms_norm_eps
+        self._layers = [_Layer.of(layer) for layer in self._base.layers]
+        self._cos = self._sin = torch.zeros(0, 1, self._dim)
+
+    def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
+        """See ``Forward``."""
+        plan = self._plan(feeds)
+        h = F.embedding(plan.ids, self._base.embed_tokens.weight)
+        for number, layer in enumerate(self._layers):
+            attended = self._attend(plan, number, self._heads(plan, layer, self._rms(h, layer.before_attention)))
+            h = _added(h, layer.attended, attended)
+            x = self._rms(h, layer.before_mlp)
+            x = F.silu(_linear(layer.gate, x)).mul_(_linear(layer.up, x))
+            h = _added(h, layer.down, x)
+        if plan.last is not None:
+            h = h[plan.last]
+        return self._rms(h, self._base.norm.weight)
+
+    # --- what is fed --------------------------------------------------------------------------------------------------
+
+    def _plan(self, feeds: Sequence[Feed]) -> _Pass:
+        n_new = np.array([len(feed.ids) for feed in feeds])
+        rows = np.array([feed.row for feed in feeds])
+        starts = np.array([feed.start for feed in feeds])
+        ends = np.cumsum(n_new)
+        columns = np.arange(ends[-1]) + np.repeat(starts - (ends - n_new), n_new)
+        self._reach(int(columns.max()) + 1)
+        column = torch.as_tensor(columns)
+        return _Pass(
+            ids=torch.as_tensor(np.concatenate([feed.ids for feed in feeds]).astype(np.int64)),
+            places=self._cache.places(torch.as_tensor(np.repeat(rows, n_new)), column),
+            cos=self._cos[column],
+            sin=self._sin[column],
+            runs=_runs(rows, n_new, ends, column),
+            last=None if ends[-1] == len(feeds) else torch.as_tensor(ends - 1),
+        )
+
+    def _reach(self, n_positions: int) -> None:
+        """Have tables of the rotation for that many positions, as the model makes them."""
+        if n_positions <= len(self._cos):
+            return
+        positions = torch.arange(self._cache.capacity)[None]
+        cos, sin = self._base.rotary_emb(torch.zeros(1), positions)
+        sin = torch.cat((-sin[..., : self._dim // 2], sin[..., self._dim // 2 :]), -1)
+        self._cos, self._sin = cos[0, :, None], sin[0, :, None]
+
+    # --- one layer ----------------------------------------------------------------------------------------------------
+
+    def _rms(self, x: torch.Tensor, weight: Any) -> torch.Tensor:
+        return F.rms_norm(x, x.shape[-1:], weight, self._eps)
+
+    def _heads(self, plan: _Pass, layer: _Layer, x: torch.Tensor) -> torch.Tensor:
+        """Queries, keys (both rotated) and values of each token [p, queries + 2 · keys, dim]."""
+        parts = (_linear(layer.queries, x), _linear(layer.keys, x), _linear(layer.values, x))
+        heads = torch.cat(parts, -1).view(len(x), -1, self._dim)
+        turned = heads[:, : self._n_queries + self._n_keys]
+        plain = turned
+        if layer.query_norm is not None:
+            plain = F.rms_norm(turned, (self._dim,), None, self._eps)
+            plain[:, : self._n_queries].mul_(layer.query_norm)
+            plain[:, self._n_queries :].mul_(layer.key_norm)
+        torch.addcmul(plain * plan.cos, plain.roll(self._dim // 2, -1), plan.sin, out=turned)
+        return heads
+
+    def _attend(self, plan: _Pass, layer: int, heads: torch.Tensor) -> torch.Tensor:
+        """Store the new keys and values, then let each token read its row up to itself [p, queries · dim]."""
+        self._cache.write(layer, plan.places, heads[:, self._n_queries :])
+        queries = heads[:, : self._n_queries]
+        parts = [self._attend_run(run, layer, queries[run.begin : run.end]) for run in plan.runs]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _attend_run(self, run: _Run, layer: int, queries: torch.Tensor) -> torch.Tensor:
+        """The queries that share a key's head are a longer row of queries to that head, so keys are not repeated."""
+        n, q = run.last - run.first, (run.end - run.begin) // (run.last - run.first)
+        group = self._n_queries // self._n_keys
+        grouped = queries.reshape(n, q, self._n_keys, group, self._dim).permute(0, 2, 3, 1, 4)
+        keys, values = self._cache.read(layer, run.first, run.last, run.width)
+        mask = run.mask if group == 1 or q == 1 else run.mask.repeat(1, 1, group, 1)
+        read = F.scaled_dot_product_attention(
+            grouped.reshape(n, self._n_keys, group * q, self._dim),
+            keys,
+            values,
+            attn_mask=mask.expand(n, 1, group * q, -1),
+        )
+        return read.view(n, self._n_keys, group, q, self._dim).permute(0, 3, 1, 2, 4).reshape(n * q, -1)
+
+
+def _linear(linear: Any, x: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, linear.weight, linear.bias)
+
+
+def _added(h: torch.Tensor, linear: Any, x: torch.Tensor) -> torch.Tensor:
+    """h + W x (+ b)."""
+    total = torch.addmm(h, x, linear.weight.t())
+    return total if linear.bias is None else total.add_(linear.bias)
+
+
+def _runs(rows: Any, n_new: Any, ends: Any, column: torch.Tensor) -> list[_Run]:
+    """Cut the feeds where rows do not follow each other or lengths differ."""
+    cuts = np.flatnonzero((np.diff(rows) != 1) | (np.diff(n_new) != 0)) + 1
+    runs = []
+    for a, b in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
+        begin, end = int(ends[a] - n_new[a]), int(ends[b - 1])
+        reach = column[begin:end].view(b - a, 1, -1, 1)
+        width = int(reach.max()) + 1
+        mask = torch.zeros(b - a, 1, reach.shape[2], width)
+        mask.masked_fill_(torch.arange(width) > reach, float("-inf"))
+        runs.append(_Run(begin, end, int(rows[a]), int(rows[b - 1]) + 1, width, mask))
+    return runs

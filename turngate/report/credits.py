@@ -1,0 +1,74 @@
+"""Two credit rules on the same recorded turns: how alike they are and which turns move most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from turngate.errors import ShapeError
+from turngate.report.show import literal
+from turngate.types import FloatArray, Trajectory
+
+ACTION_CHARS = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two credits of N turns, each divided by its root mean square, so that rules of other scales can be compared.
+
+    ``cosine`` of the two; ``flipped`` is the share of turns to which one rule gives more than 0 and the other less;
+    both are NaN if one of the rules gives nothing to anybody. ``move_N``: the second minus the first, float32[N].
+    """
+
+    cosine: float
+    flipped: float
+    move_N: FloatArray
+
+
+def compare(before_N: FloatArray, after_N: FloatArray) -> Comparison:
+    """Compare two credits of the same turns. Raises ShapeError if they have different lengths."""
+    if before_N.shape != after_N.shape:
+        raise ShapeError(f"after_N has shape {after_N.shape}, expected {before_N.shape} as before_N")
+    first_N, second_N = _scaled(before_N), _scaled(after_N)
+    silent = not (first_N.any() and second_N.any())
+    return Comparison(
+        cosine=float("nan") if silent else float(np.mean(first_N * second_N)),
+        flipped=float("nan") if silent else float(np.mean(first_N * second_N < 0)),
+        move_N=(second_N - first_N).astype(np.float32),
+    )
+
+
+def _scaled(credit_N: FloatArray) -> FloatArray:
+    size = float(np.sqrt(np.mean(np.square(credit_N, dtype=np.float64)))) if len(credit_N) else 0.0
+    return credit_N / np.float32(size) if size else np.zeros_like(credit_N)
+
+
+def show_moves(
+    console: Console,
+    trajectories: Sequence[Trajectory],
+    reward_N: FloatArray,
+    before: tuple[str, FloatArray],
+    after: tuple[str, FloatArray],
+    *,
+    top: int,
+) -> None:
+    """Print how alike two rules are (name, credit per turn), and the ``top`` turns that move most."""
+    comparison = compare(before[1], after[1])
+    places = [(trajectory, index) for trajectory in trajectories for index in range(len(trajectory.turns))]
+    console.print(
+        f"{len(places)} turns of {len(trajectories)} trajectories: cosine of {before[0]} and {after[0]} "
+        f"{comparison.cosine:.3f}, opposite sign on {comparison.flipped:.1%} of the turns",
+        highlight=False,
+    )
+    table = Table("trajectory", "turn", "action", "reward", before[0], after[0], "move", box=None)
+    for place in np.argsort(-np.abs(comparison.move_N), kind="stable")[:top]:
+        trajectory, index = places[place]
+        action = " ".join(literal(trajectory.turns[index].action.text).split())
+        numbers = (reward_N[place], before[1][place], after[1][place], comparison.move_N[place])
+        table.add_row(trajectory.id, str(index), action[:ACTION_CHARS], *[f"{number:+.3f}" for number in numbers])
+    console.print(table, markup=False, highlight=False)
+    console.print("move: difference of the two credits, each divided by its root mean square", highlight=False)

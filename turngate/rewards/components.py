@@ -1,0 +1,288 @@
+"""Rubric components for what one episode alone decides: information gain, and costs that doing more never lowers.
+
+Costs are penalties: verdicts in [0, 1], a negative weight. Each is bounded whatever the length of the episode, and is
+paid on the turn that caused it, so a later turn never changes what an earlier one cost.
+"""
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from turngate.errors import ConfigError
+from turngate.rewards.parts import Agg, Facts, Kind, Line, Reward, Span, Verdict
+from turngate.types import Evidence
+
+
+class Charged(Reward):
+    """Bad events charged against a budget, as in ``process.charged``; a subclass writes ``reads`` and ``amounts``.
+
+    The first ``free`` cost nothing, the next ``budget`` cost weight / budget each on the turn where they happened, the
+    rest nothing more: an episode loses at most ``weight``.
+    """
+
+    kind: Kind = "penalty"
+    weight: float = -0.1
+    per_turn: bool = True
+    agg: Agg = "sum"
+    free: float = 0.0
+    budget: float = 4.0
+
+    @abstractmethod
+    def amounts(self, facts: Facts) -> list[tuple[int, float]]:
+        """How much happened on which turn; empty = not measured."""
+
+    def model_post_init(self, context: Any) -> None:
+        """Raises ConfigError for settings under which the bound would not hold."""
+        super().model_post_init(context)
+        if (self.low, self.high, self.agg) != (0.0, 1.0, "sum"):
+            raise ConfigError(
+                f"component '{self.name}' charges a budget; leave low=0, high=1 and agg='sum' as they are"
+            )
+        if not (0 <= self.free < math.inf and 0 < self.budget < math.inf):
+            raise ConfigError(f"component '{self.name}' needs free ≥ 0 and budget > 0: {self.free}, {self.budget}")
+
+    def span(self, n_verdicts: float) -> Span:
+        """At most one whole budget, however many verdicts."""
+        return min(self.weight, 0.0), max(self.weight, 0.0)
+
+    def lines(self, verdicts: list[Verdict], facts: Facts) -> list[Line]:
+        """Imagined verdicts, too, use up one budget and no more."""
+        return super().lines(_clipped(verdicts, 0.0, 1.0), facts)
+
+    def verdicts(self, facts: Facts) -> list[Verdict]:
+        """What each turn uses up of the budget."""
+        used, spent = 0.0, 0.0
+        charges: list[Verdict] = []
+        for turn, amount in sorted(self.amounts(facts)):
+            used += amount
+            total = min(max(used - self.free, 0.0), self.budget)
+            charges.append((turn, (total - spent) / self.budget))
+            spent = total
+        return charges
+
+
+class Repetition(Charged):
+    """Charges an action that was taken before in the episode.
+
+    ``evidence`` holds a key per action, equal for equal actions (any JSON; "" = no action, which repeats nothing). With
+    ``state``, a key per turn, the state has to be the same too: trying again after something changed is no repeat. A
+    turn whose state was not measured repeats nothing.
+    """
+
+    type: Literal["repetition"] = "repetition"
+    evidence: str = "action_key"
+    state: str | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Action keys, and state keys if they matter."""
+        return (self.evidence,) if self.state is None else (self.evidence, self.state)
+
+    def amounts(self, facts: Facts) -> list[tuple[int, float]]:
+        """1 for every repeated action."""
+        states = {} if self.state is None else {turn: _key(value) for turn, value in facts.verdicts(self.state)}
+        seen: set[tuple[str, str]] = set()
+        found: list[tuple[int, float]] = []
+        for turn, value in sorted(facts.verdicts(self.evidence), key=_place):
+            counts = value != "" and (self.state is None or turn in states)
+            key = (_key(value), states.get(turn, ""))
+            found.append(_amount(self, facts, turn, counts and key in seen))
+            if counts:
+                seen.add(key)
+        return found
+
+    def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
+        """As many actions of one key as these charges take (in whole actions), all in one state."""
+        charges = [(turn, round(amount)) for turn, amount in _uncharged(self, verdicts)]
+        total, first = sum(amount for _, amount in charges), True
+        facts: list[Evidence] = []
+        for turn, amount in charges:
+            keys = ["imagined"] * (amount + first) if total else [""]
+            facts += [Evidence(name=self.evidence, value=key, turn=turn) for key in keys]
+            if self.state is not None:
+                facts.append(Evidence(name=self.state, value="imagined", turn=turn))
+            first = False
+        return tuple(facts)
+
+
+class EventCost(Charged):
+    """Charges what one named piece of evidence counts per turn: a bool (a void turn) or an amount (tool calls).
+
+    Void turns (neither a complete tool call nor an answer): ``EventCost(name="void", evidence="void_turn")``. Tool
+    spam: ``EventCost(name="spam", evidence="n_calls", free=8, budget=8)``.
+    """
+
+    type: Literal["event_cost"] = "event_cost"
+    evidence: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The one name."""
+        return (self.evidence,)
+
+    def amounts(self, facts: Facts) -> list[tuple[int, float]]:
+        """What was measured under that name."""
+        return [_amount(self, facts, turn, value) for turn, value in facts.verdicts(self.evidence)]
+
+    def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
+        """The amounts that use up these charges."""
+        amounts = _uncharged(self, verdicts)
+        return tuple(Evidence(name=self.evidence, value=amount, turn=turn) for turn, amount in amounts)
+
+
+class LengthCost(Reward):
+    """``clip((L − start) / (limit − start), 0, 1)``, paid once, on the last turn.
+
+    ``L`` is the number of turns, or the sum of ``evidence`` over the turns (policy tokens, calls; tool output is not
+    the policy's doing). ``only_if`` names evidence that must reach ``at_least``, usually the outcome's: then a failure
+    costs nothing and giving up early gains nothing; not measured, the cost is not measured either. Without it this is
+    DAPO's soft overlong punishment with ``start = limit − buffer`` (https://arxiv.org/abs/2503.14476), which also pays
+    for failing early. ``process.cost_among_successes`` compares siblings instead.
+    """
+
+    type: Literal["length_cost"] = "length_cost"
+    kind: Kind = "penalty"
+    weight: float = -0.1
+    start: float
+    limit: float
+    evidence: str | None = None
+    only_if: str | None = None
+    at_least: float = 0.5
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Lengths and the condition, where given."""
+        return tuple(name for name in (self.evidence, self.only_if) if name is not None)
+
+    def model_post_init(self, context: Any) -> None:
+        """Raises ConfigError for limits the wrong way round."""
+        super().model_post_init(context)
+        if not 0 <= self.start < self.limit < math.inf:
+            raise ConfigError(f"component '{self.name}' needs 0 ≤ start < limit, found {self.start} and {self.limit}")
+
+    def verdicts(self, facts: Facts) -> list[Verdict]:
+        """One verdict on the episode."""
+        if self.only_if is not None:
+            outcomes = facts.verdicts(self.only_if)
+            if not outcomes or max(value for _, value in outcomes) < self.at_least:
+                return [(None, 0.0)] if outcomes else []
+        length = float(facts.n_turns)
+        if self.evidence is not None:
+            measured = facts.verdicts(self.evidence)
+            if not measured:
+                return []
+            length = sum(_amount(self, facts, turn, value)[1] for turn, value in measured)
+        return [(None, min(max((length - self.start) / (self.limit - self.start), 0.0), 1.0))]
+
+    def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
+        """The length that costs as much; nothing if turns are counted, because evidence does not make them."""
+        if self.evidence is None:
+            return ()
+        lengths = [self.start + value * (self.limit - self.start) for _, value in verdicts]
+        return tuple(Evidence(name=self.evidence, value=length, turn=0) for length in lengths)
+
+
+class InformationGain(Reward):
+    """IGPO: what a turn adds to the policy's probability of the gold answer, as in ``process.information_gain``.
+
+    ``evidence`` holds the mean log-probability (nats) of the gold answer after each turn, ``start`` that before the
+    first one, for the whole episode. The last turn earns nothing here; the outcome pays there. Gains telescope, so an
+    episode earns between −weight and weight whatever its length; a turn that was not measured is spanned by the next.
+    """
+
+    type: Literal["information_gain"] = "information_gain"
+    low: float = -1.0
+    per_turn: bool = True
+    agg: Agg = "sum"
+    evidence: str = "gold_logprob"
+    start: str = "gold_logprob_start"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Log-probabilities after the turns and before the first one."""
+        return (self.evidence, self.start)
+
+    def model_post_init(self, context: Any) -> None:
+        """Raises ConfigError for settings under which the sum would not telescope."""
+        super().model_post_init(context)
+        if (self.low, self.high, self.agg) != (-1.0, 1.0, "sum"):
+            raise ConfigError(f"component '{self.name}' telescopes; leave low=-1, high=1 and agg='sum' as they are")
+
+    def span(self, n_verdicts: float) -> Span:
+        """Beliefs lie in [0, 1], so all gains together lie in [−1, 1]."""
+        return -abs(self.weight), abs(self.weight)
+
+    def lines(self, verdicts: list[Verdict], facts: Facts) -> list[Line]:
+        """Imagined gains, too, add up to no more than a belief can move."""
+        return super().lines(_clipped(verdicts, -1.0, 1.0), facts)
+
+    def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
+        """Beliefs that move by so much, up from almost 0 or down from 1."""
+        if not verdicts:
+            return ()
+        belief = 0.0 if sum(value for _, value in verdicts) > 0 else 1.0
+        facts = [Evidence(name=self.start, value=_log(belief))]
+        for turn, value in verdicts:
+            belief = min(max(belief + value, 0.0), 1.0)
+            facts.append(Evidence(name=self.evidence, value=_log(belief), turn=turn))
+        return tuple(facts)
+
+    def verdicts(self, facts: Facts) -> list[Verdict]:
+        """Gains of the turns before the last."""
+        beliefs = [(-1, value) for _, value in facts.verdicts(self.start)]
+        for turn, value in facts.verdicts(self.evidence):
+            if turn is None:
+                self._reject(facts, turn, "is about turns, but its evidence names none")
+            if turn < facts.n_turns - 1:
+                beliefs.append((turn, value))
+        gains: list[Verdict] = []
+        before: float | None = None
+        for turn, value in sorted(beliefs):
+            if not isinstance(value, (int, float)) or not value <= 0:
+                self._reject(facts, None if turn < 0 else turn, f"read {value!r}; a log-probability is at most 0")
+            if before is not None:
+                gains.append((turn, math.exp(value) - before))
+            before = math.exp(value)
+        return gains
+
+
+def _amount(reward: Reward, facts: Facts, turn: int | None, value: Any) -> tuple[int, float]:
+    """One measured amount of a turn, checked."""
+    if turn is None:
+        reward._reject(facts, turn, "is about turns, but its evidence names none")
+    if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        reward._reject(facts, turn, f"read {value!r}; an amount is a bool or a finite number ≥ 0")
+    return turn, float(value)
+
+
+def _clipped(verdicts: Sequence[Verdict], low: float, high: float) -> list[Verdict]:
+    """The same verdicts, each reduced so that their running sum stays in [low, high]."""
+    paid, kept = 0.0, list[Verdict]()
+    for turn, value in verdicts:
+        total = min(max(paid + value, low), high)
+        kept.append((turn, min(max(total - paid, low), high)))
+        paid = total
+    return kept
+
+
+def _uncharged(cost: Charged, verdicts: Sequence[Verdict]) -> list[tuple[int | None, float]]:
+    """Amounts that would be charged as ``verdicts``: the free ones come before the first charge."""
+    free, amounts = cost.free, list[tuple[int | None, float]]()
+    for turn, value in verdicts:
+        amounts.append((turn, value * cost.budget + (free if value > 0 else 0.0)))
+        free = 0.0 if value > 0 else free
+    return amounts
+
+
+def _log(belief: float) -> float:
+    return math.log(belief) if belief > 0 else -745.0  # the lowest float64 whose exponential is not 0
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _place(verdict: Verdict) -> int:
+    return -1 if verdict[0] is None else verdict[0]

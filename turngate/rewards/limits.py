@@ -1,0 +1,175 @@
+"""Gates that limit what one component can be paid, so that repeating an act is not worth it.
+
+They count what is still open when they act, so they belong behind gates that close.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from turngate.errors import ConfigError
+from turngate.rewards.gates import find_cuttable, needs_limit
+from turngate.rewards.parts import Draft, Gate, Kind, Reward
+from turngate.rewards.ranges import Ranges, Scene
+
+
+class Once(Gate):
+    """Component ``on`` pays at most once per episode: the first line that pays anything counts, later ones are closed.
+
+    For acts that are worth something the first time, such as reproducing a failure. Repeating the act pays nothing.
+    """
+
+    type: Literal["once"] = "once"
+    on: str
+
+    @property
+    def name(self) -> str:
+        """For instance ``once(reproduced)``."""
+        return f"once({self.on})"
+
+    def touches(self, name: str, kind: Kind) -> bool:
+        """The component ``on``."""
+        return name == self.on
+
+    def fit(self, rewards: Sequence[Reward]) -> None:
+        """Raises UnknownName for an unknown component, ConfigError for one that is paid once anyway."""
+        needs_sum(find_cuttable(rewards, self.on, self), self)
+
+    def apply(self, draft: Draft) -> None:
+        """Close all lines after the first that pays."""
+        name, on, paid = self.name, self.on, False
+        for line in draft.lines:
+            if line.name == on:
+                if paid:
+                    line.close(name)
+                else:
+                    paid = line.paid != 0.0
+
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
+        """What one verdict earns."""
+        for name in ranges.of(self):
+            reward = ranges.rewards[name]
+            ranges.verdicts_within(name, reward.low, reward.high)
+
+
+class Budget(Gate):
+    """Component ``on`` pays at most ``limit`` in all, in turn order: the line that passes the limit is cut, later ones
+    closed. Losses have a budget of their own, of the same size. ``limit=0`` pays nothing."""
+
+    type: Literal["budget"] = "budget"
+    on: str
+    limit: float
+
+    def model_post_init(self, context: Any) -> None:
+        """Raises ConfigError for a limit that is no bound."""
+        needs_limit(self.limit, self)
+
+    @property
+    def name(self) -> str:
+        """For instance ``budget(executes, 0.3)``."""
+        return f"budget({self.on}, {self.limit})"
+
+    def touches(self, name: str, kind: Kind) -> bool:
+        """The component ``on``."""
+        return name == self.on
+
+    def fit(self, rewards: Sequence[Reward]) -> None:
+        """Raises UnknownName for an unknown component, ConfigError for an outcome or a limit that is never reached."""
+        low, high = find_cuttable(rewards, self.on, self).span(math.inf)
+        if max(high, -low) <= self.limit:
+            raise ConfigError(f"{self.name} never closes: '{self.on}' pays {low:g} to {high:g} in all; lower the limit")
+
+    def apply(self, draft: Draft) -> None:
+        """Spend the budget in turn order."""
+        name, gains, losses = self.name, self.limit, self.limit
+        for line in draft.lines:
+            if line.name != self.on or not (amount := line.paid):
+                continue
+            left = gains if amount > 0 else losses
+            size = abs(amount)
+            if size > left:
+                line.cut(name, left / size)
+            if amount > 0:
+                gains -= min(size, left)
+            else:
+                losses -= min(size, left)
+
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
+        """Within ± the limit."""
+        for name in ranges.of(self):
+            ranges.paid_within(name, -self.limit, self.limit)
+
+
+class BestSoFar(Gate):
+    """Component ``on`` is paid only for improvement over its best verdict so far.
+
+    With v_t the verdicts, b_t = max(start, v_s for s < t that were still open): v_t counts as max(0, v_t − b_t). So the
+    whole component pays at most weight·(high − start), breaking and mending pays nothing, and a verdict that falls
+    costs nothing. Verdicts at or below 0 are never paid.
+    """
+
+    type: Literal["best_so_far"] = "best_so_far"
+    on: str
+    start: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    """The verdict before the first act: only what is beyond it counts. At least 0."""
+
+    @property
+    def name(self) -> str:
+        """For instance ``best_so_far(tests)``."""
+        return f"best_so_far({self.on})"
+
+    def touches(self, name: str, kind: Kind) -> bool:
+        """The component ``on``."""
+        return name == self.on
+
+    def fit(self, rewards: Sequence[Reward]) -> None:
+        """Raises UnknownName for an unknown component, ConfigError for one that pays once or never improves."""
+        reward = find_cuttable(rewards, self.on, self)
+        needs_sum(reward, self)
+        if reward.high <= self.start:
+            raise ConfigError(
+                f"{self.name} never opens: '{self.on}' is at most {reward.high:g}, start is {self.start:g}"
+            )
+
+    def apply(self, draft: Draft) -> None:
+        """Pay each line the part of its verdict that is new."""
+        name, best = self.name, self.start
+        for line in draft.lines:
+            if line.name != self.on or not line.factor:
+                continue
+            if line.value <= best:
+                line.close(name)
+            else:
+                if best:
+                    line.cut(name, (line.value - best) / line.value)
+                best = line.value
+
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
+        """What the step from the start to the top earns."""
+        for name in ranges.of(self):
+            ranges.verdicts_within(name, 0.0, ranges.rewards[name].high - self.start)
+
+
+def needs_sum(reward: Reward, gate: Gate) -> None:
+    """Raises ConfigError for a component whose lines do not each pay in full, so that counting them means nothing."""
+    if not (reward.per_turn and reward.agg == "sum"):
+        raise ConfigError(f"{gate.name} needs a component that pays turn by turn; give it per_turn=True and agg='sum'")
+
+
+def once(on: str) -> Once:
+    """A component pays at most once per episode: ``once("reproduced")``."""
+    return Once(on=on)
+
+
+def budget(on: str, limit: float) -> Budget:
+    """A component pays at most ``limit`` in all: ``budget("executes", 0.3)``."""
+    return Budget(on=on, limit=limit)
+
+
+def best_so_far(on: str, start: float = 0.0) -> BestSoFar:
+    """A component pays only improvement over its best verdict so far: ``best_so_far("tests")``."""
+    return BestSoFar(on=on, start=start)

@@ -1,0 +1,252 @@
+"""Short answers against gold ones: text with aliases, numbers, sets and lists, and answers that were withheld.
+
+All functions return a number in [0, 1], or None where nothing can be measured: the answer is None (never looked at,
+which is not the same as an empty answer) or there is no gold to compare with. An empty answer is the agent's, so it
+earns 0.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.rewards.outcome.assignment import best_assignment
+
+Aliases: TypeAlias = str | Sequence[str]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_CLOSED = frozenset({"yes", "no", "noanswer"})
+_NUMBER = re.compile(
+    r"(?P<sign>[-+−]?)\s*(?P<currency>[$€£¥]?)\s*(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?P<power>e[-+]?\d{1,3})?"
+    r"(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_PERCENT = frozenset({"%", "percent", "per cent"})
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def normalize(text: str, *, faithful: bool = False) -> str:
+    """Lower case, without punctuation and articles, single spaces (as SQuAD does, https://arxiv.org/abs/1606.05250).
+
+    Published, the gold answers "A" and "-" become empty, and then "the" or "!" equals them. Here a text of which
+    nothing would be left keeps its lower-case form; ``faithful=True`` empties it.
+    """
+    lowered = text.lower()
+    bare = " ".join(_ARTICLES.sub(" ", lowered.translate(_PUNCTUATION)).split())
+    return bare if bare or faithful else " ".join(lowered.split())
+
+
+def exact_match(answer: str | None, gold: Aliases, *, faithful: bool = False) -> float | None:
+    """1 if the normalised answer equals one of the normalised aliases in ``gold``, else 0; None if unmeasurable."""
+    if answer is None or not _aliases(gold):
+        return None
+    mine = normalize(answer, faithful=faithful)
+    return float(any(mine == normalize(alias, faithful=faithful) for alias in _aliases(gold)))
+
+
+def token_f1(answer: str | None, gold: Aliases, *, faithful: bool = False) -> float | None:
+    """``F1 = 2·common / (tokens of the answer + tokens of the alias)``, the best alias counts; None if unmeasurable.
+
+    Tokens are the words of ``normalize`` as a bag, so repeating a word lowers F1. As in HotpotQA
+    (https://arxiv.org/abs/1809.09600), "yes", "no" and "noanswer" earn nothing unless both sides are equal. Two empty
+    texts are equal. Becomes ``exact_match`` for one-word answers and aliases.
+    """
+    if answer is None or not _aliases(gold):
+        return None
+    mine = normalize(answer, faithful=faithful)
+    return max(_pair_f1(mine, normalize(alias, faithful=faithful)) for alias in _aliases(gold))
+
+
+def _pair_f1(mine: str, theirs: str) -> float:
+    if mine == theirs:
+        return 1.0
+    if mine in _CLOSED or theirs in _CLOSED:
+        return 0.0
+    mine_tokens, their_tokens = Counter(mine.split()), Counter(theirs.split())
+    common = (mine_tokens & their_tokens).total()
+    return 2 * common / (mine_tokens.total() + their_tokens.total()) if common else 0.0
+
+
+def _aliases(gold: Aliases) -> Sequence[str]:
+    return (gold,) if isinstance(gold, str) else gold
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number as it was written: ``value`` before any percent sign is applied, and its unit or currency sign."""
+
+    value: float
+    percent: bool = False
+    unit: str = ""
+
+
+def parse_number(text: str) -> Number | None:
+    """The one number that ``text`` is, or None if it is none, several or endless.
+
+    Read are signs, a currency sign, commas between groups of three digits, a power of ten, "%" or "percent", and one
+    unit of up to 20 letters ("12,500 km"). Anything else around the number, another number above all, makes it None:
+    a list of guesses is not an answer.
+    """
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        return None
+    rest = " ".join(match["rest"].lower().split()).rstrip(".")
+    percent = rest in _PERCENT
+    if not percent and not re.fullmatch(r"[$€£¥]|[^\W\d_]{0,20}", rest):
+        return None
+    value = float(match["number"].replace(",", "") + (match["power"] or ""))
+    if not math.isfinite(value):
+        return None
+    negative = match["sign"] in ("-", "−")
+    return Number(
+        value=-value if negative else value, percent=percent, unit=match["currency"] or ("" if percent else rest)
+    )
+
+
+def numeric_match(
+    answer: str | None,
+    gold: str | float,
+    *,
+    relative: float = 1e-6,
+    absolute: float = 0.0,
+    percent: Literal["fraction", "ignore"] = "fraction",
+) -> float | None:
+    """1 if ``|answer − gold| ≤ max(relative·|gold|, absolute)``, else 0.
+
+    ``percent="fraction"`` reads 12.5% as 0.125, "ignore" drops the sign. Units are compared if both sides name one,
+    and never converted. The tolerance is measured at the gold value, so a huge answer does not widen it. None for the
+    answer None or a gold that is no number. Defaults are ours. Raises ConfigError for a tolerance that is negative or
+    not finite.
+    """
+    if not (0 <= relative < math.inf and 0 <= absolute < math.inf):
+        raise ConfigError(f"relative={relative} and absolute={absolute} must be finite and at least 0")
+    target = parse_number(gold) if isinstance(gold, str) else Number(value=float(gold))
+    if answer is None or target is None or not math.isfinite(target.value):
+        return None
+    given = parse_number(answer)
+    if given is None or (given.unit and target.unit and given.unit != target.unit):
+        return 0.0
+    mine, theirs = (n.value / 100 if n.percent and percent == "fraction" else n.value for n in (given, target))
+    return float(abs(mine - theirs) <= max(relative * abs(theirs), absolute))
+
+
+# --- sets and lists --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """How much of the answer is right (``precision``) and how much of the gold was found (``recall``)."""
+
+    precision: float
+    recall: float
+
+    @property
+    def f1(self) -> float:
+        """``2PR / (P + R)``, 0 if both are 0."""
+        return self.f_beta(1.0)
+
+    @property
+    def exact(self) -> float:
+        """1 if nothing is missing and nothing is too much."""
+        return float(self.precision == self.recall == 1.0)
+
+    def f_beta(self, beta: float) -> float:
+        """``(1 + β²)·P·R / (β²·P + R)``; β > 1 favours recall, and with it over-listing. 0 if both are 0."""
+        square = beta * beta
+        below = square * self.precision + self.recall
+        return (1 + square) * self.precision * self.recall / below if below else 0.0
+
+
+def set_overlap(answer: Iterable[str] | None, gold: Sequence[Aliases]) -> Overlap | None:
+    """Answer and gold as sets of normalised texts; an item of ``gold`` may be several aliases.
+
+    Items are paired one to one, so a second alias of the same item is one too many. Repeating an item changes
+    nothing; a superset of the gold has recall 1 and a precision below 1. No items at all have precision 0. None for
+    the answer None or an empty gold.
+    """
+    return None if answer is None else list_overlap(sorted({normalize(item) for item in answer}), gold)
+
+
+def list_overlap(answer: Sequence[str] | None, gold: Sequence[Aliases], *, ordered: bool = False) -> Overlap | None:
+    """As ``set_overlap``, but repetitions count: an item twice in the answer must be twice in the gold.
+
+    ``ordered=True`` counts the longest common subsequence, so that what stands at the wrong place is not found.
+    """
+    if answer is None or not gold:
+        return None
+    mine = [normalize(item) for item in answer]
+    theirs = [frozenset(normalize(alias) for alias in _aliases(item)) for item in gold]
+    found = _common_subsequence(mine, theirs) if ordered else _paired(mine, theirs)
+    return Overlap(precision=found / len(mine) if mine else 0.0, recall=found / len(theirs))
+
+
+def _paired(mine: Sequence[str], theirs: Sequence[frozenset[str]]) -> int:
+    known = frozenset().union(*theirs)
+    hits = [item for item in mine if item in known]
+    fits = np.array([[item in aliases for item in hits] for aliases in theirs], np.float64).reshape(len(theirs), -1)
+    return sum(int(fits[pair]) for pair in best_assignment(fits))
+
+
+def _common_subsequence(mine: Sequence[str], theirs: Sequence[frozenset[str]]) -> int:
+    best = [0] * (len(theirs) + 1)
+    for item in mine:
+        diagonal = 0
+        for j, aliases in enumerate(theirs, 1):
+            diagonal, best[j] = best[j], diagonal + 1 if item in aliases else max(best[j], best[j - 1])
+    return best[-1]
+
+
+# --- answers withheld ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreditTable:
+    """What an answer is worth. ``abstained`` and ``wrong`` are for questions that have an answer, the rest for those
+    without one, where holding back is right and inventing an answer is worse than anything.
+
+    Defaults are ours. Raises ConfigError unless ``wrong ≤ abstained < correct`` and ``invented < withheld``.
+    """
+
+    correct: float = 1.0
+    abstained: float = 0.3
+    wrong: float = 0.0
+    withheld: float = 1.0
+    invented: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.wrong <= self.abstained < self.correct and self.invented < self.withheld):
+            raise ConfigError(f"{self} pays the wrong act; use wrong ≤ abstained < correct and invented < withheld")
+
+    @property
+    def break_even(self) -> float:
+        """The chance of being right above which answering pays more than abstaining."""
+        return (self.abstained - self.wrong) / (self.correct - self.wrong)
+
+    def credit(self, *, answerable: bool | None, abstained: bool, correct: bool | None) -> float | None:
+        """The entry of the table. ``correct=None`` (not measured) is None unless it makes no difference."""
+        if answerable is None:
+            return None
+        if not answerable:
+            return self.withheld if abstained else self.invented
+        if abstained:
+            return self.abstained
+        return None if correct is None else (self.correct if correct else self.wrong)
+
+
+def is_abstention(answer: str, phrases: Sequence[str] = ("", "i don't know", "unknown", "no answer")) -> bool:
+    """Whether the whole answer, normalised, is one of ``phrases``; an answer that also answers does not abstain."""
+    return normalize(answer) in {normalize(phrase) for phrase in phrases}

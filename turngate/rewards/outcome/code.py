@@ -1,0 +1,248 @@
+"""Code: tests, diagnostics, similarity of patches, and what a good repair looks like on the way.
+
+Everything here works on recorded verdicts: a test is True (passed), False (failed, or the candidate's own code made it
+time out) or None (the machine failed, so nobody knows). None is never counted as a failure, nor as a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from turngate.errors import ConfigError, ShapeError
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Results: TypeAlias = Mapping[str, bool | None]
+
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
+
+def all_tests_pass(results: Results, fail_to_pass: Collection[str], pass_to_pass: Collection[str] = ()) -> float | None:
+    """``1[every test in both lists passed]``, the outcome of SWE-bench and Agent-RLVR.
+
+    A test that is not among the results did not run, which is a failure: a patch that deletes tests cannot pass. None
+    if no test is listed, or if all that was measured passed but something was not measured.
+    Source: https://arxiv.org/abs/2506.11425 (abstract read).
+    """
+    verdicts = [results.get(name, False) for name in (*fail_to_pass, *pass_to_pass)]
+    if not verdicts or (None in verdicts and False not in verdicts):
+        return None
+    return float(all(verdicts))
+
+
+def fraction_of_tests(
+    results: Results,
+    fail_to_pass: Collection[str],
+    pass_to_pass: Collection[str] = (),
+    *,
+    tests_untouched: bool | None = True,
+    faithful: bool = False,
+) -> float | None:
+    """Share of ``fail_to_pass`` that passed, if nothing of ``pass_to_pass`` broke; else 0. In [0, 1].
+
+    ``tests_untouched=False`` (the hash of a test file changed) earns 0, None (not checked) gives None;
+    ``faithful=True`` ignores it, so editing the tests pays. A test without a result did not run and counts as failed.
+    None if a verdict that counts is None, or if ``fail_to_pass`` is empty. Becomes ``all_tests_pass`` for one test in
+    ``fail_to_pass``. Source: the soft outcome next to https://arxiv.org/abs/2506.11425.
+    """
+    if not faithful and tests_untouched is False:
+        return 0.0
+    kept = [results.get(name, False) for name in pass_to_pass]
+    fixed = [results.get(name, False) for name in fail_to_pass]
+    if not fixed:
+        return None
+    if False in kept:
+        return 0.0
+    if None in kept or None in fixed or (not faithful and tests_untouched is None):
+        return None
+    return sum(map(bool, fixed)) / len(fixed)
+
+
+def difficulty_weights(passed_BJ: npt.ArrayLike, *, prior: float = 1.0, shared: bool = True) -> Array:
+    """Weights of J tests from how often B sibling attempts passed them: float64[J], positive, summing to 1.
+
+    ``w_j ∝ 1 − (passes_j + prior) / (attempts_j + 2·prior)``, so a test that few pass weighs more; ``passed_BJ`` holds
+    1, 0 or NaN (not measured), and a test without measurements counts as half passed. With ``shared``, tests that no
+    attempt tells apart (equal columns) share one weight, so that twenty copies of an easy test do not outweigh a hard
+    one.
+
+    After VeRPO (https://arxiv.org/abs/2601.03525), whose abstract only was read: it estimates weights from execution
+    statistics. The formula, ``prior`` and ``shared`` are ours. Weights depend on the siblings, so they are computed
+    per group and recorded with it. Raises ShapeError for other values, ConfigError for a prior that is not positive.
+    """
+    if not 0 < prior < np.inf:
+        raise ConfigError(f"prior={prior} must be positive, or a test that all attempts pass would weigh nothing")
+    passed_BJ = np.asarray(passed_BJ, np.float64)
+    if passed_BJ.ndim != 2 or not np.isin(passed_BJ[~np.isnan(passed_BJ)], (0.0, 1.0)).all():
+        raise ShapeError(f"passed_BJ of shape {passed_BJ.shape} must be a matrix of 1, 0 and NaN")
+    attempts_J = np.sum(~np.isnan(passed_BJ), axis=0)
+    weight_J = 1 - (np.nansum(passed_BJ, axis=0) + prior) / (attempts_J + 2 * prior)
+    if shared and passed_BJ.size:
+        columns = np.where(np.isnan(passed_BJ), -1.0, passed_BJ)
+        _, kind_J, count = np.unique(columns, axis=1, return_inverse=True, return_counts=True)
+        weight_J = weight_J / count[kind_J.reshape(-1)]
+    return np.asarray(weight_J / weight_J.sum() if weight_J.size else weight_J, np.float64)
+
+
+def weighted_tests(passed_J: npt.ArrayLike, weight_J: npt.ArrayLike, *, partial: float = 0.5) -> float | None:
+    """``1`` if all tests passed, else ``partial · Σ w_j·passed_j / Σ w_j``: in [0, partial] or 1.
+
+    The gap of at least ``1 − partial`` keeps every full solution above every partial one, so collecting easy tests
+    never replaces solving the task. After VeRPO (https://arxiv.org/abs/2601.03525), which also joins partial success
+    with the outcome; ``partial`` and this way of joining are ours. ``partial=0`` becomes the plain outcome. NaN in
+    ``passed_J`` is not measured, and gives None; so does an empty list. Raises ConfigError for ``partial`` outside
+    [0, 1), ShapeError for weights that do not fit.
+    """
+    if not 0 <= partial < 1:
+        raise ConfigError(
+            f"partial={partial} must lie in [0, 1), or a partial solution would earn as much as a full one"
+        )
+    passed_J, weight_J = np.asarray(passed_J, np.float64), np.asarray(weight_J, np.float64)
+    if passed_J.shape != weight_J.shape or passed_J.ndim != 1:
+        raise ShapeError(f"passed_J {passed_J.shape} and weight_J {weight_J.shape} must be equal and flat")
+    if not passed_J.size or np.isnan(passed_J).any():
+        return None
+    if not (np.isfinite(weight_J).all() and (weight_J > 0).all() and np.isin(passed_J, (0.0, 1.0)).all()):
+        raise ShapeError(f"passed_J {passed_J.tolist()} must be 1 or 0 and weight_J {weight_J.tolist()} positive")
+    if (passed_J == 1).all():
+        return 1.0
+    return partial * float(weight_J @ passed_J / weight_J.sum())
+
+
+# --- patches ---------------------------------------------------------------------------------------------------------
+
+
+def patch_similarity(
+    predicted: Mapping[str, str] | None,
+    gold: Mapping[str, str],
+    *,
+    max_chars: int = 6_000,
+    faithful: bool = False,
+) -> float | None:
+    """SWE-RL: mean similarity of two patches over all files that either touches; −1 if there is no valid patch.
+
+    A patch maps each file to its unified diff; the similarity of a file is difflib's ``2·matches / total length``, 0
+    if only one patch touches it. Default: only added and removed lines are compared, without hunk headers and context,
+    so copying context earns nothing, and an empty gold gives None. ``faithful=True``
+    (https://arxiv.org/abs/2502.18449) compares the whole diffs, and two empty patches are equal (1). Many right fixes
+    look different: use it where tests are missing.
+
+    ``max_chars`` (ours) bounds the time, in both forms: two diffs longer than that together are compared line by line
+    instead of character by character, and a predicted diff beyond 20 times that earns 0.
+    """
+    if not faithful and not gold:
+        return None
+    if predicted is None:
+        return -1.0
+    files = sorted(predicted.keys() | gold.keys())
+    if not files:
+        return 1.0
+    scores = [_diff_ratio(predicted.get(file), gold.get(file), max_chars, faithful) for file in files]
+    return sum(scores) / len(scores)
+
+
+def _diff_ratio(mine: str | None, theirs: str | None, max_chars: int, faithful: bool) -> float:
+    if mine is None or theirs is None:
+        return 0.0
+    if not faithful:
+        mine, theirs = changed_lines(mine), changed_lines(theirs)
+    if len(mine) > 20 * max_chars:
+        return 0.0
+    if len(mine) + len(theirs) > max_chars:
+        return SequenceMatcher(None, mine.splitlines(), theirs.splitlines(), autojunk=False).ratio()
+    return SequenceMatcher(None, mine, theirs, autojunk=False).ratio()
+
+
+def changed_lines(diff: str) -> str:
+    """The added and removed lines of one file's unified diff, with their signs.
+
+    What stands before the first hunk is a header. A diff without hunk headers is one hunk.
+    """
+    lines = diff.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith("@@")), 0)
+    return "\n".join(line for line in lines[start:] if line.startswith(("+", "-")))
+
+
+# --- diagnostics -----------------------------------------------------------------------------------------------------
+
+
+def diagnostics_delta(
+    before: float | None,
+    after: float | None,
+    *,
+    safe: bool,
+    confidence: float,
+    alpha: float = 0.5,
+    beta: float = 0.4,
+    gamma: float = 0.1,
+    faithful: bool = False,
+) -> float | None:
+    """Lanser-CLI's reward of a turn from weighted diagnostics D before and after it, whether the action was safe (S)
+    and the tool's confidence ``a`` in [0, 1] that it found the right place.
+
+    Default: ``α(D_before − D_after) − β(1 − S) − γ(1 − a)``. The first term telescopes, so an episode earns at most
+    ``α(D_first − D_last)`` whatever its length. ``faithful=True`` (https://arxiv.org/abs/2510.22907, eq. 5.1, weights
+    .5, .4, .1) has ``+βS`` instead of ``−β(1 − S)``: 0.4 for every safe turn in which nothing happens. Its proposition
+    5.2 (never negative) does not hold: nothing changed, unsafe, a < 1 is below 0.
+
+    Deleting code clears diagnostics too, so gate it on tests. None if D is unknown before or after.
+    """
+    if not 0 <= confidence <= 1:
+        raise ShapeError(f"confidence is {confidence}; it must lie in [0, 1]")
+    if before is None or after is None:
+        return None
+    safety = beta * safe if faithful else -beta * (not safe)
+    return alpha * (before - after) + safety - gamma * (1 - confidence)
+
+
+# --- on the way ------------------------------------------------------------------------------------------------------
+
+
+def localisation(opened: Collection[str], gold: Collection[str], *, faithful: bool = False) -> float | None:
+    """How well the files that were opened are the files that the gold patch touches: Jaccard index, in [0, 1].
+
+    ``faithful=True`` is the usual recall, which is 1 for opening everything. None without gold files.
+    """
+    mine, theirs = set(opened), set(gold)
+    if not theirs:
+        return None
+    return len(mine & theirs) / len(theirs if faithful else mine | theirs)
+
+
+def reproduced_first(events: Sequence[Literal["reproduced", "edit", "other"]]) -> float | None:
+    """1 if the failure was reproduced before the first edit, 0 if an edit came first; None if there was neither."""
+    first = next((event for event in events if event != "other"), None)
+    return None if first is None else float(first == "reproduced")
+
+
+def not_repeated(actions: Sequence[str | None]) -> Array:
+    """Per turn, 1 if its action is new and 0 if an earlier turn did the same: float64[T]; None (no action) is NaN."""
+    known: set[str] = set()
+    fresh_T = np.full(len(actions), np.nan)
+    for t, action in enumerate(actions):
+        if action is not None:
+            fresh_T[t] = action not in known
+            known.add(action)
+    return fresh_T
+
+
+def process_score(signals: Mapping[str, Sequence[float | None]]) -> float | None:
+    """Mean over signals of each signal's mean over turns, in [0, 1]; None values take no part.
+
+    Signals are, for instance, valid tool call, localisation, patch applies, not repeated, submitted. Each has equal
+    weight whatever its number of verdicts, so more turns never earn more. None if nothing was measured. Raises
+    ShapeError for a value outside [0, 1], NaN included. Gate it on the outcome.
+    """
+    means = []
+    for name, values in signals.items():
+        measured = [value for value in values if value is not None]
+        if not all(0 <= value <= 1 for value in measured):
+            raise ShapeError(f"signal '{name}' has values outside [0, 1]: {measured}")
+        if measured:
+            means.append(sum(measured) / len(measured))
+    return sum(means) / len(means) if means else None

@@ -1,0 +1,190 @@
+"""Search: what a query brought to light, and whether the answer cites its sources."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.outcome.answers import Overlap
+
+Array = npt.NDArray[np.float64]
+
+STEP_SCALE = 0.6  # StepSearch's intended weight of a step
+STEP_SCALE_RELEASED = 1.6  # the effective weight in the released code, which scales a row in place and adds it again
+KEY_WEIGHT = 0.618  # StepSearch's weight of the keyword score
+
+_WORD = re.compile(r"\w+")
+
+
+# --- StepSearch ------------------------------------------------------------------------------------------------------
+
+
+def tfidf_similarity(documents: Sequence[str], gold: Sequence[str]) -> Array:
+    """Cosine of the TF-IDF vectors of documents (D) and gold documents (G): float64[D, G] in [0, 1].
+
+    ``idf = ln((1 + n) / (1 + df)) + 1`` over all ``n = D + G`` texts, words in lower case. A text without words has
+    cosine 0 with everything. It is lexical: a paraphrase scores low.
+    """
+    texts = [Counter(_WORD.findall(text.lower())) for text in (*documents, *gold)]
+    spread = Counter(word for text in texts for word in text)
+    vectors = [
+        {word: count * (math.log((1 + len(texts)) / (1 + spread[word])) + 1) for word, count in text.items()}
+        for text in texts
+    ]
+    norms = [math.sqrt(sum(value * value for value in vector.values())) for vector in vectors]
+    similarity = np.zeros((len(documents), len(gold)))
+    for i in range(len(documents)):
+        for j in range(len(gold)):
+            mine, theirs = vectors[i], vectors[len(documents) + j]
+            length = norms[i] * norms[len(documents) + j]
+            dot = sum(value * theirs[word] for word, value in mine.items() if word in theirs)
+            similarity[i, j] = min(1.0, dot / length) if length else 0.0
+    return similarity
+
+
+def retrieval_gain(similarity_TG: npt.ArrayLike) -> Array:
+    """What each round adds: ``gain_t = mean_g max(0, m_tg − best_g so far)``: float64[T] in [0, 1].
+
+    ``similarity_TG`` holds, per round and gold document, the best similarity of what was retrieved (0 if nothing
+    was), in [0, 1]. Where all is measured, the gains sum to what was found in the end, so never to more than 1. A NaN
+    is unmeasured and takes no part in the mean; a round without any measurement, and every round without gold
+    documents, has gain NaN. Source: StepSearch, https://arxiv.org/abs/2505.15107.
+    """
+    similarity_TG = np.asarray(similarity_TG, np.float64)
+    if similarity_TG.ndim != 2:
+        raise ShapeError(f"similarity_TG has shape {similarity_TG.shape}; it needs one row per round")
+    if ((similarity_TG < 0) | (similarity_TG > 1)).any():
+        raise ShapeError("similarity_TG has values outside [0, 1]; pass cosines of non-negative vectors")
+    gain_T = np.full(len(similarity_TG), np.nan)
+    best_G = np.zeros(similarity_TG.shape[1])
+    for t, row_G in enumerate(similarity_TG):
+        seen_G = ~np.isnan(row_G)
+        if seen_G.any():
+            gain_T[t] = np.maximum(row_G - best_G, 0)[seen_G].mean()
+        best_G = np.fmax(best_G, row_G)
+    return gain_T
+
+
+def redundancy(rounds: Sequence[Sequence[Hashable]]) -> Array:
+    """Share of the documents of each round that were retrieved before, in it or earlier: float64[T] in [0, 1].
+
+    A round without documents repeats nothing: 0.
+    """
+    known: set[Hashable] = set()
+    shares = []
+    for documents in rounds:
+        repeated = 0
+        for document in documents:
+            repeated += document in known
+            known.add(document)
+        shares.append(repeated / len(documents) if documents else 0.0)
+    return np.array(shares, np.float64)
+
+
+def search_steps(gain_T: npt.ArrayLike, redundancy_T: npt.ArrayLike, *, faithful: bool = False) -> Array:
+    """Reward of each round: ``gain·(1 − redundancy)``, float64[T] in [0, 1], never more than the gain. NaN stays NaN.
+
+    ``faithful=True`` is StepSearch's ``gain − redundancy`` (https://arxiv.org/abs/2505.15107), in which one repeated
+    document can outweigh all that was found, so that not searching pays more than searching.
+    """
+    gain_T, redundancy_T = np.asarray(gain_T, np.float64), np.asarray(redundancy_T, np.float64)
+    if gain_T.shape != redundancy_T.shape or gain_T.ndim != 1:
+        raise ShapeError(f"gain_T {gain_T.shape} and redundancy_T {redundancy_T.shape} must be equal and flat")
+    return np.asarray(gain_T - redundancy_T if faithful else gain_T * (1 - redundancy_T), np.float64)
+
+
+def stepsearch(
+    answer_f1: float | None,
+    key_score: float,
+    step_T: npt.ArrayLike,
+    *,
+    well_formed: bool = True,
+    scale: float = STEP_SCALE,
+    key_weight: float = KEY_WEIGHT,
+) -> tuple[float | None, Array]:
+    """StepSearch's outcome and scaled steps: ``(F1 + key_weight·key_score, scale·step_T)``.
+
+    ``key_score`` in [0, 1] says how well the queries hit the gold keywords. If there is no answer, or text after it
+    (``well_formed=False``), the outcome is −1 and every step 0, also unmeasured ones: the format is a gate.
+    ``answer_f1=None`` stays None. Source: https://arxiv.org/abs/2505.15107; ``scale=STEP_SCALE_RELEASED`` reproduces
+    what the released code does.
+    """
+    step_T = np.asarray(step_T, np.float64)
+    if not well_formed:
+        return -1.0, np.zeros_like(step_T)
+    outcome = None if answer_f1 is None else answer_f1 + key_weight * key_score
+    return outcome, scale * step_T
+
+
+# --- R3-RAG ----------------------------------------------------------------------------------------------------------
+
+
+def retrieval_relevance(
+    judged: float | None, n_documents: int, *, weighted: float | None = None, faithful: bool = False
+) -> float | None:
+    """A judge's relevance in [0, 1] of what a step retrieved; 0 if nothing was retrieved.
+
+    ``faithful=True`` (R3-RAG, https://arxiv.org/abs/2505.23794, released code): for a judge that claims more than 0.5
+    about nothing, the median of ``weighted`` (the judge's weighted sub-scores, weights .3/.3/.4), 0 and ``judged``;
+    else ``judged`` alone. A judge that is fooled twice then still pays. None if not judged.
+    """
+    if n_documents < 0:
+        raise ShapeError(f"n_documents is {n_documents}; it must be at least 0")
+    if n_documents == 0 and not faithful:
+        return 0.0
+    if judged is None:
+        return None
+    if not 0 <= judged <= 1:
+        raise ShapeError(f"judged is {judged}; a relevance lies in [0, 1]")
+    if n_documents or judged <= 0.5:
+        return judged
+    if weighted is None:
+        raise ShapeError("weighted is None; the published form needs the judge's weighted sub-scores here")
+    return statistics.median((weighted, 0.0, judged))
+
+
+# --- LongRLVR --------------------------------------------------------------------------------------------------------
+
+
+def citation_overlap(cited: Sequence[Hashable] | None, gold: Collection[Hashable]) -> Overlap | None:
+    """Precision and recall of cited chunk ids. A repeated id is a citation too many: it lowers precision.
+
+    ``cited=None`` says that the agent wrote no citations that can be read, which is its fault: both are 0. None only
+    if there is no gold.
+    """
+    if not gold:
+        return None
+    right = len(set(cited or ()) & set(gold))
+    return Overlap(precision=right / len(cited) if cited else 0.0, recall=right / len(set(gold)))
+
+
+def evidence_reward(
+    answer: float | None,
+    overlap: Overlap | None,
+    *,
+    ungated: float = 0.1,
+    beta: float | None = None,
+    faithful: bool = False,
+) -> float | None:
+    """LongRLVR: ``r_a + η·F + (1 − η)·r_a·F``, in [0, 2]; ``η = ungated`` is paid whatever the answer ``r_a`` is.
+
+    ``F`` is the F-score of the citations with ``beta=1`` by default. The paper has β = 2
+    (https://arxiv.org/abs/2603.02146, η = 0.1), ``faithful=True``: then citing all of five times as many chunks as
+    needed pays as much as citing half of them precisely. η < 1 keeps every right answer (1) above every wrong one (η).
+    It becomes the plain answer reward for F = 0. None if either side is None. Raises ConfigError for η outside
+    [0, 1) and for β ≤ 0.
+    """
+    beta = (2.0 if faithful else 1.0) if beta is None else beta
+    if not (0 <= ungated < 1 and 0 < beta < math.inf):
+        raise ConfigError(f"ungated={ungated} must lie in [0, 1) and beta={beta} be positive")
+    if answer is None or overlap is None:
+        return None
+    score = overlap.f_beta(beta)
+    return answer + ungated * score + (1 - ungated) * answer * score

@@ -1,0 +1,81 @@
+"""Several attempts at one task: best of n, and what they agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import comb
+
+from turngate.errors import ConfigError, ShapeError
+
+
+def pass_at_k(n: int, n_correct: int, k: int) -> float:
+    """Chance that k of n attempts, drawn without replacement, hold a right one: ``1 − C(n − c, k) / C(n, k)``.
+
+    Unbiased for ``1 − (1 − p)^k`` (https://arxiv.org/abs/2107.03374). Raises ShapeError unless ``0 ≤ c ≤ n`` and
+    ``1 ≤ k ≤ n``.
+    """
+    if not (0 <= n_correct <= n and 1 <= k <= n):
+        raise ShapeError(f"n={n}, n_correct={n_correct}, k={k}: need 0 ≤ n_correct ≤ n and 1 ≤ k ≤ n")
+    return 1 - comb(n - n_correct, k) / comb(n, k)
+
+
+def best_of_n(p: float, n: int) -> float:
+    """Success of n independent attempts of chance p with a perfect chooser: ``1 − (1 − p)^n``."""
+    if not (0 <= p <= 1 and n >= 0):
+        raise ShapeError(f"p={p} must be a probability and n={n} at least 0")
+    return float(1 - (1 - p) ** n)
+
+
+def weighted_vote(answers: Sequence[Hashable | None], scores: Sequence[float]) -> Hashable | None:
+    """The answer with the greatest sum of scores, the first seen on a tie; None answers have no vote."""
+    if len(answers) != len(scores):
+        raise ShapeError(f"{len(answers)} answers but {len(scores)} scores")
+    totals: dict[Hashable, float] = {}
+    for answer, score in zip(answers, scores, strict=True):
+        if answer is not None:
+            totals[answer] = totals.get(answer, 0.0) + score
+    return max(totals, key=totals.__getitem__) if totals else None
+
+
+def borda_weights(n: int, *, power: float = 0.5) -> tuple[float, ...]:
+    """Votes of ranks 1..n: ``(n − rank + 1)^power``. Default as in https://arxiv.org/abs/2502.18581; 0 counts heads."""
+    return tuple(float((n - rank + 1) ** power) for rank in range(1, n + 1))
+
+
+def majority(answers: Sequence[Hashable | None], *, min_support: int = 2) -> Hashable | None:
+    """The most frequent answer, the first seen on a tie; None if no answer has ``min_support`` votes.
+
+    None answers have no vote. The default follows test-time RL (https://arxiv.org/abs/2504.16084): an answer that
+    nobody else gave says nothing.
+    """
+    if min_support < 1:
+        raise ConfigError(f"min_support={min_support} must be at least 1")
+    label = weighted_vote(answers, [1.0] * len(answers))
+    return label if label is not None and sum(answer == label for answer in answers) >= min_support else None
+
+
+def majority_rewards(answers: Sequence[Hashable | None], *, min_support: int = 2) -> tuple[float | None, ...]:
+    """``1[answer = majority]`` per attempt; without a majority every reward is None (skip the task).
+
+    A missing answer earns 0. It pays for agreeing, not for being right: all attempts that make one mistake are paid.
+    """
+    return _against(answers, majority(answers, min_support=min_support))
+
+
+def co_rewards(
+    answers: Sequence[Hashable | None], rephrased: Sequence[Hashable | None], *, faithful: bool = False
+) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """Co-Reward: answers to a question are compared with the majority of the answers to its paraphrase, and back.
+
+    Agreeing with oneself no longer pays; agreeing across wordings does. Without a label on the other side the rewards
+    are None; ``faithful=True`` (https://arxiv.org/abs/2508.00410) gives 0. Majorities need one vote, as published.
+    """
+    label, label_rephrased = majority(answers, min_support=1), majority(rephrased, min_support=1)
+    mine, theirs = _against(answers, label_rephrased), _against(rephrased, label)
+    if faithful:
+        return tuple(value or 0.0 for value in mine), tuple(value or 0.0 for value in theirs)
+    return mine, theirs
+
+
+def _against(answers: Sequence[Hashable | None], label: Hashable | None) -> tuple[float | None, ...]:
+    return tuple(None if label is None else float(answer == label) for answer in answers)

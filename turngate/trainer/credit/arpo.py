@@ -1,0 +1,31 @@
+"""ARPO: how branches share the credit of the turns that they have in common."""
+
+from typing import Literal
+
+from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.signals import as_credit, non_negative, one_of
+from turngate.trainer.credit.tree import grow
+from turngate.types import FloatArray, TurnTable
+
+
+def arpo(table: TurnTable, *, mode: Literal["soft", "hard"] = "soft", eps: float = 1e-6) -> FloatArray:
+    """``A = z(R)`` over all branches of the cohort ("soft"); shared turns get the branches' mean ("hard"): float32[N].
+
+    ``z(R) = (R − mean) / (std + eps)`` (ddof 1) of everything paid. Under "soft" a shared turn stands in several
+    trajectories with different credit, and the loss averages them; with equal weights both modes have one gradient.
+
+    Source: https://arxiv.org/abs/2507.19849, "soft" is its default. Branches are correlated: n of them hold fewer than
+    n independent samples.
+
+    Degenerate: "soft", and both modes without branches, are ``grpo``. A cohort of one or of equal totals gives exactly
+    0. Raises ShapeError (see ``validate`` and, under "hard", ``tree.branches``), ConfigError for eps < 0 or an unknown
+    mode.
+    """
+    non_negative("arpo", eps=eps)
+    one_of("arpo", "mode", mode, ("soft", "hard"))
+    validate(table)
+    soft_B = group(table.total_B, table.cohort_B).z_M(eps=eps)
+    if mode == "soft":
+        return to_turns(soft_B, table)
+    tree = grow(table, "arpo")
+    return as_credit(tree.mean_G(soft_B[table.traj_N])[tree.node_N])

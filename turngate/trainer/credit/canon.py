@@ -1,0 +1,76 @@
+"""CANON: the cohort is cut in two by a second measure, and trajectories are compared across and inside the halves."""
+
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import Float64Array, group, to_turns, validate
+from turngate.trainer.credit.sources import column, sum_turns, tokens
+from turngate.types import FloatArray, IntArray, TurnTable
+
+
+def canon(table: TurnTable, *, by: Literal["surprisal", "tokens", "turns"] = "tokens", mu: float = 0.5) -> FloatArray:
+    """``A = μ (R − mean of the other half) + (1 − μ) (R − mean of the own half)``: float32[N].
+
+    The halves are the siblings with a low and a high measure: policy ``tokens`` of the trajectory, their mean
+    ``surprisal`` (−log π, the sampled entropy), or the number of ``turns``. A larger μ follows the half that does
+    better, whichever it is; a smaller one compares like with like. Nothing is divided by a std. Reads
+    ``measured["tokens_N"]`` and, for surprisal, ``measured["surprisal_N"]``.
+
+    In cohorts of odd size the middle belongs to the low half. Published code cuts ties by position; here those who
+    tie at the cut belong to both halves in equal shares, so the order of siblings does not matter.
+
+    Source: https://arxiv.org/abs/2509.23962. μ=½ with equal halves, and any μ if all measures tie, is ``dr_grpo``.
+    Sums to 0 over cohorts of even size. The measure may be confounded with the difficulty. Degenerate: a cohort of
+    one or of equal totals gives exactly 0. Raises ShapeError (see ``validate``), also without the columns,
+    ConfigError for an unknown measure or μ outside [0, 1].
+    """
+    if by not in ("surprisal", "tokens", "turns") or not 0.0 <= mu <= 1.0:
+        raise ConfigError(f"canon needs by 'surprisal', 'tokens' or 'turns' and mu in [0, 1], found '{by}' and {mu}")
+    validate(table)
+    x_B = group(table.total_B, table.cohort_B).centred_M
+    low_B = low_half(_measure(table, by), table.cohort_B)
+    from_low_B = x_B - _weighted_mean(x_B, low_B, table.cohort_B)
+    from_high_B = x_B - _weighted_mean(x_B, 1.0 - low_B, table.cohort_B)
+    if_low_B = mu * from_high_B + (1.0 - mu) * from_low_B
+    if_high_B = mu * from_low_B + (1.0 - mu) * from_high_B
+    return to_turns(low_B * if_low_B + (1.0 - low_B) * if_high_B, table)
+
+
+def low_half(measure_B: Float64Array, cohort_B: IntArray) -> Float64Array:
+    """The share of each trajectory that belongs to the low half of its cohort: 1, 0, or between at a tie: float64[B].
+
+    A cohort of one has no halves; its share is 1.
+    """
+    order = np.lexsort((measure_B, cohort_B))
+    cohort_M, measure_M = cohort_B[order], measure_B[order]
+    tie_M = np.cumsum((np.diff(cohort_M, prepend=-1) != 0) | (np.diff(measure_M, prepend=np.nan) != 0)) - 1
+    members_G = np.bincount(cohort_B)
+    place_M = np.arange(len(order)) - (np.cumsum(members_G) - members_G)[cohort_M]
+    size_T = np.bincount(tie_M)
+    start_M = (place_M[np.cumsum(size_T) - size_T])[tie_M]
+    share_M = np.clip(((members_G[cohort_M] + 1) // 2 - start_M) / size_T[tie_M], 0.0, 1.0)
+    share_B = np.empty(len(order))
+    share_B[order] = share_M
+    return share_B
+
+
+def _measure(table: TurnTable, by: str) -> Float64Array:
+    if by == "turns":
+        return np.bincount(table.traj_N).astype(np.float64)
+    tokens_N = tokens(table, "canon")
+    if by == "tokens":
+        return sum_turns(tokens_N, table)
+    surprisal_N = column(table, "surprisal_N", "canon", missing=True)
+    known_N = np.where(np.isnan(surprisal_N), 0.0, tokens_N)
+    sum_B = sum_turns(np.nan_to_num(surprisal_N) * known_N, table)
+    mean_B: Float64Array = sum_B / np.maximum(sum_turns(known_N, table), 1.0)
+    return mean_B
+
+
+def _weighted_mean(x_B: Float64Array, weight_B: Float64Array, cohort_B: IntArray) -> Float64Array:
+    weight_G = np.bincount(cohort_B, weights=weight_B)
+    total_G = np.bincount(cohort_B, weights=weight_B * x_B)
+    mean_B: Float64Array = (total_G / np.where(weight_G > 0, weight_G, 1.0))[cohort_B]
+    return mean_B

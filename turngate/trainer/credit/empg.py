@@ -1,0 +1,90 @@
+"""EMPG: confident turns get more of the credit, and a turn that leads to a confident one gets a bonus."""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, one_of
+from turngate.trainer.credit.sources import column, last_turns
+from turngate.types import BoolArray, FloatArray, TurnTable
+
+
+def empg(
+    table: TurnTable,
+    *,
+    k: float = 1.0,
+    k_next: float = 1.0,
+    zeta: float = 0.05,
+    scope: Literal["batch", "cohort"] = "batch",
+    eps: float = 1e-6,
+) -> FloatArray:
+    """``A'_t = A · g_t + ζ exp(−k_next · H̃_{t+1})``, minus its mean: float32[N].
+
+    A is ``grpo(eps=eps)``; ``H̃`` is ``measured["surprisal_N"]``, the mean entropy of a turn's tokens, scaled to
+    [0, 1] by the smallest and largest; ``g_t = exp(−k H̃_t) / mean exp(−k H̃)``. A last turn has no bonus. Smallest,
+    largest and means are over the turns of the whole batch, as published: credit of one task then depends on the
+    others. ``scope="cohort"`` takes them per cohort.
+
+    Source: https://arxiv.org/abs/2509.09265, k = k_next = 1, ζ=0.05. Known weakness: the last centring can turn good
+    turns negative, and one outlier sets the scale.
+
+    Degenerate: equal entropies have H̃=0 and g=1. A turn without entropy keeps A, is in no statistic and no bonus;
+    without any entropy this is ``grpo``. Equal totals leave the bonus only. A cohort of one gives exactly 0 and is in
+    no statistic. Raises ShapeError (see ``validate``; ``surprisal_N`` missing or infinite), ConfigError for a negative
+    setting or an unknown scope.
+    """
+    non_negative("empg", k=k, k_next=k_next, zeta=zeta, eps=eps)
+    one_of("empg", "scope", scope, ("batch", "cohort"))
+    validate(table)
+    entropy_N = np.where(alone(table), np.nan, column(table, "surprisal_N", "empg", missing=True))
+    advantage_N = group(table.total_B, table.cohort_B).z_M(eps=eps)[table.traj_N]
+    pool_N = cohorts(table) if scope == "cohort" else np.zeros(table.n_turns, np.int32)
+    modulated_N = modulate(advantage_N, entropy_N, pool_N, last_turns(table), k=k, k_next=k_next, zeta=zeta)
+    return as_credit(modulated_N)
+
+
+def modulate(
+    advantage_N: Float64Array,
+    entropy_N: Float64Array,
+    pool_N: npt.NDArray[np.integer],
+    final_N: BoolArray,
+    *,
+    k: float = 1.0,
+    k_next: float = 1.0,
+    zeta: float = 0.05,
+) -> Float64Array:
+    """EMPG's rule for any advantage, with statistics per pool (int[N], from 0): float64[N].
+
+    ``final_N`` marks the last turn of each trajectory. Turns with NaN entropy keep their advantage.
+    """
+    known = np.flatnonzero(~np.isnan(entropy_N))
+    pool_M = pool_N[known]
+    scaled_N = np.full(len(entropy_N), np.nan)
+    scaled_N[known] = _scale(entropy_N[known], pool_M)
+    damp_M = np.exp(-k * scaled_N[known])
+    next_M = np.where(final_N, np.nan, np.append(scaled_N[1:], np.nan))[known]
+    bonus_M = np.where(np.isnan(next_M), 0.0, zeta * np.exp(-k_next * next_M))
+    shaped_M = advantage_N[known] * damp_M / _mean(damp_M, pool_M) + bonus_M
+    result_N = advantage_N.astype(np.float64)
+    result_N[known] = shaped_M - _mean(shaped_M, pool_M)
+    return result_N
+
+
+def _scale(values_M: Float64Array, pool_M: npt.NDArray[np.integer]) -> Float64Array:
+    """``(x − low) / (high − low)`` per pool, 0 where all are equal."""
+    groups = group(values_M, pool_M)
+    low_G, high_G = np.full(len(groups.count_G), np.inf), np.full(len(groups.count_G), -np.inf)
+    np.minimum.at(low_G, pool_M, values_M)
+    np.maximum.at(high_G, pool_M, values_M)
+    flat_M = groups.degenerate_G[pool_M]
+    range_M = np.where(flat_M, np.inf, (high_G - low_G)[pool_M])
+    scaled_M: Float64Array = (values_M - low_G[pool_M]) / range_M
+    return scaled_M
+
+
+def _mean(values_M: Float64Array, pool_M: npt.NDArray[np.integer]) -> Float64Array:
+    """The mean of each value's pool."""
+    mean_M: Float64Array = group(values_M, pool_M).mean_G[pool_M]
+    return mean_M

@@ -1,0 +1,85 @@
+"""MT-GRPO: turn rewards and outcome are normalised apart, then added."""
+
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, validate
+from turngate.trainer.credit.scans import carry, scan_back
+from turngate.trainer.credit.sources import split_sources
+from turngate.types import FloatArray, TurnTable
+
+
+def mt_grpo(
+    table: TurnTable,
+    *,
+    mode: Literal["published", "corrected"] = "published",
+    weight: float = 1.0,
+    eps: float = 1e-4,
+    ddof: int = 1,
+) -> FloatArray:
+    """``A_t = A^O + λ Σ_{s≥t} A^T_s``: float32[N]. ``weight`` is λ; ``split_sources`` says what is A^O's and A^T's.
+
+    * "published": ``A^O = z(outcome)`` over the cohort, ``A^T_s = z(turn reward)`` over the siblings' turns with index
+      s that were said something about. The paper has two turns; this is its form for any number (reconstructed).
+    * "corrected": ``A_t = O_i + λ G_t − mean_{k≠i} (O_k + λ G_{k,t})``, ``G_t = Σ_{s≥t}`` turn rewards, and 0 for a
+      sibling that ended before t. Nothing is divided by a std; eps and ddof have no part.
+
+    Why a correction: centring each index over those who got there says what a turn was worth *given* that it exists.
+    Where the policy decides whether to go on, the value of going on is lost: if a further turn always pays ½ and the
+    policy continues with probability ½, the true gradient of its logit is 0.125 and the published estimate is 0. The
+    corrected baseline depends on the siblings only, so it leaves the gradient of ``E[O + λ Σ turn rewards]`` unbiased.
+
+    Source: https://arxiv.org/abs/2505.11821 and its code (λ=1, eps=1e-4, the std of torch). Without turn rewards
+    "published" is ``grpo`` with this eps and "corrected" is ``rloo``; the latter holds too for episodes of one turn
+    at λ=1. Degenerate: a cohort of one, a turn index that one sibling reached, and equal rewards add 0. Raises
+    ShapeError (see ``validate``), ConfigError for an unknown mode, eps < 0 or another ddof than 0 or 1.
+    """
+    if mode not in ("published", "corrected") or eps < 0 or ddof not in (0, 1):
+        raise ConfigError(
+            f"mt_grpo needs mode 'published' or 'corrected', eps ≥ 0 and ddof 0 or 1, found '{mode}', {eps}, {ddof}"
+        )
+    validate(table)
+    turn_N, outcome_B = split_sources(table)
+    outcomes = group(outcome_B, table.cohort_B)
+    if mode == "published":
+        outcome_part_B = outcomes.z_M(eps=eps, ddof=ddof)
+        turn_part_N = _summed_z(turn_N, table, eps, ddof)
+    else:
+        outcome_part_B = outcomes.centred_M * _loo_factor(outcomes.count_G)[table.cohort_B]
+        turn_part_N = _to_go_beyond_siblings(turn_N, table)
+    return (outcome_part_B[table.traj_N] + weight * turn_part_N).astype(np.float32)
+
+
+def _loo_factor(count_G: Int64Array) -> Float64Array:
+    factor_G: Float64Array = count_G / np.maximum(count_G - 1, 1)
+    return factor_G
+
+
+def _places(table: TurnTable) -> Int64Array:
+    """One dense number per (cohort, turn index): int64[N]."""
+    width = int(table.index_N.max()) + 1
+    key_N = table.cohort_B[table.traj_N].astype(np.int64) * width + table.index_N
+    place_N: Int64Array = np.unique(key_N, return_inverse=True)[1].astype(np.int64, copy=False)
+    return place_N
+
+
+def _summed_z(turn_N: Float64Array, table: TurnTable, eps: float, ddof: int) -> Float64Array:
+    said_N = ~np.isnan(turn_N)
+    z_N = np.zeros(table.n_turns)
+    if said_N.any():
+        z_N[said_N] = group(turn_N[said_N], _places(table)[said_N]).z_M(eps=eps, ddof=ddof)
+    return scan_back(z_N, carry(table.traj_N, 1.0))
+
+
+def _to_go_beyond_siblings(turn_N: Float64Array, table: TurnTable) -> Float64Array:
+    """``G_t − mean of the other siblings' G_t``, where a sibling that has ended counts as 0."""
+    to_go_N = scan_back(np.nan_to_num(turn_N), carry(table.traj_N, 1.0))
+    siblings_N = np.bincount(table.cohort_B)[table.cohort_B][table.traj_N]
+    place_N = _places(table)
+    places = group(to_go_N, place_N)
+    beyond_N = to_go_N - (places.mean_G * places.count_G)[place_N] / siblings_N
+    all_there_N = places.count_G[place_N] == siblings_N
+    beyond_N[all_there_N] = places.centred_M[all_there_N]
+    return np.where(siblings_N > 1, beyond_N * _loo_factor(siblings_N), 0.0)

@@ -1,0 +1,39 @@
+"""NGRPO: an imagined best sibling, so that a cohort of failures still says something."""
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import ZERO_RANGE, group, to_turns, validate
+from turngate.types import FloatArray, TurnTable
+
+
+def ngrpo(table: TurnTable, *, best: float = 1.0, imagined: int = 1, eps: float = 1e-6, ddof: int = 1) -> FloatArray:
+    """``A_i = (R_i − mean') / (std' + eps)``, statistics over the cohort and ``imagined`` rewards ``best``: float32[N].
+
+    ``best`` is the most that a trajectory can be paid. Source: https://arxiv.org/abs/2509.18851 (one imagined sibling,
+    reward 1), which also clips harder where the advantage is negative: clip_low 0.16, clip_high 0.24.
+
+    A cohort of equal failures gets the same negative number for all: everything it did becomes less likely, which
+    raises entropy. Not zero-mean: the sum is minus what the imagined siblings got. ``imagined=0`` is ``grpo``.
+    Degenerate: a cohort that was paid ``best`` throughout gives exactly 0; so does a cohort of one. Raises ShapeError
+    (see ``validate``), ConfigError for a total above ``best``, imagined < 0, eps < 0 or another ddof than 0 or 1.
+    """
+    if imagined < 0 or eps < 0 or ddof not in (0, 1):
+        raise ConfigError(
+            f"ngrpo needs imagined ≥ 0, eps ≥ 0 and ddof 0 or 1, found imagined={imagined}, eps={eps}, ddof={ddof}"
+        )
+    validate(table)
+    slack = ZERO_RANGE * max(1.0, abs(best))
+    if table.total_B.max() > best + slack:
+        i = int(table.total_B.argmax())
+        raise ConfigError(f"trajectory {i} was paid {table.total_B[i]:g}, above best={best:g}; raise best")
+    groups = group(table.total_B, table.cohort_B)
+    n_G = np.maximum(groups.count_G + imagined, 1)  # cohort numbers may have gaps
+    gap_G = best - groups.mean_G
+    shift_G = imagined * gap_G / n_G
+    squares_G = groups.std_G(ddof=0) ** 2 * groups.count_G + groups.count_G * imagined * gap_G**2 / n_G
+    scale_G = np.sqrt(squares_G / np.maximum(n_G - ddof, 1)) + eps
+    at_best_G = groups.degenerate_G & ((np.abs(gap_G) <= slack) | (imagined == 0))
+    silent_G = at_best_G | (groups.count_G < 2)
+    scale_G[silent_G], shift_G[silent_G] = 1.0, 0.0
+    return to_turns((groups.centred_M - shift_G[table.cohort_B]) / scale_G[table.cohort_B], table)

@@ -1,0 +1,28 @@
+"""OPO: the baseline that is best when the gradient's norm grows with the length."""
+
+import numpy as np
+
+from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.sources import sum_turns, tokens
+from turngate.types import FloatArray, TurnTable
+
+
+def opo(table: TurnTable) -> FloatArray:
+    """``A_i = R_i − b``, ``b = Σ l_k R_k / Σ l_k`` over the cohort, l = policy tokens: float32[N].
+
+    The variance of the gradient is least for ``b = E[‖∇ log π‖² R] / E[‖∇ log π‖²]``; taking the squared norm as
+    proportional to the length gives the formula. Reads ``measured["tokens_N"]``. No division by a std. Source:
+    https://arxiv.org/abs/2505.23585, which also asks for exact on-policy updates.
+
+    Becomes ``dr_grpo`` if all lengths are equal or none has tokens. ``Σ l_i A_i = 0`` in each cohort; the plain sum is
+    not 0. Degenerate: a cohort of one or of equal totals gives exactly 0. Raises ShapeError (see ``validate``), also
+    without ``tokens_N``.
+    """
+    validate(table)
+    length_B = sum_turns(tokens(table, "opo"), table)
+    groups = group(table.total_B, table.cohort_B)
+    n_groups = len(groups.count_G)
+    weight_G = np.bincount(table.cohort_B, weights=length_B, minlength=n_groups)
+    surplus_G = np.bincount(table.cohort_B, weights=length_B * groups.centred_M, minlength=n_groups)
+    shift_G = surplus_G / np.where(weight_G > 0, weight_G, 1.0)
+    return to_turns(groups.centred_M - shift_G[table.cohort_B], table)

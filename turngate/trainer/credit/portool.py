@@ -1,0 +1,49 @@
+"""PORTool: a turn against the other turns that were tried at the same place."""
+
+import numpy as np
+
+from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.signals import as_credit, non_negative, turns_left, unit_interval
+from turngate.trainer.credit.sources import column
+from turngate.trainer.credit.tree import grow
+from turngate.types import FloatArray, TurnTable
+
+
+def portool(
+    table: TurnTable,
+    *,
+    gamma: float = 0.95,
+    omega_trajectory: float = 1.0,
+    omega_fork: float = 1.0,
+    fork_std: bool = False,
+    format_weight: float = 0.0,
+    eps: float = 1e-6,
+) -> FloatArray:
+    """``A = ω_trajectory · z(R_i) + ω_fork · (R(s) − mean of the siblings' R)``: float32[N].
+
+    ``R(s)`` of a node s is the mean over the trajectories through it of ``γ^{turns left} · R_i``, plus
+    ``format_weight · measured["format_N"]`` (1 where the tool call was well formed and executed). Siblings are the
+    nodes that follow the same node, or begin the cohort. ``fork_std=True`` divides by ``std + eps`` (ddof 1).
+
+    Source: https://arxiv.org/abs/2510.26020. Formula, ω and format weight are reconstructions (a second description
+    has ω=0.5 and format weight 0.1), γ=0.95 as reported. With ``fork_std`` two siblings always get ±0.7071 however
+    close they are; hence False. γ < 1 makes necessary long paths look worse.
+
+    Degenerate: an only child, and a cohort of equal totals, has fork part 0; so has a cohort that shares no turn: it is
+    no tree, and this is ω_trajectory times ``grpo``. A cohort of one gives exactly 0. Raises ShapeError (see
+    ``validate`` and ``tree.branches``; ``format_N`` missing or not finite), ConfigError for a setting out of range.
+    """
+    unit_interval("portool", gamma=gamma)
+    weights = {"omega_trajectory": omega_trajectory, "omega_fork": omega_fork, "format_weight": format_weight}
+    non_negative("portool", eps=eps, **weights)
+    validate(table)
+    tree = grow(table, "portool")
+    leaves = group(table.total_B, table.cohort_B)
+    value_N = gamma ** turns_left(table) * table.total_B[table.traj_N]
+    if format_weight:
+        value_N += format_weight * column(table, "format_N", "portool")
+    fork = group(tree.mean_G(value_N), tree.family_G)
+    fork_G = fork.z_M(eps=eps) if fork_std else fork.centred_M
+    fork_G = np.where(tree.forked_G & ~leaves.degenerate_G[tree.cohort_G], fork_G, 0.0)
+    advantage_N = omega_trajectory * leaves.z_M(eps=eps)[table.traj_N] + omega_fork * fork_G[tree.node_N]
+    return as_credit(advantage_N)

@@ -1,0 +1,56 @@
+"""ProRAG: the outcome between trajectories plus the process score between tokens."""
+
+from typing import Literal
+
+import numpy as np
+
+from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.signals import OutcomeSource, alone, as_credit, cohorts, non_negative, one_of, outcomes
+from turngate.trainer.credit.sources import tokens, verdicts
+from turngate.types import FloatArray, IntArray, TurnTable
+
+VARIANCE_FLOOR = 1e-8  # inside the square root, as the authors' code has it
+
+
+def prorag(
+    table: TurnTable,
+    *,
+    beta: float = 0.3,
+    unscored: Literal["exclude", "zero"] = "exclude",
+    eps: float = 1e-4,
+    outcome: OutcomeSource = "earned",
+) -> FloatArray:
+    """``A_t = z(o) + β (q_t − mean) / sqrt(var + 1e-8)``: float32[N].
+
+    ``z(o) = (o − mean) / (std + eps)`` (ddof 1) of the outcome over the cohort. Mean and variance (population) of the
+    scores ``q_t = process_N`` that no gate closed (``open_N``) are over the cohort's policy tokens: a turn counts
+    ``measured["tokens_N"]`` times.
+
+    Source: https://arxiv.org/abs/2601.21912; β=0.3 in its script. There a token without a score counts as 0
+    (``unscored="zero"``), so sparse scoring shifts everyone, and no score is ever closed; here such turns are left out.
+
+    Degenerate: fewer than two scored turns, or equal scores, give process part 0; without scores this is ``grpo`` of
+    the outcome. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``; ``tokens_N`` missing or
+    negative), ConfigError for a negative setting or an unknown choice.
+    """
+    non_negative("prorag", beta=beta, eps=eps)
+    one_of("prorag", "unscored", unscored, ("exclude", "zero"))
+    validate(table)
+    tokens_N = tokens(table, "prorag")
+    outcome_N = group(outcomes(table, outcome, "prorag"), table.cohort_B).z_M(eps=eps)[table.traj_N]
+    scored_N = verdicts(table)
+    score_N = np.where(scored_N, table.process_N.astype(np.float64), 0.0)
+    keep_N = (tokens_N > 0) & ~alone(table) & (scored_N | (unscored == "zero"))
+    process_N = np.zeros(table.n_turns)
+    process_N[keep_N] = _z_by_tokens(score_N[keep_N], tokens_N[keep_N], cohorts(table)[keep_N])
+    return as_credit(outcome_N + beta * process_N)
+
+
+def _z_by_tokens(score_M: Float64Array, tokens_M: Float64Array, cohort_M: IntArray) -> Float64Array:
+    degenerate_M = group(score_M, cohort_M).degenerate_G[cohort_M]
+    tokens_G = np.bincount(cohort_M, weights=tokens_M)
+    tokens_G[tokens_G == 0] = 1.0
+    centred_M = score_M - (np.bincount(cohort_M, weights=tokens_M * score_M) / tokens_G)[cohort_M]
+    variance_G = np.bincount(cohort_M, weights=tokens_M * centred_M**2) / tokens_G
+    z_M: Float64Array = np.where(degenerate_M, 0.0, centred_M / np.sqrt(variance_G + VARIANCE_FLOOR)[cohort_M])
+    return z_M

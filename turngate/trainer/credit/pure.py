@@ -1,0 +1,91 @@
+"""PURE: a trajectory is worth its worst step, not the sum of its steps."""
+
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.signals import (
+    OutcomeSource,
+    as_credit,
+    beyond_siblings,
+    non_negative,
+    one_of,
+    outcomes,
+    per_trajectory,
+    rate_baseline,
+    to_go,
+    turns_left,
+)
+from turngate.trainer.credit.sources import tokens, verdicts
+from turngate.types import FloatArray, TurnTable
+
+
+def pure(
+    table: TurnTable,
+    *,
+    tau: float = 0.1,
+    coef: float = 1.0,
+    min_mode: Literal["softmin_all", "strict_suffix"] = "softmin_all",
+    baseline: Literal["token", "step", "none"] = "token",
+    outcome: OutcomeSource = "earned",
+) -> FloatArray:
+    """``A_t = Σ_{s≥t} (PR*_s − n_s b) + coef · (o − mean of the siblings' o)``: float32[N].
+
+    ``PR*_s = softmax(−PR/τ)_s · PR_s`` over the scored turns of the trajectory (``process_N``, in [−1, 1], where no
+    gate closed it), so that the first sum is about the minimum of all steps. ``min_mode="strict_suffix"`` pays
+    differences instead: the sum from t on is exactly the minimum from t on. b is the mean of the siblings'
+    ``Σ PR* / Σ n``. With ``baseline="token"``, n_s is ``measured["tokens_N"]`` of a scored turn; with "step" it is 1
+    (favours few steps); "none" has b = 0.
+
+    Source: https://arxiv.org/abs/2504.15275 and its code: τ=0.1, coef=1, token baseline, a softmin over the whole
+    trajectory (steps after the worst get about 0, not their own minimum).
+
+    Degenerate: turns without a verdict are in no softmax and no sum; without any verdict this is ``coef`` times
+    ``rloo`` of the outcome. One scored turn keeps its score. A cohort of one gives exactly 0, except for the process
+    part under "none". Raises ShapeError (see ``validate``; ``tokens_N`` missing or negative under "token"),
+    ConfigError for τ ≤ 0, a negative coef or an unknown choice.
+    """
+    if not tau > 0:
+        raise ConfigError(f"pure: tau is {tau}; it must be > 0")
+    non_negative("pure", coef=coef)
+    one_of("pure", "min_mode", min_mode, ("softmin_all", "strict_suffix"))
+    one_of("pure", "baseline", baseline, ("token", "step", "none"))
+    validate(table)
+    step_N = softmin_steps(table, tau) if min_mode == "softmin_all" else suffix_min_steps(table)
+    outcome_N = coef * beyond_siblings(outcomes(table, outcome, "pure"), table)[table.traj_N]
+    if baseline == "none":
+        return as_credit(to_go(step_N, table) + outcome_N)
+    size_N = tokens(table, "pure") if baseline == "token" else np.ones(table.n_turns)
+    process_N = rate_baseline(step_N, np.where(verdicts(table), size_N, 0.0), table)
+    return as_credit(process_N + outcome_N)
+
+
+def softmin_steps(table: TurnTable, tau: float = 0.1) -> Float64Array:
+    """``softmax(−PR/τ) · PR`` over the scored turns of each trajectory, 0 on the others: float64[N]."""
+    scored_N = verdicts(table)
+    score_N = np.where(scored_N, table.process_N.astype(np.float64), 0.0)
+    lowest_B = np.full(table.n_trajectories, np.inf)
+    np.minimum.at(lowest_B, table.traj_N, np.where(scored_N, score_N, np.inf))
+    above_N = np.where(scored_N, score_N - lowest_B[table.traj_N], np.inf)
+    weight_N = np.exp(-above_N / tau)
+    total_B = np.maximum(per_trajectory(weight_N, table), 1.0)  # the lowest score has weight 1
+    steps_N: Float64Array = weight_N / total_B[table.traj_N] * score_N
+    return steps_N
+
+
+def suffix_min_steps(table: TurnTable) -> Float64Array:
+    """Per turn the lowest score from it on, minus that from the next turn on: float64[N].
+
+    Without a scored turn from there on the lowest score is 0, so the sum from t on is the lowest score from t on.
+    """
+    low_N = np.where(verdicts(table), table.process_N.astype(np.float64), np.inf)
+    left_N = turns_left(table)
+    longest, step = int(left_N.max(initial=0)), 1
+    while step <= longest:
+        low_N[:-step] = np.where(left_N[:-step] >= step, np.minimum(low_N[:-step], low_N[step:]), low_N[:-step])
+        step *= 2
+    low_N[np.isinf(low_N)] = 0.0
+    after_N = np.append(low_N[1:], 0.0)
+    return low_N - np.where(left_N > 0, after_N, 0.0)

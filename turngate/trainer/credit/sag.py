@@ -1,0 +1,46 @@
+"""SAG, stratified advantage gating: outcome and open process verdicts are normalised apart, then added."""
+
+import numpy as np
+
+from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.signals import OutcomeSource, alone, as_credit, cohorts, non_negative, outcomes, z_of
+from turngate.trainer.credit.sources import verdicts
+from turngate.types import FloatArray, TurnTable
+
+
+def sag(
+    table: TurnTable,
+    *,
+    weight: float = 0.5,
+    clip: float = 2.0,
+    min_std: float = 0.05,
+    eps: float = 1e-6,
+    std: bool = True,
+    outcome: OutcomeSource = "earned",
+) -> FloatArray:
+    """``A_t = z(o) + weight · clip(z_open(p_t))``: float32[N].
+
+    * ``z(o) = (o − mean) / (std + eps)`` of the outcome over the cohort; ``std=False`` only centres it;
+    * ``z_open(p_t) = (p_t − mean) / (max(std, min_std) + eps)`` of ``process_N`` over all turns of the cohort that no
+      gate closed (``open_N``) and that have a verdict; 0 for every other turn. Both stds have ddof 1.
+
+    Before clipping the process parts of a cohort sum to 0 over those turns: being open is neither paid nor punished,
+    credit only moves between the turns of open trajectories. ``min_std`` keeps a judge that splits hairs from full
+    weight, ``clip`` a rare verdict from outweighing the outcome.
+
+    Source: ours; the defaults are no paper's. https://arxiv.org/abs/2509.19199 reports that adding advantages did
+    better than adding rewards. Process verdicts enter by ``process_N`` only, so the outcome is not ``total_B``, which
+    contains paid process; see ``outcomes`` for "earned" and "settled". A bad turn of a success may become negative.
+
+    Degenerate: fewer than two open verdicts, or equal ones, give process part 0; without any verdict this is ``grpo``
+    of the outcome. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``), ConfigError for a negative
+    setting or an unknown ``outcome``.
+    """
+    non_negative("sag", weight=weight, clip=clip, min_std=min_std, eps=eps)
+    validate(table)
+    outcome_B = outcomes(table, outcome, "sag")
+    groups = group(outcome_B, table.cohort_B)
+    outcome_N = (groups.z_M(eps=eps) if std else groups.centred_M)[table.traj_N]
+    process_N = table.process_N.astype(np.float64)
+    process_N = z_of(process_N, verdicts(table) & ~alone(table), cohorts(table), eps=eps, min_std=min_std)
+    return as_credit(outcome_N + weight * np.clip(process_N, -clip, clip))

@@ -1,0 +1,125 @@
+"""What rules with a signal of their own share: sums along a trajectory, and siblings as a baseline.
+
+NaN says that a turn was not measured. Such a turn is left out of every mean, every std and every sum; it is never
+taken for 0. A trajectory without a sibling has nothing to be compared with: every rule gives it 0.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group
+from turngate.trainer.credit.scans import goes_on, scan_back
+from turngate.trainer.credit.sources import split_sources
+from turngate.types import BoolArray, FloatArray, IntArray, TurnTable
+
+OutcomeSource: TypeAlias = Literal["earned", "settled"]
+
+
+def non_negative(method: str, **settings: float) -> None:
+    """Raise ConfigError, naming the setting, for a value below 0 or NaN."""
+    for name, value in settings.items():
+        if not value >= 0:
+            raise ConfigError(f"{method}: {name} is {value}; it must be ≥ 0")
+
+
+def unit_interval(method: str, **settings: float) -> None:
+    """Raise ConfigError, naming the setting, for a value outside [0, 1]."""
+    for name, value in settings.items():
+        if not 0.0 <= value <= 1.0:
+            raise ConfigError(f"{method}: {name} is {value}; it must lie in [0, 1]")
+
+
+def one_of(method: str, name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise ConfigError, naming the setting, if ``value`` is not allowed."""
+    if value not in allowed:
+        raise ConfigError(f"{method}: {name} is '{value}'; it must be one of: {', '.join(allowed)}")
+
+
+def outcomes(table: TurnTable, source: OutcomeSource, method: str) -> Float64Array:
+    """The outcome that stands beside process verdicts: float64[B].
+
+    "earned" is ``table.outcome_B``: what the outcome components gave, before any gate, so that a veto or a penalty does
+    not show in it. "settled" is the episode's part of what was paid (``split_sources``), where it does. Raises
+    ConfigError for another source.
+    """
+    one_of(method, "outcome", source, ("earned", "settled"))
+    return table.outcome_B.astype(np.float64) if source == "earned" else split_sources(table)[1]
+
+
+def cohorts(table: TurnTable) -> IntArray:
+    """The cohort of each turn: int32[N]."""
+    return table.cohort_B[table.traj_N]
+
+
+def alone(table: TurnTable) -> BoolArray:
+    """The turns of trajectories without a sibling: bool[N]."""
+    alone_B = np.bincount(table.cohort_B)[table.cohort_B] < 2
+    return alone_B[table.traj_N]
+
+
+def turns_left(table: TurnTable) -> Int64Array:
+    """How many turns follow in the trajectory: int64[N]."""
+    return np.bincount(table.traj_N)[table.traj_N].astype(np.int64) - 1 - table.index_N
+
+
+def per_trajectory(values_N: npt.NDArray[Any], table: TurnTable) -> Float64Array:
+    """The sum over the turns of each trajectory: float64[B]."""
+    total_B = np.bincount(table.traj_N, weights=values_N, minlength=table.n_trajectories)
+    return total_B.astype(np.float64, copy=False)
+
+
+def to_go(values_N: Float64Array, table: TurnTable, gamma: float = 1.0) -> Float64Array:
+    """``G_t = x_t + γ G_{t+1}`` inside each trajectory: float64[N]."""
+    return scan_back(values_N, np.where(goes_on(table.traj_N), gamma, 0.0))
+
+
+def z_of(
+    values_N: Float64Array,
+    keep_N: BoolArray,
+    group_N: npt.NDArray[np.integer],
+    *,
+    eps: float,
+    min_std: float = 0.0,
+) -> Float64Array:
+    """``(x − mean) / (max(std, min_std) + eps)`` with the statistics (ddof 1) of the kept turns: float64[N].
+
+    Turns that are not kept, and those of degenerate groups, get exactly 0.
+    """
+    z_N = np.zeros(len(values_N))
+    groups = group(values_N[keep_N], group_N[keep_N])
+    scale_G = np.maximum(groups.std_G(), min_std) + eps
+    scale_G[groups.degenerate_G] = 1.0
+    z_N[keep_N] = groups.centred_M / scale_G[groups.group_M]
+    return z_N
+
+
+def beyond_siblings(values_B: Float64Array, table: TurnTable) -> Float64Array:
+    """Each trajectory minus the mean of its siblings, 0 where there is none: float64[B]."""
+    groups = group(values_B, table.cohort_B)
+    factor_G = groups.count_G / np.maximum(groups.count_G - 1, 1)
+    advantage_B: Float64Array = groups.centred_M * factor_G[table.cohort_B]
+    return advantage_B
+
+
+def rate_baseline(step_N: Float64Array, weight_N: Float64Array, table: TurnTable) -> Float64Array:
+    """``Σ_{s≥t} (x_s − w_s · b)``, b = mean over the siblings of their ``Σ x / Σ w``: float64[N].
+
+    With tokens as weights, every token is compared with the siblings' mean per token. A trajectory without weight has
+    no rate and is nobody's baseline. One that has no sibling with a rate gets 0.
+    """
+    weight_B = per_trajectory(weight_N, table)
+    rated = np.flatnonzero(weight_B > 0)
+    rate_M = per_trajectory(step_N, table)[rated] / weight_B[rated]
+    groups = group(rate_M, table.cohort_B[rated])
+    base_B = np.full(table.n_trajectories, np.nan)
+    base_B[rated] = np.where(groups.count_G[groups.group_M] > 1, groups.leave_one_out_mean_M(rate_M), np.nan)
+    sum_N = to_go(step_N - weight_N * np.nan_to_num(base_B)[table.traj_N], table)
+    return np.where(np.isnan(base_B)[table.traj_N], 0.0, sum_N)
+
+
+def as_credit(advantage_N: Float64Array) -> FloatArray:
+    """The finished advantage: float32[N]."""
+    return advantage_N.astype(np.float32, copy=False)

@@ -1,0 +1,80 @@
+"""What several methods read from a table beyond its totals: measured columns, successes, and the two sources of pay.
+
+A payment has two sources, and methods that normalise them apart need both: what single turns earned, and what the
+whole episode earned. ``split_sources`` takes them apart so that together they are everything that was paid.
+"""
+
+import numpy as np
+
+from turngate.errors import ShapeError
+from turngate.trainer.credit.cohorts import Float64Array, first_turns, measured
+from turngate.types import BoolArray, TurnTable
+
+
+def column(table: TurnTable, name: str, method: str, *, missing: bool = False) -> Float64Array:
+    """The measured column ``name`` in float64. ``missing`` allows NaN; an infinite entry is never allowed.
+
+    Call it after ``validate``. Raises ShapeError if nobody measured it (naming ``method``) or for a bad entry.
+    """
+    values = np.asarray(measured(table, name, method), np.float64)
+    good = ~np.isinf(values) if missing else np.isfinite(values)
+    if not good.all():
+        bad = int(np.flatnonzero(~good)[0])
+        where = f"trajectory {bad}"
+        if name.endswith("_N"):
+            where = f"trajectory {table.traj_N[bad]}, turn {table.index_N[bad]}"
+        raise ShapeError(f"{name} is {values[bad]} at {where}; {method} needs finite numbers")
+    return values
+
+
+def tokens(table: TurnTable, method: str) -> Float64Array:
+    """Policy tokens of every turn: float64[N]. Raises ShapeError if ``tokens_N`` is absent or negative."""
+    tokens_N = column(table, "tokens_N", method)
+    if tokens_N.min() < 0:
+        raise ShapeError(f"tokens_N holds {tokens_N.min():g}; a turn has at least 0 tokens")
+    return tokens_N
+
+
+def successes(table: TurnTable, threshold: float) -> BoolArray:
+    """Trajectories whose outcome and whose total pay both reach ``threshold``: bool[B].
+
+    The outcome alone would count episodes that a veto took back; the total alone would let process payments make a
+    success out of a failure.
+    """
+    reached_B: BoolArray = (table.outcome_B >= threshold) & (table.total_B >= threshold)
+    return reached_B
+
+
+def last_turns(table: TurnTable) -> BoolArray:
+    """True at the last turn of each trajectory: bool[N]."""
+    return np.append(table.traj_N[1:] != table.traj_N[:-1], True)
+
+
+def verdicts(table: TurnTable) -> BoolArray:
+    """Turns with a process verdict whose gates are open: bool[N]. A closed gate says nothing, like no verdict."""
+    spoken_N: BoolArray = table.open_N & ~np.isnan(table.process_N)
+    return spoken_N
+
+
+def split_sources(table: TurnTable) -> tuple[Float64Array, Float64Array]:
+    """What each turn was paid for itself (float64[N], NaN = nothing said) and what the episode was paid (float64[B]).
+
+    Before the last turn every payment belongs to its turn. The last turn holds both: its own share is what it was
+    paid beyond the outcome, at most its earned process value and 0 without an open verdict; the rest belongs to the
+    episode. So ``outcome + Σ turns`` is exactly the total, a veto counts against the episode, and a process payment
+    that a gate scaled down counts as scaled.
+    """
+    reward_N = table.reward_N.astype(np.float64)
+    spoken_N, last_N = verdicts(table), last_turns(table)
+    turn_N = np.where(spoken_N | (reward_N != 0.0), reward_N, np.nan)
+    earned_B = np.where(spoken_N, table.process_N, 0.0)[last_N].astype(np.float64)
+    beyond_B = reward_N[last_N] - table.outcome_B
+    share_B = np.clip(beyond_B, np.minimum(earned_B, 0.0), np.maximum(earned_B, 0.0))
+    turn_N[last_N] = np.where(spoken_N[last_N], share_B, np.nan)
+    return turn_N, reward_N[last_N] - share_B
+
+
+def sum_turns(values_N: Float64Array, table: TurnTable) -> Float64Array:
+    """Sums over the turns of each trajectory: float64[B]."""
+    total_B: Float64Array = np.add.reduceat(values_N, first_turns(table))
+    return total_B

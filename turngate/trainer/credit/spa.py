@@ -1,0 +1,73 @@
+"""SPA: the outcome is spread over the turns by their estimated progress."""
+
+from typing import Literal
+
+import numpy as np
+
+from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.signals import (
+    OutcomeSource,
+    alone,
+    as_credit,
+    non_negative,
+    one_of,
+    outcomes,
+    per_trajectory,
+    to_go,
+    unit_interval,
+)
+from turngate.trainer.credit.sources import column, last_turns, verdicts
+from turngate.types import FloatArray, TurnTable
+
+
+def spa(
+    table: TurnTable,
+    *,
+    progress: float = 1.0,
+    grounding: float = 0.0,
+    exact_sum: bool = True,
+    gamma: float = 1.0,
+    baseline: Literal["rloo", "none"] = "rloo",
+    outcome: OutcomeSource = "earned",
+) -> FloatArray:
+    """``A_t = G_t − mean of the siblings' G_0``, ``G_t = Σ_{s≥t} γ^{s−t} r_s``: float32[N].
+
+    ``r_s = progress · ĉ_s + grounding · g_s``. ``ĉ_s = process_N`` is the share of the outcome that an estimator gives
+    turn s, where no gate closed it; ``g_s``, read from ``measured["grounded_N"]`` if ``grounding`` is not 0, is 1 where
+    the action was executed. ``exact_sum`` adds ``(o − Σ ĉ) / n`` to each of the n scored turns, so that a trajectory
+    earns its outcome, however the estimator errs.
+
+    Source: https://arxiv.org/abs/2505.20732 with a critic in place of the siblings. Its code has progress=1 and
+    grounding=0.5 (not confirmed by the text); 0 here, because a payment per valid action rewards length. ``exact_sum``
+    is ours.
+
+    Degenerate: a trajectory without any estimate earns its outcome on the last turn, so without estimates, at γ=1,
+    progress=1 and grounding=0, this is ``rloo`` of the outcome. A cohort of one gives exactly 0 with the baseline.
+    Raises ShapeError (see ``validate``; ``grounded_N`` missing or not finite), ConfigError for γ outside [0, 1], a
+    negative setting or an unknown choice.
+    """
+    unit_interval("spa", gamma=gamma)
+    non_negative("spa", progress=progress, grounding=grounding)
+    one_of("spa", "baseline", baseline, ("rloo", "none"))
+    validate(table)
+    reward_N = progress * progress_steps(table, outcomes(table, outcome, "spa"), exact_sum=exact_sum)
+    if grounding:
+        reward_N += grounding * column(table, "grounded_N", "spa")
+    sum_N = to_go(reward_N, table, gamma)
+    if baseline == "none":
+        return as_credit(sum_N)
+    start_B = sum_N[table.index_N == 0]
+    others_B = group(start_B, table.cohort_B).leave_one_out_mean_M(start_B)
+    return as_credit(np.where(alone(table), 0.0, sum_N - others_B[table.traj_N]))
+
+
+def progress_steps(table: TurnTable, outcome_B: Float64Array, *, exact_sum: bool = True) -> Float64Array:
+    """Each turn's share of the outcome, 0 where unscored; the whole on the last turn without any score: float64[N]."""
+    scored_N = verdicts(table)
+    share_N = np.where(scored_N, table.process_N.astype(np.float64), 0.0)
+    scored_B = per_trajectory(scored_N, table)
+    if exact_sum:
+        missing_B = (outcome_B - per_trajectory(share_N, table)) / np.maximum(scored_B, 1)
+        share_N += np.where(scored_N, missing_B[table.traj_N], 0.0)
+    unscored_end_N = last_turns(table) & (scored_B[table.traj_N] == 0)
+    return np.where(unscored_end_N, outcome_B[table.traj_N], share_N)

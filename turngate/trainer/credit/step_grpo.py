@@ -1,0 +1,67 @@
+"""Step-level GRPO: every paid step is compared with all paid steps of the siblings."""
+
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.returns import reward_to_go
+from turngate.trainer.credit.scans import carry, scan_back
+from turngate.trainer.credit.sources import last_turns, verdicts
+from turngate.types import BoolArray, FloatArray, TurnTable
+
+
+def step_grpo(
+    table: TurnTable,
+    *,
+    mode: Literal["sum", "mean", "to_go"] = "sum",
+    gamma: float = 1.0,
+    eps: float = 1e-6,
+    ddof: int = 1,
+) -> FloatArray:
+    """``A_t = Σ_{s≥t} γ^{s−t} z_s`` with z over all step rewards of the cohort together: float32[N].
+
+    A step is a turn with an open process verdict, a payment other than 0, or the end of its trajectory; its reward is
+    what it was paid. Turns without a verdict are no steps, instead of steps worth 0.
+
+    * "sum" is as published. Each further step adds its z, so with positive z episodes learn to be long and with
+      negative z to be short;
+    * "mean" divides by the number of steps from t on, each weighted by its discount: no tax and no bonus on length;
+    * "to_go" normalises ``G_t = Σ_{s≥t} γ^{s−t} r_s`` over all turns of the cohort.
+
+    Source: process supervision in DeepSeekMath, https://arxiv.org/abs/2402.03300, where γ = 1. eps and ddof are verl's
+    and torch's. Without verdicts and with everything paid at the end, "sum" at γ=1 and "mean" at any γ are ``grpo``;
+    so is "to_go" at γ=1 and ddof 0 for siblings of equal length. In "sum" and "mean" the z of a cohort sum to 0, the
+    advantages do not.
+
+    Degenerate: a cohort of one trajectory gets exactly 0 (steps of one episode are not compared with each other),
+    equal step rewards give 0. Raises ShapeError (see ``validate``), ConfigError for an unknown mode, γ outside [0, 1],
+    eps < 0 or another ddof than 0 or 1.
+    """
+    if mode not in ("sum", "mean", "to_go") or eps < 0 or ddof not in (0, 1):
+        raise ConfigError(
+            f"step_grpo needs mode 'sum', 'mean' or 'to_go', eps ≥ 0 and ddof 0 or 1, found '{mode}', {eps}, {ddof}"
+        )
+    validate(table)
+    to_go_N = reward_to_go(table, gamma)
+    cohort_N = table.cohort_B[table.traj_N]
+    if mode == "to_go":
+        advantage_N = group(to_go_N, cohort_N).z_M(eps=eps, ddof=ddof)
+    else:
+        step_N = verdicts(table) | (table.reward_N != 0) | last_turns(table)
+        z_N = np.zeros(table.n_turns)
+        z_N[step_N] = group(table.reward_N[step_N].astype(np.float64), cohort_N[step_N]).z_M(eps=eps, ddof=ddof)
+        advantage_N = _to_go(z_N, step_N, table, gamma, mode == "mean")
+    advantage_N[(np.bincount(table.cohort_B) < 2)[cohort_N]] = 0.0
+    return advantage_N.astype(np.float32)
+
+
+def _to_go(z_N: Float64Array, step_N: BoolArray, table: TurnTable, gamma: float, mean: bool) -> Float64Array:
+    carry_N = carry(table.traj_N, gamma)
+    total_N = scan_back(z_N, carry_N)
+    if not mean:
+        return total_N
+    weight_N = scan_back(step_N.astype(np.float64), carry_N)
+    # At γ=0 a turn that is no step looks at nothing.
+    return np.divide(total_N, weight_N, out=np.zeros_like(total_N), where=weight_N > 0)

@@ -1,0 +1,25 @@
+"""TreeRL: a turn is worth how far it leads above the task's mean and above the turn before it."""
+
+import numpy as np
+
+from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.signals import as_credit
+from turngate.trainer.credit.tree import grow
+from turngate.types import FloatArray, TurnTable
+
+
+def tree_rl(table: TurnTable) -> FloatArray:
+    """``A = ((V − V(root)) + (V − V(node above))) / sqrt(trajectories through the node)``: float32[N].
+
+    ``V`` is the mean of everything paid to the trajectories through a node, ``V(root)`` that of the cohort.
+
+    Source: https://arxiv.org/abs/2506.11902; the square root was seen in its code. Not zero-mean.
+
+    Degenerate: equal totals and a cohort of one give exactly 0. A cohort that shares no turn is no tree: the second
+    part is 0 there, and this is ``grpo(std=False)``. Raises ShapeError (see ``validate`` and ``tree.branches``).
+    """
+    validate(table)
+    tree = grow(table, "tree_rl")
+    value_G = tree.mean_G(group(table.total_B, table.cohort_B).centred_M[table.traj_N])
+    advantage_G = (value_G + tree.rise_G(value_G)) / np.sqrt(tree.visits_G)
+    return as_credit(advantage_G[tree.node_N])

@@ -1,0 +1,75 @@
+"""TreeRPO: sibling nodes form the group, and a node is worth the mean of its children."""
+
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ShapeError
+from turngate.trainer.credit.cohorts import Float64Array, Groups, first_turns, group, validate
+from turngate.trainer.credit.signals import as_credit, non_negative, one_of, per_trajectory
+from turngate.trainer.credit.tree import Tree, grow
+from turngate.types import FloatArray, TurnTable
+
+
+def tree_rpo(
+    table: TurnTable,
+    *,
+    scale: Literal["none", "bernoulli", "sample"] = "none",
+    prune: float = 0.0,
+    eps: float = 1e-6,
+) -> FloatArray:
+    """``A = (V − mean) / σ`` over the nodes that follow the same node, or begin the cohort: float32[N].
+
+    ``V`` of a node is the mean of its children's; a trajectory that ends there is a child worth everything paid to it.
+    σ is 1, ``sqrt(mean (1 − mean)) + eps`` ("bernoulli", for rewards in [0, 1]) or ``std + eps`` ("sample", ddof 1).
+    Sibling sets whose population variance is at most ``prune`` give 0.
+
+    Source: https://arxiv.org/abs/2506.05183, which prunes at 0.1; "bernoulli" is its normaliser as reconstructed, not
+    confirmed. "none" here, because small sets under a sample std get a fixed size however close they are.
+
+    Degenerate: an only child gives 0. Without branches only the first turns have siblings: they get ``grpo``'s number
+    (under "sample", ``grpo(std=False)``'s under "none"), later turns 0; with one turn each it is ``grpo``. Raises
+    ShapeError (see ``validate`` and ``tree.branches``; values outside [0, 1] under "bernoulli"), ConfigError for a
+    negative setting or an unknown scale.
+    """
+    non_negative("tree_rpo", prune=prune, eps=eps)
+    one_of("tree_rpo", "scale", scale, ("none", "bernoulli", "sample"))
+    validate(table)
+    tree = grow(table, "tree_rpo")
+    siblings = group(mean_of_children(table, tree), tree.family_G)
+    advantage_G = siblings.centred_M
+    if scale == "sample":
+        advantage_G = siblings.z_M(eps=eps)
+    elif scale == "bernoulli":
+        advantage_G = advantage_G / (_bernoulli(table, siblings) + eps)[tree.family_G]
+    variance_G = np.bincount(tree.family_G, weights=siblings.centred_M**2) / np.maximum(siblings.count_G, 1)
+    kept_G = variance_G > prune
+    return as_credit(np.where(kept_G[tree.family_G], advantage_G, 0.0)[tree.node_N])
+
+
+def mean_of_children(table: TurnTable, tree: Tree) -> Float64Array:
+    """The value of each node: float64[G].
+
+    The mean of means down to the leaves is the mean over the leaves, each weighted by the chance that a walk which
+    picks a child at random reaches it. Weights are kept as logarithms, relative to the largest through the node.
+    """
+    n_children_G = np.bincount(tree.above_G + 1, minlength=tree.n_nodes + 1)[1:].astype(np.float64)
+    ends_B = tree.node_N[np.append(first_turns(table)[1:], table.n_turns) - 1]
+    n_children_G += np.bincount(ends_B, minlength=tree.n_nodes)
+    chance_N = -per_trajectory(np.log(n_children_G)[tree.node_N], table)[table.traj_N]
+    best_G = np.full(tree.n_nodes, -np.inf)
+    np.maximum.at(best_G, tree.node_N, chance_N)
+    weight_N = np.exp(chance_N - best_G[tree.node_N])
+    total_G = np.bincount(tree.node_N, weights=weight_N * table.total_B[table.traj_N], minlength=tree.n_nodes)
+    value_G: Float64Array = total_G / np.bincount(tree.node_N, weights=weight_N, minlength=tree.n_nodes)
+    return value_G
+
+
+def _bernoulli(table: TurnTable, siblings: Groups) -> Float64Array:
+    outside = np.flatnonzero((table.total_B < 0) | (table.total_B > 1))
+    if len(outside):
+        paid = table.total_B[outside[0]]
+        raise ShapeError(f"tree_rpo: trajectory {outside[0]} is paid {paid}; scale 'bernoulli' needs totals in [0, 1]")
+    sigma_G: Float64Array = np.sqrt(np.clip(siblings.mean_G * (1.0 - siblings.mean_G), 0.0, None))
+    sigma_G[siblings.degenerate_G] = 1.0
+    return sigma_G

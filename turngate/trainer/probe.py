@@ -1,0 +1,119 @@
+"""Does the reward of a turn reach the gradient, and whose? Perturb one turn's reward and look at every token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ConfigError, UnknownName
+from turngate.trainer.learner import NOTHING, Measured, TorchLearner
+from turngate.trainer.pack import Aggregate, pack
+from turngate.trainer.table import tabulate
+from turngate.trainer.tokens import Loss
+from turngate.types import Batch, Credit, FloatArray, IntArray, ScoredGroup, TurnTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TurnShift:
+    """What the perturbation did to one turn.
+
+    ``before`` and ``after`` are the turn's advantage. ``changed`` are positions in the trajectory of tokens whose
+    ∂loss/∂log π changed, ``by`` how much each did: [M]. ``norm`` is the length of the change of the parameters'
+    gradient that comes through this turn's tokens.
+    """
+
+    trajectory: str
+    turn: int
+    before: float
+    after: float
+    changed: IntArray
+    by: FloatArray
+    norm: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientProbe:
+    """One ``TurnShift`` per turn of all trajectories, in their order, and the change of the whole gradient."""
+
+    shifts: tuple[TurnShift, ...]
+    norm: float
+
+    @property
+    def moved(self) -> tuple[TurnShift, ...]:
+        """Turns whose gradient changed."""
+        return tuple(shift for shift in self.shifts if len(shift.changed))
+
+
+def probe_gradient(
+    learner: TorchLearner,
+    groups: Sequence[ScoredGroup],
+    credit: Credit,
+    loss: Loss,
+    *,
+    trajectory: str,
+    turn: int,
+    delta: float,
+    aggregate: Aggregate = "token",
+    column: Literal["reward_N", "process_N"] = "reward_N",
+    measured: Measured = NOTHING,
+) -> GradientProbe:
+    """Add ``delta`` to one turn's reward, recompute credit, and compare every turn's advantage and gradient.
+
+    Nothing is trained: the learner's weights, gradient and memory stay. ``column`` is what is perturbed: what was paid,
+    or what the process earned before gates, for credit that reads that; a turn without a verdict then counts as 0
+    before. ``outcome_B`` is left alone. With a loss in which tokens do not interact, only turns whose advantage changed
+    move; a baseline of siblings spreads the change over them, as the estimator says.
+
+    Raises UnknownName for the trajectory, ConfigError for the turn or a delta of 0, ShapeError as credit and pack do.
+    """
+    if delta == 0 or not np.isfinite(delta):
+        raise ConfigError(f"the probe needs a finite delta other than 0, found {delta}")
+    table = tabulate(groups)
+    before_N, after_N = credit(table), credit(_perturbed(table, _row(groups, trajectory, turn), column, delta))
+    batches = [pack(groups, advantage_N, aggregate=aggregate) for advantage_N in (before_N, after_N)]
+    gradients = [learner.token_gradient(batch, loss, measured=measured) for batch in batches]
+    change_L = gradients[1] - gradients[0]
+    names = [one.id for group in groups for one in group.trajectories]
+    batch = batches[0]
+    shifts = []
+    for row, (owner, index) in enumerate(zip(table.traj_N, table.index_N, strict=True)):
+        at = (batch.segment_L == owner) & (batch.turn_L == index)
+        hit = np.flatnonzero(at & (change_L != 0))
+        shifts.append(
+            TurnShift(
+                trajectory=names[owner],
+                turn=int(index),
+                before=float(before_N[row]),
+                after=float(after_N[row]),
+                changed=batch.position_L[hit],
+                by=change_L[hit],
+                norm=_norm(learner, batch, np.where(at, change_L, 0)),
+            )
+        )
+    return GradientProbe(shifts=tuple(shifts), norm=_norm(learner, batch, change_L))
+
+
+def _row(groups: Sequence[ScoredGroup], trajectory: str, turn: int) -> int:
+    """The row of the turn in the table of ``groups``."""
+    row = 0
+    trajectories = [one for group in groups for one in group.trajectories]
+    for one in trajectories:
+        if one.id == trajectory:
+            if not 0 <= turn < len(one.turns):
+                raise ConfigError(f"trajectory '{trajectory}' has turns 0 to {len(one.turns) - 1}, found {turn}")
+            return row + turn
+        row += len(one.turns)
+    raise UnknownName("trajectory", trajectory, [one.id for one in trajectories])
+
+
+def _perturbed(table: TurnTable, row: int, column: Literal["reward_N", "process_N"], delta: float) -> TurnTable:
+    values = getattr(table, column).copy()
+    values[row] = np.nan_to_num(values[row]) + np.float32(delta)
+    return replace(table, reward_N=values) if column == "reward_N" else replace(table, process_N=values)
+
+
+def _norm(learner: TorchLearner, batch: Batch, change_L: FloatArray) -> float:
+    return learner.gradient_norm(batch, change_L) if change_L.any() else 0.0
