@@ -377,6 +377,35 @@ def test_a_file_with_a_write_ahead_log_can_be_read(tmp_path: Path, monkeypatch: 
     assert Database.open(str(path)).run("SELECT x FROM t").rows == [(1,)]
 
 
+def test_what_was_compiled_for_one_image_never_reads_another() -> None:
+    """Two images with equal schema counters whose tables lie on each other's pages; siblings of both take turns."""
+    images = []
+    for first, second in (("books", "authors"), ("authors", "books")):
+        connection = sqlite3.connect(":memory:")
+        connection.execute(f"CREATE TABLE {first} (name TEXT)")
+        connection.execute(f"CREATE TABLE {second} (name TEXT)")
+        connection.execute("INSERT INTO books VALUES ('a book')")
+        connection.execute("INSERT INTO authors VALUES ('an author')")
+        connection.commit()
+        images.append(connection.serialize())
+        connection.close()
+    database = Database()
+    for image in (*images, *images[::-1], *images):
+        for _ in range(2):
+            database.load(image)
+            assert database.run("SELECT name FROM books").rows == [("a book",)]
+            assert database.run("SELECT name FROM authors").rows == [("an author",)]
+
+
+def test_what_was_compiled_to_read_the_schema_is_not_the_agents(library: bytes) -> None:
+    """An agent that writes the very statements of the schema's reader meets the authorizer all the same."""
+    database = Database.open(library)
+    database.schema()
+    assert "PRAGMA is not available" in database.run('PRAGMA table_info("books")').error
+    database.tables_read("SELECT * FROM books")
+    assert "PRAGMA is not available" in database.run('PRAGMA table_info("books")').error
+
+
 def test_one_copy_never_shows_what_happened_in_another(library: bytes) -> None:
     """The walls are taken down by hand, the copy is spoiled, and the next load is as new."""
     database = Database.open(library)
@@ -386,6 +415,7 @@ def test_one_copy_never_shows_what_happened_in_another(library: bytes) -> None:
     inner.set_authorizer(None)
     inner.execute("PRAGMA query_only = 0")
     inner.execute("DELETE FROM books")
+    inner.set_authorizer(database._authorize)
     assert database.run("SELECT count(*) FROM books").rows == [(0,)]
     other = Database.open(library)
     assert other.run("SELECT count(*) FROM books").rows == [(4,)]

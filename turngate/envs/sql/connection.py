@@ -30,7 +30,7 @@ _plain_lock = Lock()
 
 def hardened(address: str, tick: Callable[[], bool]) -> sqlite3.Connection:
     """A read-only connection with all limits. ``tick`` is called every ``TICK`` instructions; True interrupts."""
-    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=0)
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
     for pragma in ("temp_store = memory", "query_only = on", "trusted_schema = off", "cell_size_check = on"):
         connection.execute(f"PRAGMA {pragma}")
     for category, value in LIMITS.items():

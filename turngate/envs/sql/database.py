@@ -75,6 +75,8 @@ class Database:
         self.key = ""
         self._source: bytes | str | None = None
         self._memory: sqlite3.Connection | None = None  # kept from load to load: a new copy replaces the old one
+        self._held: bytes | None = None  # the image that the statements compiled for the agent belong to
+        self._trusted = False  # while this module itself works on the connection
         self._open: sqlite3.Connection | None = None
         self._schema: Schema | None = None
         self._stop_at = 0.0
@@ -101,7 +103,7 @@ class Database:
         self.key = ""
         if self._memory is not None:
             self._memory.close()
-            self._memory = None
+            self._memory = self._held = None
 
     def schema(self) -> Schema:
         """What the database holds. Raises EnvError when its file is gone."""
@@ -153,45 +155,60 @@ class Database:
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError):  # ``run`` says what is wrong with it
             return ()
         finally:
-            self._drop()
+            self._forget()
         return tuple(found)
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
-        """A connection to a fresh copy, without the authorizer."""
+        """A connection to a fresh copy."""
         source = self._source
         if source is None:
             raise EnvError("no database is loaded; call load() first")
         image = source if isinstance(source, bytes) else _image(source)
         if image is None:
             self._open = hardened(f"file:{quote_url(str(Path(str(source)).resolve()))}?mode=ro&immutable=1", self._tick)
+            self._open.set_authorizer(self._authorize)
             return self._open
         if not image:
             raise sqlite3.DatabaseError("file is empty")
         if self._memory is None:
             self._memory = hardened(":memory:", self._tick)
-        memory = self._memory
-        memory.set_authorizer(None)
+        self._copy(self._memory, image)
+        self._open = self._memory
+        return self._memory
+
+    def _copy(self, memory: sqlite3.Connection, image: bytes) -> None:
+        """Put a fresh copy of ``image`` behind a connection.
+
+        The connection keeps what it compiled: siblings ask the same questions of equal copies. Compiled statements name
+        pages, not tables, so those of another image must go; setting an authorizer expires them all.
+        """
         memory.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, 2000)
-        memory.deserialize(_without_wal(image))
+        if image is not self._held:
+            memory.set_authorizer(self._authorize)
+        self._held, self._trusted = image, True
+        try:
+            memory.deserialize(_without_wal(image))
+        finally:
+            self._trusted = False
         memory.text_factory = str
-        self._open = memory
-        return memory
 
     def _read_schema(self) -> Schema:
         self._start_clock(SCHEMA_DEADLINE_S)
         try:
-            return read_schema(self._connect())
+            connection = self._connect()
+            self._trusted = True
+            return read_schema(connection)
         except (sqlite3.Error, MemoryError) as error:  # a damaged database
             return Schema(error=str(error) or type(error).__name__)
         finally:
-            self._drop()
+            self._trusted = False
+            self._forget()
 
     def _armed(self, schema: Schema) -> sqlite3.Connection:
         connection = self._connect()
         connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, max(LEAST_COLUMNS, schema.widest))
-        connection.set_authorizer(self._authorize)
         return connection
 
     def _drop(self) -> None:
@@ -199,8 +216,13 @@ class Database:
             self._open.close()
         self._open = None
 
+    def _forget(self) -> None:
+        """Drop the copy and whatever was compiled for it under another authority than the agent's."""
+        self._drop()
+        self._held = None
+
     def _authorize(self, action: int, one: str | None, two: str | None, _database: str | None, _by: str | None) -> int:
-        if action in _ALLOWED:
+        if action in _ALLOWED or self._trusted:
             return _OK
         if action == _FUNCTION and (two or "").lower() not in FORBIDDEN_FUNCTIONS:
             return _OK
