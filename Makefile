@@ -13,7 +13,7 @@ TORCH_STAMP := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH)' | tr -c 'A-Za-z0-9
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean system
+.PHONY: help demo farming test lint format bench lab clean system
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: $(STAMPS)/demo ## train a tool-using agent on this machine's CPU, from not
 	@echo
 	@echo "Everything that happened is under runs/: the table and curves in report/, each trajectory in trajectories/."
 	@echo "Read one, turn by turn: $(BIN)/turngate show RUN   (RUN is the folder named above)"
+
+farming: $(STAMPS)/demo ## show a process reward being farmed, and gates that prevent it, in minutes
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.farming
 
 test: lint ## everything that CI checks: style, types, layers, tests
 	@$(BIN)/python -c 'import sqlite3; sqlite3.Connection.deserialize' \
@@ -42,6 +45,9 @@ format: $(STAMPS)/dev ## let ruff repair what it can
 bench: $(STAMPS)/dev ## speed of environments, sampling and everything between
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/rollout.py
 
+lab: $(STAMPS)/dev ## bias and sample size of every credit rule, by enumeration; rewrites docs/credit_lab.md in minutes
+	$(BIN)/python -m benchmarks.credit_lab
+
 clean: ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
@@ -52,7 +58,7 @@ $(STAMPS)/created:
 	@command -v $(PYTHON) >/dev/null || { echo "'$(PYTHON)' was not found; name your Python: make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "turngate needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1); name another: make PYTHON=python3.12 …" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory system
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory system PACKAGES=python3-venv
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
@@ -68,13 +74,13 @@ $(STAMPS)/demo: $(TORCH_STAMP) pyproject.toml
 
 $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	@echo "installing turngate and its tools …"
-	$(PIP) -e ".[train,plots,sql,dev]"
+	$(PIP) -e ".[train,plots,sql,docker,openai,dev]"
 	@touch $@ $(STAMPS)/demo
 
 # What the above needs from the system: through apt when that is possible, else by name.
 system:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(PACKAGES); \
 	else \
-		echo "Python's venv module is missing; install it: sudo apt-get install python3-venv" >&2; exit 1; \
+		echo "$(PACKAGES): missing; install it: sudo apt-get install $(PACKAGES)" >&2; exit 1; \
 	fi

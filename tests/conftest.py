@@ -35,6 +35,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "transformers",
             "tokenizers",
             "safetensors",
+            "httpx2",
             "matplotlib",
             "duckdb",
             "sqlglot",

@@ -70,16 +70,16 @@ def tasks(n, split="train"):
     return [LockTasks().task(split, index) for index in range(n)]
 
 
-def player(policy, *, limits=LIMITS, temperature=1.0):
-    return Player(policy, chat(), limits, temperature=temperature)
+def player(policy, *, limits=LIMITS, **sampling):
+    return Player(policy, chat(), limits, **sampling)
 
 
-def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, temperature=1.0, seed=1):
+def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, seed=1, **sampling):
     """Trajectories of ``n_tasks`` groups, end to end."""
 
     async def go():
         async with EnvPool(make_env, size=policy.lanes) as pool:
-            who = player(policy, limits=limits, temperature=temperature)
+            who = player(policy, limits=limits, **sampling)
             groups = await play_groups(who, pool, tasks(n_tasks), [[None] * siblings] * n_tasks, seed=seed)
         return [trajectory for group in groups for trajectory in group.trajectories]
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from turngate.config import CREDIT_SECTIONS, Config, TinyModel, dump, load, parse, parse_table
+from turngate.config import CREDIT_SECTIONS, RULES, Config, TinyModel, dump, load, parse, parse_table
 from turngate.errors import ConfigError, DataError
-from turngate.trainer.credit import CREDITS
 
 WARM: dict[str, Any] = {"warm_start": {"episodes": 3}}
 
@@ -59,7 +58,7 @@ def test_an_unknown_key_is_told_before_a_wrong_value():
 
 def test_an_unknown_credit_rule_names_the_closest_or_all():
     assert problem({"credit": {"type": "gigp"}}) == "unknown credit 'gigp'; did you mean 'gigpo'?"
-    known = f"known: {', '.join(CREDITS)}"
+    known = f"known: {', '.join(RULES)}"
     assert problem({"credit": {"type": "zzz"}}) == f"unknown credit 'zzz'; {known}"
     assert problem({"credit": {"gamma": 1}}) == f"'credit' needs a type; {known}"
 
@@ -71,6 +70,10 @@ def test_an_unknown_credit_rule_names_the_closest_or_all():
         ({"seed": -1}, "seed: Input should be greater than or equal to 0, got -1"),
         ({"policy": {"temperature": 0}}, "policy.temperature: Input should be greater than 0, got 0"),
         ({"policy": {"order": "fast"}}, "policy.order: Input should be 'fixed' or 'ready', got 'fast'"),
+        ({"policy": {"top_p": 0}}, "policy.top_p: Input should be greater than 0, got 0"),
+        ({"policy": {"top_p": 1.1}}, "policy.top_p: Input should be less than or equal to 1, got 1.1"),
+        ({"policy": {"top_k": -1}}, "policy.top_k: Input should be greater than or equal to 0, got -1"),
+        ({"policy": {"top_k": 1}}, "policy: top_k = 1 leaves one token, whose probability is 1, so nothing could be "),
         ({"train": 3}, "train: Input should be a valid dictionary or instance of TrainSection, got 3"),
         ({"train": {"group_size": 1}}, "train.group_size: Input should be greater than or equal to 2, got 1"),
         ({"train": {"filters": ["varied", 3]}}, "train.filters.1: Input should be a valid string, got 3"),
@@ -244,12 +247,12 @@ def as_symbol(argument):
     return "_".join([GREEK.get(first, first), *rest])
 
 
-@pytest.mark.parametrize("name", CREDITS)
+@pytest.mark.parametrize("name", RULES)
 def test_the_settings_of_a_credit_rule_are_its_arguments_and_its_docstring_names_them(name):
-    arguments = [argument for argument in signature(CREDITS[name]).parameters if argument != "table"]
+    arguments = [argument for argument in signature(RULES[name]).parameters if argument != "table"]
     settings = CREDIT_SECTIONS[name]()
     assert list(settings.model_dump()) == ["type", *arguments]
-    text = CREDITS[name].__doc__ or ""
+    text = RULES[name].__doc__ or ""
     assert [argument for argument in arguments if argument not in text and as_symbol(argument) not in text] == []
 
 

@@ -24,9 +24,12 @@ TORCH_HOMES = {
     "trainer/loss.py",
     "trainer/objectives.py",
     "trainer/offpolicy.py",
+    "trainer/rows.py",
     "trainer/tokens.py",
+    "trainer/values.py",
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
+OPTIONAL |= {"httpx2", "docker"}
 PRINTERS = {"cli.py"}
 LONGEST_FILE, LONGEST_FUNCTION = 600, 80
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping
+import string
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from turngate.agents.chat import Chat
 from turngate.agents.rollout import Limits, Player
@@ -17,11 +17,13 @@ from turngate.envs.base import TurnEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.registry import make
 from turngate.errors import ConfigError, DataError, MissingExtra, ShapeError, UnknownName
-from turngate.trainer.credit import CREDITS
+from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS, implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
+from turngate.trainer.credit.rehearsal import rehearse
 from turngate.trainer.filters import FILTERS, Filter
 from turngate.trainer.loss_settings import LossBase
-from turngate.types import Credit, FloatArray, Task, TurnTable, derive_seed
+from turngate.trainer.pack import by_turn
+from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
 
 def build_env(section: EnvSection) -> TurnEnv:
@@ -60,27 +62,49 @@ def load_model(name: str) -> tuple[Any, Any]:
 
 
 def build_player(config: Config, model: Any, chat: Chat, *, temperature: float) -> Player:
-    """A local policy under the config's limits. ``model`` is the sampler's own copy."""
+    """A local policy under the config's limits. ``model`` is the sampler's own copy.
+
+    Raises ConfigError for a ``top_k`` that keeps the whole vocabulary.
+    """
     from turngate.agents.policies.local import LocalPolicy
 
     section = config.policy
+    n_tokens = model.get_output_embeddings().weight.shape[0]
+    if section.top_k >= n_tokens:
+        raise ConfigError(f"policy.top_k {section.top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
     policy = LocalPolicy(model, chat, lanes=section.lanes, order=section.order)
-    return Player(policy, chat, limits(config), temperature=temperature)
+    return Player(policy, chat, limits(config), temperature=temperature, top_p=section.top_p, top_k=section.top_k)
 
 
 def build_learner(config: Config, model: Any, *, lr: float | None = None) -> Any:
     """A learner on ``model``; ``lr`` replaces the one of reinforcement learning, for a warm start."""
     from turngate.trainer.learner import TorchLearner
+    from turngate.trainer.values import Critic
 
-    section = config.learner
+    section, value = config.learner, config.value
+    critic = None
+    if value is not None and lr is None:
+        critic = Critic(shared=value.trunk == "shared", **value.model_dump(exclude={"trunk", "lam", "bootstrap"}))
     return TorchLearner(
         model,
+        critic=critic,
         lr=section.lr if lr is None else lr,
         weight_decay=section.weight_decay,
         clip_norm=section.clip_norm,
         temperature=config.policy.temperature if lr is None else 1.0,
+        top_p=config.policy.top_p if lr is None else 1.0,
+        top_k=config.policy.top_k if lr is None else 0,
         tokens_per_pass=section.tokens_per_pass,
     )
+
+
+def build_reference(config: Config, model: Any) -> Any:
+    """A learner that only measures: the sampler's temperature, but nothing cut, so that divergences stay finite."""
+    from turngate.trainer.learner import TorchLearner
+
+    section = config.learner
+    temperature, n_tokens = config.policy.temperature, section.tokens_per_pass
+    return TorchLearner(model, lr=section.lr, temperature=temperature, tokens_per_pass=n_tokens)
 
 
 def build_loss(config: Config) -> Any:
@@ -130,52 +154,173 @@ def limits(config: Config) -> Limits:
     return Limits(turn_tokens=section.turn_tokens, context=section.context, episode_s=section.episode_s)
 
 
-def build_credit(config: Config, control: str | None) -> Credit:
-    """The credit rule; under a control, of rewards or for trajectories that it has nothing to do with.
+def build_credit(config: Config, control: str | None) -> Credit | TokenRule:
+    """The credit rule of a training run; under a control, for trajectories that it has nothing to do with.
 
     Raises ConfigError before any work for settings that the rule refuses, or if it needs what nobody measures here.
     """
-    rule = credit_rule(config.credit.type, config.credit.model_dump(exclude={"type"}))
+    rule: Credit | TokenRule = partial(_rules()[config.credit.type], **config.credit.model_dump(exclude={"type"}))
+    reads_of(config)
 
     def shuffled(table: TurnTable) -> FloatArray:
-        return shuffle_between_trajectories(table, rule(table), _seed_of(table, config, "shuffle"))
+        credit_N = by_turn(rule(table), table.n_turns)
+        return shuffle_between_trajectories(table, credit_N, _seed_of(table, config, "shuffle"))
 
-    def tossed(table: TurnTable) -> FloatArray:
-        return rule(random_reward(table, _seed_of(table, config, "coin")))
+    return shuffled if control == "shuffled_credit" else rule
 
-    return {None: rule, "shuffled_credit": shuffled, "random_reward": tossed}[control]
+
+def reads_of(config: Config) -> frozenset[str]:
+    """The columns that the credit rule reads. Raises ConfigError for a rule that cannot be trained here."""
+    name = config.credit.type
+    rule = partial(_rules()[name], **config.credit.model_dump(exclude={"type"}))
+    return _rehearsed(rule, name, config.signals.offered, config.train.group_size)
+
+
+def build_signals(
+    config: Config,
+    *,
+    control: str | None,
+    learner: Any,
+    model: Any,
+    reference: Any,
+    chat: Chat,
+    answer: Callable[[Task], tuple[str, str]] | None,
+) -> Any:
+    """The ``Signals`` that the credit rule reads.
+
+    ``model`` is what training begins from, copied for an implicit reward model; ``reference`` a frozen learner on it,
+    where ``needs_reference`` says so; ``answer`` comes from ``build_answer``.
+    """
+    from turngate.trainer import signals
+
+    reads, section = reads_of(config), config.signals
+    sources: list[Any] = []
+    learners: dict[str, Any] = {}
+    if any(name.endswith("_S") for name in reads):
+        sources.append(signals.TokenRows())
+    if section.evidence:
+        sources.append(signals.FromEvidence(section.evidence))
+    if config.value is not None:
+        sources.append(_values(config, learner, per_token="value_S" in reads))
+    if reads & {"entropy_N", "entropy_S"}:
+        sources.append(signals.Entropies(learner))
+    if answer is not None:
+        sources.append(signals.Beliefs(learner=learner, chat=chat, answer=answer, log=section.log_gain))
+    if config.reward_model is not None and config.reward_model.model == "trained":
+        learners["reward_model"] = build_reward_model(config, copy.deepcopy(model))
+        name, base = implicit.REWARD_MODELS[config.credit.type]
+        losses = {"cross_entropy": implicit.cross_entropy, "preference": implicit.preference}
+        loss = partial(losses[name], beta=config.credit.beta)  # type: ignore[attr-defined]
+        against = reference if base == "start" else None
+        sources.append(signals.LogRatios(model=learners["reward_model"], base=against, loss=loss))
+    elif reads & LOG_RATIOS:
+        sources.append(signals.LogRatios(base=reference))
+
+    def tossed(table: TurnTable) -> TurnTable:
+        return random_reward(table, _seed_of(table, config, "coin"))
+
+    view = {"view": tossed} if control == "random_reward" else {}
+    return signals.Signals(sources=tuple(sources), learners=learners, **view)
+
+
+LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})
+
+
+def needs_reference(config: Config) -> bool:
+    """Whether the loss or the credit rule compares with the model that training began from."""
+    if config.loss.kl is not None:
+        return True
+    section = config.reward_model
+    if section is not None and section.model == "trained":
+        return implicit.REWARD_MODELS[config.credit.type][1] == "start"
+    return bool(reads_of(config) & LOG_RATIOS)
+
+
+def build_reward_model(config: Config, model: Any) -> Any:
+    """A learner on ``model`` that becomes an implicit reward model."""
+    from turngate.trainer.learner import TorchLearner
+
+    assert config.reward_model is not None
+    section = config.learner
+    return TorchLearner(
+        model,
+        lr=section.lr * config.reward_model.lr_factor,
+        clip_norm=section.clip_norm,
+        temperature=config.policy.temperature,
+        tokens_per_pass=section.tokens_per_pass,
+    )
+
+
+def build_answer(config: Config, env: TurnEnv) -> Callable[[Task], tuple[str, str]] | None:
+    """What the assistant would say first, and the right answer, for rules that read the belief in it; else None.
+
+    Raises ConfigError if nobody knows the answer.
+    """
+    if "gain_N" not in reads_of(config):
+        return None
+    template = config.signals.answer
+    if template is not None:
+        return partial(_filled, template)
+    if not env.turn_spec.has_oracle:
+        raise ConfigError(
+            f"credit '{config.credit.type}' reads gain_N, the belief in the right answer, and {type(env).__name__} has "
+            'no oracle; set signals.answer, for instance "{gold}" where the task keeps it under that name'
+        )
+    return lambda task: ("", "\n".join(env.oracle(task)))
+
+
+def _filled(template: str, task: Task) -> tuple[str, str]:
+    """The template's text before its first name, and the rest with the names filled in."""
+    first = next(iter(string.Formatter().parse(template)))[0]
+    try:
+        return first, template.format_map(task.private).removeprefix(first)
+    except KeyError as missing:
+        raise ConfigError(
+            f"signals.answer '{template}' names {missing}, but task '{task.id}' has only {sorted(task.private)}"
+        ) from None
+
+
+def _values(config: Config, learner: Any, *, per_token: bool) -> Any:
+    from turngate.trainer.signals import Values
+
+    assert config.value is not None
+    settings = config.credit.model_dump()
+    discounts = {name: value for name, value in settings.items() if name.startswith("gamma")}
+    targets = partial(VALUE_TARGETS[config.credit.type], lam=config.value.lam, **discounts)
+    return Values(learner=learner, targets=targets, per_token=per_token, bootstrap=config.value.bootstrap)
 
 
 def credit_rule(name: str, settings: Mapping[str, Any]) -> Credit:
-    """A rule with its settings, tried out on two small trajectories. Raises UnknownName, ConfigError."""
-    if name not in CREDITS:
-        raise UnknownName("credit", name, CREDITS)
-    rule: Credit = partial(CREDITS[name], **settings)
-    try:
-        rule(_rehearsal())
-    except (ShapeError, TypeError) as error:
-        raise ConfigError(f"credit '{name}' cannot be used here: {error}") from None
+    """A rule with its settings for recorded episodes: tried out without any model. Raises UnknownName, ConfigError."""
+    if name not in _rules():
+        raise UnknownName("credit", name, _rules())
+    rule = partial(_rules()[name], **settings)
+    _rehearsed(rule, name, (), SIBLINGS)
     return rule
 
 
-def _rehearsal() -> TurnTable:
-    """Two siblings of two turns, with the columns that ``tabulate`` measures."""
-    return TurnTable(
-        reward_N=np.array([0, 1, 0, 0], np.float32),
-        process_N=np.array([1, 0, 0, np.nan], np.float32),
-        open_N=np.array([True, True, False, False]),
-        traj_N=np.array([0, 0, 1, 1], np.int32),
-        index_N=np.array([0, 1, 0, 1], np.int32),
-        state_N=np.array([1, 2, 1, 3], np.int64),
-        outcome_B=np.array([1, 0], np.float32),
-        cohort_B=np.zeros(2, np.int32),
-        measured={
-            "tokens_N": np.full(4, 3, np.int32),
-            "surprisal_N": np.array([1, 0.5, 1, 2], np.float32),
-            "parent_B": np.array([-1, 0], np.int32),
-            "branch_B": np.array([0, 1], np.int32),
-        },
-    )
+SIBLINGS = 8  # of the rehearsal without a config
+
+
+def own_credit(config: Config) -> Credit | None:
+    """The run's rule for recorded episodes; None if it reads what only training measures (a critic's values …)."""
+    settings = config.credit.model_dump(exclude={"type"})
+    try:
+        return credit_rule(config.credit.type, settings)
+    except ConfigError:
+        reads_of(config)  # raises if nobody could measure it
+        return None
+
+
+def _rules() -> Mapping[str, Callable[..., Any]]:
+    return {**CREDITS, **TOKEN_CREDITS}
+
+
+def _rehearsed(rule: Callable[[TurnTable], object], name: str, offered: Iterable[str], siblings: int) -> frozenset[str]:
+    try:
+        return rehearse(rule, offered, siblings=siblings)
+    except (ShapeError, TypeError) as error:
+        raise ConfigError(f"credit '{name}' cannot be used here: {error}") from None
 
 
 def _seed_of(table: TurnTable, config: Config, purpose: str) -> int:

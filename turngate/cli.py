@@ -149,12 +149,84 @@ def credit(
     settings: Annotated[str, typer.Option(help="Its arguments as a TOML inline table.")] = "{}",
     step: Annotated[int | None, typer.Option(min=0, help="Training step; the last one if not given.")] = None,
     top: Annotated[int, typer.Option(min=1, help="How many turns to list.")] = 20,
+    probe: Annotated[int | None, typer.Option(min=0, help="Change the reward of this turn of --trajectory …")] = None,
+    trajectory: Annotated[str | None, typer.Option(help="… this trajectory of a training step …")] = None,
+    delta: Annotated[float | None, typer.Option(help="… by so much (1 if not given): whose gradient changes?")] = None,
+    earned: Annotated[bool, typer.Option("--earned", help="Change what the process earned, before gates.")] = False,
 ) -> None:
-    """Credit of a recorded step by another rule: which turns move."""
+    """Credit of a recorded step by another rule: which turns move; with --probe, whose tokens learn from a turn."""
     from turngate.config import parse_table
-    from turngate.session import credit_again
+    from turngate.errors import ConfigError
+    from turngate.session import credit_again, probe_turn
 
-    credit_again(Console(), run, method, settings=parse_table("settings", settings), step=step, top=top)
+    arguments = parse_table("settings", settings)
+    if (probe is None) != (trajectory is None):
+        raise ConfigError("--probe TURN and --trajectory ID go together; 'turngate show RUN' lists the ids")
+    if probe is None or trajectory is None:
+        if delta is not None or earned:
+            raise ConfigError("--delta and --earned have no effect without --probe")
+        credit_again(Console(), run, method, settings=arguments, step=step, top=top)
+        return
+    if step is not None:
+        raise ConfigError("--step has no effect with --probe: the trajectory says which step it was played in")
+    probe_turn(
+        Console(),
+        run,
+        method,
+        settings=arguments,
+        trajectory=trajectory,
+        turn=probe,
+        delta=1.0 if delta is None else delta,
+        earned=earned,
+        top=top,
+    )
+
+
+@app.command("judge-check")
+def judge_check(
+    labelled: Annotated[Path, typer.Argument(metavar="LABELLED", help="JSON lines of labelled responses or pairs.")],
+    judge: Annotated[str, typer.Option(help="A hub name, a model folder, or the address of an OpenAI-style server.")],
+    model: Annotated[str, typer.Option(help="Name of the model on the server.")] = "",
+    version: Annotated[str, typer.Option(help="Version of the judge; a folder's is a hash of its files.")] = "",
+    criterion: Annotated[str, typer.Option(help="When the verdict is yes; by default, when the task is done.")] = "",
+    key_variable: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = "OPENAI_API_KEY",
+    tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a reply.")] = 512,
+    context: Annotated[int, typer.Option(min=16, help="Most tokens of prompt and reply, for a local model.")] = 8192,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts.")] = None,
+) -> None:
+    """Measure a judge on labelled work: error rates, order consistency, length bias, canaries."""
+    from turngate.build import load_model
+    from turngate.judging.command import judge_check
+    from turngate.judging.settings import JudgeSettings
+
+    judge_check(
+        Console(),
+        labelled,
+        judge=judge,
+        load=load_model,
+        model=model,
+        version=version,
+        criterion=criterion,
+        key_variable=key_variable,
+        context=context,
+        seed=seed,
+        settings=JudgeSettings(max_tokens=tokens),
+        cache=cache,
+    )
+
+
+@app.command()
+def rescore(
+    run: RunPath,
+    rubric: Annotated[Path, typer.Option(metavar="FILE", help="A rubric as JSON.")],
+    write: Annotated[str, typer.Option(metavar="NAME", help="Scores go to RUN/rescored/NAME.")] = "",
+    phase: Annotated[str, typer.Option(help="What to score: train, or an evaluation.")] = "train",
+) -> None:
+    """Score the recorded trajectories of a run by another rubric, without a model: what would be paid, and to whom."""
+    from turngate.rescoring import rescore_command
+
+    rescore_command(Console(), run, rubric, name=write, phase=phase)
 
 
 @app.command()

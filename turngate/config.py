@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from inspect import Parameter, signature
 from operator import or_
 from pathlib import Path
@@ -19,9 +19,10 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from turngate.errors import ConfigError, DataError
-from turngate.trainer.credit import CREDITS
+from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
+from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.loss_settings import ClippedSection, LossSection
-from turngate.types import FloatArray
+from turngate.trainer.signal_settings import RewardModelSection, SignalsSection, ValueSection
 
 
 class Section(BaseModel):
@@ -86,6 +87,10 @@ class PolicySection(Section):
 
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of training and of the main evaluation."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Only the likeliest tokens that together hold this much probability are sampled, there and in the learner."""
+    top_k: int = Field(0, ge=0)
+    """Only so many likeliest tokens are sampled, there and in the learner; 0 = all."""
     turn_tokens: int = Field(64, ge=1)
     """Most tokens of one turn."""
     context: int = Field(1024, ge=16)
@@ -96,6 +101,12 @@ class PolicySection(Section):
     """Episodes played at once."""
     order: Literal["fixed", "ready"] = "fixed"
     """fixed: reproducible bit for bit; ready: episodes rejoin as soon as their environment has answered."""
+
+    @model_validator(mode="after")
+    def _leaves_a_choice(self) -> Self:
+        if self.top_k == 1:
+            raise ValueError("top_k = 1 leaves one token, whose probability is 1, so nothing could be learned")
+        return self
 
 
 class LearnerSection(Section):
@@ -113,7 +124,7 @@ class LearnerSection(Section):
     """Largest allowed difference between the sampler's and the learner's logprobs."""
 
 
-def _credit_section(name: str, rule: Callable[..., FloatArray]) -> type[Section]:
+def _credit_section(name: str, rule: Callable[..., object]) -> type[Section]:
     """The settings of a credit rule: its keyword arguments, under their own names, types and defaults."""
     hints = get_type_hints(rule)
     fields: dict[str, Any] = {"type": (Literal[name], name)}
@@ -123,7 +134,8 @@ def _credit_section(name: str, rule: Callable[..., FloatArray]) -> type[Section]
     return create_model(f"{name}_section", __base__=Section, __doc__=rule.__doc__, **fields)
 
 
-CREDIT_SECTIONS = {name: _credit_section(name, rule) for name, rule in CREDITS.items()}
+RULES: dict[str, Callable[..., object]] = {**CREDITS, **TOKEN_CREDITS}
+CREDIT_SECTIONS = {name: _credit_section(name, rule) for name, rule in RULES.items()}
 
 if TYPE_CHECKING:
 
@@ -179,6 +191,9 @@ class Config(Section):
     policy: PolicySection = PolicySection()
     learner: LearnerSection = LearnerSection()
     credit: CreditSection = CREDIT_SECTIONS["grpo"]()  # type: ignore[assignment]
+    value: ValueSection | None = None
+    reward_model: RewardModelSection | None = None
+    signals: SignalsSection = SignalsSection()
     loss: LossSection = ClippedSection()
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
@@ -186,6 +201,41 @@ class Config(Section):
     """Negative controls: the same training from the same warm start, with the signal destroyed."""
     control_steps: int | None = Field(None, ge=1)
     """Updates of each control; leave out for as many as train.steps."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_models_of_the_rule(cls, data: Any) -> Any:
+        """A rule with a critic or an implicit reward model gets one by default, so that the tree says how it learns.
+
+        A critic that saw only groups whose siblings differ would not know what is easy and what is hopeless, so no
+        filter is its default.
+        """
+        if not isinstance(data, Mapping):
+            return data
+        credit, train = data.get("credit"), data.get("train", {})
+        name = credit.get("type") if isinstance(credit, Mapping) else getattr(credit, "type", None)
+        added: dict[str, Any] = {}
+        if name in VALUE_TARGETS and data.get("value") is None:
+            added["value"] = {}
+        if name in VALUE_TARGETS and isinstance(train, Mapping) and "filters" not in train:
+            added["train"] = {**train, "filters": ()}
+        if name in REWARD_MODELS and data.get("reward_model") is None:
+            added["reward_model"] = {}
+        return {**data, **added}
+
+    @model_validator(mode="after")
+    def _read_by_the_rule(self) -> Self:
+        """Whatever credit does not read would have no effect."""
+        name = self.credit.type
+        if self.value is not None and name not in VALUE_TARGETS:
+            raise ValueError(f"value has no effect: credit '{name}' reads no values; {', '.join(VALUE_TARGETS)} do")
+        if self.reward_model is not None and name not in REWARD_MODELS:
+            known = ", ".join(REWARD_MODELS)
+            raise ValueError(f"reward_model has no effect: credit '{name}' reads no rewards of a model; {known} do")
+        if self.signals != SignalsSection():
+            rule = partial(RULES[name], **self.credit.model_dump(exclude={"type"}))
+            self.signals.check_effect(rule, name, siblings=self.train.group_size)
+        return self
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

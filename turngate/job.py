@@ -24,13 +24,16 @@ from turngate.errors import ConfigError, RunError
 from turngate.evaluations import add_evaluation, read_evaluations
 from turngate.metrics import JsonlSink
 from turngate.progress import Progress
+from turngate.rewards.alarm import Alarm
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.curriculum import TaskStream
 from turngate.trainer.evaluate import SUCCESS, evaluate
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
 from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.step import Run, train_step
 from turngate.types import Trajectory, derive_seed
 
@@ -49,7 +52,9 @@ class Job:
             self.env.tasks.size(split)  # raises for an unknown split, before any work
         self._filters = build.build_filters(config.train.filters)
         self._credit = build.build_credit(config, control)
+        self._answer = build.build_answer(config, self.env)
         self._score = self.env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
+        self._watch = Watch(self._alarm)
 
     def run(self) -> None:
         """Do whatever is not done yet."""
@@ -69,8 +74,18 @@ class Job:
             sampler = copy.deepcopy(model)
             player = build.build_player(self.config, sampler, chat, temperature=self.config.policy.temperature)
             learner = build.build_learner(self.config, model)
-            reference = build.build_learner(self.config, copy.deepcopy(model)) if self.config.loss.kl else None
-            run = self._assemble(player, learner, worlds, reference)
+            needed = build.needs_reference(self.config)
+            reference = build.build_reference(self.config, copy.deepcopy(model)) if needed else None
+            signals = build.build_signals(
+                self.config,
+                control=self.control,
+                learner=learner,
+                model=model,
+                reference=reference,
+                chat=chat,
+                answer=self._answer,
+            )
+            run = self._assemble(player, learner, worlds, reference, signals)
             done = await self._resume(run)
             if done == 0:
                 await self._evaluate(player, worlds, "before")
@@ -136,8 +151,10 @@ class Job:
         if aside := store.set_aside_after(done):
             self.console.print(f"resuming after step {done}; steps {aside} were recorded but not finished: set aside")
         JsonlSink(self.path / "metrics.jsonl").truncate_after(done)
+        AlarmLog(self.path).truncate_after(done)
         if done:
-            checkpoints.load(done, run.learner)
+            self._watch.replay(recorded(self.path, until=done))
+            checkpoints.load(done, run.learner, run.signals.learners)
             await run.policy.publish(run.learner.weights(), done)
         return done
 
@@ -158,7 +175,7 @@ class Job:
                 metrics = await train_step(run, stream.at(step), step)
                 sink.write(step, metrics)
                 if step % config.train.checkpoint_every == 0 or step == total:
-                    checkpoints.save(step, run.learner)
+                    checkpoints.save(step, run.learner, run.signals.learners)
                 progress.step(step, total, metrics)
         sink.close()
 
@@ -171,7 +188,7 @@ class Job:
             for temperature, samples in ((config.policy.temperature, config.eval.samples), (0.0, 1)):
                 if (split, temperature) in recorded:
                     continue
-                tester = Player(player.policy, player.chat, player.limits, temperature=temperature)
+                tester = player if temperature else player.greedy()
                 seed = derive_seed(config.seed, "evaluate", phase, split, str(temperature))
                 result, played = await evaluate(
                     tester, worlds, self._score, tasks, split=split, samples=samples, seed=seed
@@ -201,7 +218,12 @@ class Job:
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
-    def _assemble(self, player: Player, learner: Any, worlds: Any, reference: Any) -> Run:
+    def _alarm(self, step: int, alarm: Alarm) -> None:
+        """A monitor found something: a line for whoever looks on, and one for the report."""
+        self.console.print(console_line(step, alarm), markup=False, highlight=False, soft_wrap=True)
+        AlarmLog(self.path).write(step, alarm)
+
+    def _assemble(self, player: Player, learner: Any, worlds: Any, reference: Any, signals: Any) -> Run:
         config = self.config
         return Run(
             player=player,
@@ -219,6 +241,8 @@ class Job:
             tolerance=config.learner.tolerance,
             seed=config.seed,
             reference=reference,
+            watch=self._watch,
+            signals=signals,
         )
 
     def _claim(self) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +15,7 @@ from turngate import build
 from turngate.config import Config, EnvSection, PolicySection, load
 from turngate.errors import ConfigError, StoreError, UserError
 from turngate.store import Store
-from turngate.types import derive_seed
+from turngate.types import ScoredGroup, derive_seed
 
 LISTED = 40  # rows of a listing
 
@@ -129,14 +131,17 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     kept, _ = keep([group], {})
     filtered = not keep([group], build.build_filters(config.train.filters))[0]
     advantage_T = None
-    if kept and group.scores[index].usable:
-        advantage_N = build.build_credit(config, None)(tabulate(kept))
+    rule = build.own_credit(config)
+    if kept and group.scores[index].usable and rule is not None:
+        advantage_N = rule(tabulate(kept))
         start = 0
         for trajectory in kept[0].trajectories:
             if trajectory.id == trajectory_id:
                 advantage_T = advantage_N[start : start + len(trajectory.turns)]
             start += len(trajectory.turns)
     note = "; the group was filtered out and taught nothing" if filtered else ""
+    if rule is None:
+        note += f"; credit '{config.credit.type}' reads what only training measures, so it is not shown"
     console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
     show(console, group.trajectories[index], group.scores[index], advantage_T)
 
@@ -161,8 +166,105 @@ def credit_again(
     trajectories = [trajectory for group in kept for trajectory in group.trajectories]
     taught = len(keep(kept, build.build_filters(config.train.filters))[0])
     console.print(f"step {at}, {len(kept)} groups, of which {taught} passed the filters", highlight=False)
-    own = (config.credit.type, build.build_credit(config, None)(table))
+    own_rule = build.own_credit(config)
+    if own_rule is None:
+        raise ConfigError(
+            f"the run's own credit '{config.credit.type}' reads what only training measures, so there is nothing to "
+            "compare with"
+        )
+    own = (config.credit.type, own_rule(table))
     show_moves(console, trajectories, table.reward_N, own, (method, rule(table)), top=top)
+
+
+def probe_turn(
+    console: Console,
+    path: Path,
+    method: str,
+    *,
+    settings: dict[str, Any],
+    trajectory: str,
+    turn: int,
+    delta: float,
+    earned: bool,
+    top: int,
+) -> None:
+    """Perturb the reward of one recorded turn and print whose gradient changes, beside what the credit rule says.
+
+    The gradient is that of the run's loss over the whole step that the trajectory was played in, by the weights that
+    played it if they are still there. ``earned``: perturb what the process earned before gates, not what was paid.
+    """
+    from turngate.report.probes import show_probe
+    from turngate.trainer.filters import keep
+    from turngate.trainer.probe import probe_gradient
+
+    rule = build.credit_rule(method, settings)
+    store, config = _store(path), load(path / "config.toml")
+    at, _, _ = store.find(trajectory)
+    if at not in store.steps():
+        raise ConfigError(f"'{trajectory}' was played in an evaluation, which teaches nothing; name one of training")
+    kept, _ = keep(list(store.read(at, "train")), build.build_filters(config.train.filters))
+    if trajectory not in {one.id for group in kept for one in group.trajectories}:
+        raise ConfigError(
+            f"'{trajectory}' taught nothing in step {at}: it was not usable, or a filter of {config.train.filters} "
+            "dropped its group; name another"
+        )
+    learner, whose = _learner_at(path, config, at)
+    console.print(f"step {at}, {len(kept)} groups; gradient by {whose}", highlight=False)
+    loss, aggregate = build.build_loss(config), config.loss.aggregate
+    found = probe_gradient(
+        learner,
+        kept,
+        rule,
+        loss,
+        trajectory=trajectory,
+        turn=turn,
+        delta=delta,
+        aggregate=aggregate,
+        column="process_N" if earned else "reward_N",
+        measured=_measured(path, config, learner, loss, kept),
+    )
+    what = "earned by the process in" if earned else "paid for"
+    console.print(f"{delta:+g} {what} turn {turn} of {trajectory}:", markup=False, highlight=False)
+    show_probe(console, found, name=method, top=top)
+
+
+def _learner_at(path: Path, config: Config, step: int) -> tuple[Any, str]:
+    """A learner with the weights that played ``step``, or else the nearest later ones; and whose they are."""
+    from turngate.trainer.checkpoint import Checkpoints
+
+    if step == 1:
+        return build.build_learner(config, build.load_model(_start(path, config))[0]), "the weights that played it"
+    checkpoints = Checkpoints(path / "checkpoints")
+    kept = [known for known in checkpoints.steps() if known >= step - 1]
+    if kept:
+        learner = build.build_learner(config, build.load_model(_start(path, config))[0])
+        checkpoints.load(kept[0], learner)
+        played = kept[0] == step - 1
+        return learner, "the weights that played it" if played else f"the weights after step {kept[0]}"
+    if not (path / "model").exists():
+        raise StoreError(f"'{path}' holds neither a checkpoint of step {step - 1} or later nor a finished model")
+    return build.build_learner(config, build.load_model(str(path / "model"))[0]), "the weights at the end of the run"
+
+
+def _measured(path: Path, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
+    """The columns that the loss needs: by the learner itself and by the model that the run began from."""
+    from turngate.trainer.learner import measured_for
+    from turngate.trainer.pack import pack
+
+    n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
+    batch = pack(groups, np.zeros(n_turns, np.float32))
+    reference = build.build_reference(config, build.load_model(_start(path, config))[0]) if config.loss.kl else None
+    return measured_for(loss, batch, learner, reference)
+
+
+def _start(path: Path, config: Config) -> str:
+    """The model that the run began from. A control's lies in the run that it belongs to. Raises StoreError."""
+    if config.warm_start is None:
+        return str(config.model)
+    for folder in (path / "warm_start", path.parent.parent / "warm_start"):
+        if folder.exists():
+            return str(folder)
+    raise StoreError(f"'{path}' has no warm_start, so the model that it began from is gone")
 
 
 def _store(path: Path) -> Store:

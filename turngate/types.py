@@ -6,7 +6,8 @@
 
 Each stage has its own type, so data that was not scored cannot reach credit. Everything is frozen; arrays are
 numpy and must not be written to. Suffixes: ``_K`` tokens of one completion, ``_T`` turns of one trajectory,
-``_B`` trajectories, ``_N`` all turns of a batch end to end, ``_L`` packed tokens. Times end in ``_s``.
+``_B`` trajectories, ``_N`` all turns of a batch end to end, ``_L`` packed tokens, ``_S`` policy tokens of a batch.
+Times end in ``_s``.
 """
 
 from __future__ import annotations
@@ -329,9 +330,28 @@ class TurnTable:
     * ``tokens_N`` int32, policy tokens of the turn, and ``surprisal_N`` float32, the mean of −logprob over them in nats
       (an unbiased estimate of the sampler's entropy; NaN without policy tokens);
     * ``parent_B`` int32, the trajectory of this batch that one branched off (−1 = none), and ``branch_B`` int32, the
-      turn at which they part (the number of turns that they share).
+      turn at which they part (the number of turns that they share);
+    * ``settled_B`` float32, what was paid beside the process: outcome after all gates, penalties and the floor of a
+      veto. With the paid process it is the total; ``outcome_B`` is before gates and counts a vetoed cheat as a success.
 
-    Others are put in by whoever has them: ``value_N`` (a critic), ``logratio_N`` (Σ log π/π_ref over the turn) ….
+    Others are put in by whoever has them. ``turngate.trainer.signals`` measures, for rules that read them:
+
+    ============== ===================================================== ===============================================
+    column         meaning                                               supplied by
+    ============== ===================================================== ===============================================
+    value_N        value of the state before the turn                    a critic (``[value]``)
+    bootstrap_B    value after the last turn of a truncated episode      the same
+    logratio_N     Σ log π/π_ref over the turn's policy tokens           an implicit reward model, or the policy itself
+    gain_N         what the turn added to the belief in the right        the policy, asked for the answer
+                   answer; NaN on the last turn
+    entropy_N      mean entropy per policy token in nats                 a forward pass (``signals.entropy = "exact"``)
+    format_N       1 = the turn's tool call was well formed and executed evidence (``signals.evidence``)
+    grounded_N     1 = the turn's action was executed                    evidence (``signals.evidence``)
+    similar_N      anchor of states that are alike, −1 = unknown         ``trainer.credit.anchors.join_similar``
+    ============== ===================================================== ===============================================
+
+    Columns ``_S`` have one entry per policy token of the batch, in order (``value_S``, ``logratio_S``, ``entropy_S``,
+    ``surprisal_S``); ``turn_S`` says which row each belongs to.
     """
 
     reward_N: FloatArray
@@ -359,6 +379,29 @@ class TurnTable:
         """Everything paid to each trajectory, in float64."""
         total_B = np.bincount(self.traj_N, weights=self.reward_N.astype(np.float64), minlength=self.n_trajectories)
         return total_B.astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TokenCredit:
+    """Credit of a rule whose unit is the token: one number per policy token of the batch, in order.
+
+    ``turn_S`` is the row of the table that each token belongs to.
+    """
+
+    advantage_S: FloatArray
+    turn_S: IntArray
+
+    def __post_init__(self) -> None:
+        if self.advantage_S.shape != self.turn_S.shape or self.turn_S.ndim != 1:
+            raise ValueError(
+                f"advantage_S {self.advantage_S.shape} and turn_S {self.turn_S.shape} must be equal and flat"
+            )
+
+    def per_turn(self, n_turns: int) -> FloatArray:
+        """The mean over the tokens of each turn, 0 for a turn without any, for people and comparisons: float32[N]."""
+        count_N = np.bincount(self.turn_S, minlength=n_turns)
+        sum_N = np.bincount(self.turn_S, weights=self.advantage_S, minlength=n_turns)
+        return (sum_N / np.maximum(count_N, 1)).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -395,7 +438,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache."""
+    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache.
+
+    ``temperature`` 0 takes the likeliest token. ``top_p`` < 1 and ``top_k`` > 0 cut the distribution that is sampled
+    from (see ``turngate.agents.policies.truncation``). Raises ValueError for both together: a cut would have no effect.
+    """
 
     episode: str
     task_id: str
@@ -404,6 +451,20 @@ class Request:
     seed: int
     max_tokens: int
     temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        if self.temperature == 0 and self.truncates:
+            raise ValueError(
+                f"temperature 0 takes the likeliest token, so top_p={self.top_p} and top_k={self.top_k} have no "
+                "effect; leave them out"
+            )
+
+    @property
+    def truncates(self) -> bool:
+        """Whether less than the whole vocabulary is sampled from."""
+        return self.top_p < 1 or self.top_k > 0
 
 
 Metrics: TypeAlias = dict[str, float]
@@ -414,4 +475,12 @@ class Credit(Protocol):
 
     def __call__(self, table: TurnTable) -> FloatArray:
         """The credit of every turn of ``table``, in its order."""
+        ...
+
+
+class TokenRule(Protocol):
+    """Rewards in, one number per policy token out. Pure; configured by keyword."""
+
+    def __call__(self, table: TurnTable) -> TokenCredit:
+        """The credit of every policy token, from the table's columns ``_S``."""
         ...

@@ -47,7 +47,8 @@ class Estimator:
 
     def claims_on(self, process: Process) -> bool:
         """Whether the claim covers this process."""
-        excused = process.name in self.skips or (self.claims.startswith("causal") and process.gated)
+        late = process.gated and not process.book_last
+        excused = process.name in self.skips or (self.claims.startswith("causal") and late)
         return bool(self.claims) and not excused
 
     def credit(self, table: TurnTable) -> FloatArray:

@@ -92,6 +92,9 @@ def enumerate_paths(process: Process) -> Paths:
     outcome_P = payment_PT.sum(1)
     open_P = (outcome_P >= 1.0) if process.gated else np.ones(len(episodes), np.bool_)
     paid_PT = process.process_weight * np.nan_to_num(verdict_PT) * open_P[:, None]
+    if process.book_last:
+        last_P = np.array([len(steps) for _, steps in episodes]) - 1
+        paid_PT = np.where(np.arange(longest) == last_P[:, None], paid_PT.sum(1, keepdims=True), 0.0)
     low_PT, high_PT = _prefixes([(task, *((s.action, s.number) for s in steps)) for task, steps in episodes], longest)
     starts = np.array([list(process.tasks).index(task) for task, _ in episodes])
     return Paths(

@@ -28,7 +28,8 @@ class Process:
     """A process: ``edges`` by (state, number of the action), ``tasks`` as probabilities of start states.
 
     The policy sees ``observations[state]``, which is the state itself where nothing is said, and never the time. An
-    episode is cut after ``max_turns``. ``fork_turns`` are the turns after which tree rollouts may branch.
+    episode is cut after ``max_turns``. ``book_last``: process payments stand on the last turn, as ``Rubric.book_last``
+    has it. ``fork_turns`` are the turns after which tree rollouts may branch.
     ``logit_scale`` sets how far the policy at which gradients are compared lies from the uniform one.
     """
 
@@ -39,6 +40,7 @@ class Process:
     max_turns: int
     process_weight: float = 0.0
     gated: bool = False
+    book_last: bool = False
     observations: Mapping[str, str] = field(default_factory=dict)
     fork_turns: tuple[int, ...] = (1,)
     logit_scale: float = 0.5

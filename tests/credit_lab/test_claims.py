@@ -9,8 +9,11 @@ from benchmarks.credit_lab.estimators import ESTIMATORS, Estimator, find, per_in
 from benchmarks.credit_lab.measure import bound, expected_gradient, measure, sample
 from benchmarks.credit_lab.paths import comparison_policy, enumerate_paths, gradient
 from benchmarks.credit_lab.processes import all_processes
+from turngate.rewards.gates import needs_outcome
+from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.trainer.credit import rloo
 from turngate.trainer.credit.returns import returns
+from turngate.types import Ending, Evidence, Record
 
 PATHS = {process.name: enumerate_paths(process) for process in all_processes()}
 BY_LABEL = {estimator.label: estimator for estimator in ESTIMATORS}
@@ -136,15 +139,35 @@ def test_reward_to_go_is_biased_where_a_gate_opens_at_the_end():
     assert np.linalg.norm(to_go_OA - exact_OA) > 0.25 * np.linalg.norm(exact_OA)
 
 
-def test_booking_gated_payments_on_the_last_turn_repairs_it():
-    def booked_at_the_end(turns):
-        last_N = np.append(turns.traj_N[1:] != turns.traj_N[:-1], True)
-        reward_N = np.zeros_like(turns.reward_N)
-        reward_N[last_N] = turns.total_B
-        return returns(replace(turns, reward_N=reward_N))
+BOOKED = enumerate_paths(replace(PATHS["gated"].process, book_last=True))
+CAUSAL = [one for one in ESTIMATORS if one.claims == "causal gradient"]
 
-    repaired_OA = expected_gradient(booked_at_the_end, PATHS["gated"], policy_of("gated"))
+
+@pytest.mark.parametrize("one", CAUSAL, ids=lambda one: one.label)
+def test_booking_gated_payments_on_the_last_turn_repairs_it(one):
+    """``Rubric.book_last``: the same is paid in all, and credit from reward-to-go is the exact gradient again."""
+    np.testing.assert_allclose(BOOKED.total_P, PATHS["gated"].total_P)
+    assert one.claims_on(BOOKED.process)
+    assert not one.claims_on(PATHS["gated"].process)
+    repaired_OA = expected_gradient(one.credit, BOOKED, policy_of("gated"), one.columns)
     np.testing.assert_allclose(repaired_OA, exact("gated"), atol=3e-7)
+
+
+def test_the_laboratory_books_as_the_rubric_does():
+    """Every episode of the gated process as evidence: the rubric puts on each turn what the laboratory does."""
+    process = BOOKED.process
+    rewards = (
+        FromEvidence(name="done", evidence="done", kind="outcome"),
+        FromEvidence(name="praise", evidence="praise", weight=process.process_weight, per_turn=True, agg="sum"),
+    )
+    for paths, book_last in ((BOOKED, True), (PATHS["gated"], False)):
+        rubric = Rubric(rewards=rewards, gates=(needs_outcome(1.0),), book_last=book_last)
+        for row, length in enumerate(paths.length_P):
+            praise = enumerate(paths.process_PT[row, :length].tolist())
+            facts = [Evidence(name="praise", value=value, turn=turn) for turn, value in praise]
+            facts.append(Evidence(name="done", value=paths.outcome_P[row]))
+            record = Record(task_id="t", n_turns=int(length), ending=Ending.FINISHED, evidence=tuple(facts))
+            np.testing.assert_allclose(rubric.score(record).reward_T, paths.reward_PT[row, :length], atol=1e-6)
 
 
 # --- shaping ---------------------------------------------------------------------------------------------------------

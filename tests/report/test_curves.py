@@ -35,8 +35,8 @@ def test_the_mean_covers_what_all_seeds_share_and_interpolates():
 def drawn(monkeypatch):
     """The figures that are drawn from now on."""
     figures = []
-    make = curves._figure
-    monkeypatch.setattr(curves, "_figure", lambda *size: figures.append(make(*size)) or figures[-1])
+    make = curves.new_figure
+    monkeypatch.setattr(curves, "new_figure", lambda *size: figures.append(make(*size)) or figures[-1])
     return figures
 
 

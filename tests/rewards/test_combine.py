@@ -18,7 +18,6 @@ from turngate.rewards.combine import (
     lsc,
     par,
     ppr,
-    sag,
     weighted_sum,
 )
 from turngate.rewards.consistency import consistency, prof_keep
@@ -179,149 +178,6 @@ def test_gdpo_is_its_definition_in_any_order(rows: list[tuple[float, float, int]
     order = list(range(len(rows)))
     random.shuffle(order)
     assert gdpo(components[order], groups[order]).tolist() == near(expected[order].tolist(), 1e-6)
-
-
-# --- SAG -------------------------------------------------------------------------------------------------------------
-
-GOLDEN: dict[str, Any] = {
-    "outcome_B": [1, 1, 0, 0],
-    "process_N": [1, 1, 1, 0, 1, 1, 1, 0],
-    "open_N": [True] * 4 + [False] * 4,
-    "traj_N": [0, 0, 1, 1, 2, 2, 2, 3],
-    "cohort_B": [0] * 4,
-}
-
-
-def test_sag_worked_numbers():
-    advantage = sag(**GOLDEN, std_floor=0, **EXACT)
-    assert advantage.tolist() == near([1.116025, 1.116025, 1.116025, 0.116025] + [-0.866025] * 4)
-    unclipped = sag(**GOLDEN, std_floor=0, clip=None, lam=1.0, **EXACT) - sag(**GOLDEN, lam=0.0, **EXACT)
-    assert unclipped.tolist() == near([0.5, 0.5, 0.5, -1.5, 0, 0, 0, 0])
-
-
-def test_sag_gate_to_turns_golden():
-    advantage = sag([1, 0], [1, 0, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0], **EXACT)
-    assert advantage.tolist() == near([1.060660, 0.353553, -0.707107, -0.707107])
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"lam": 0.0},
-        {"open_N": [False] * 8},
-        {"process_N": [NAN] * 8},
-        {"process_N": [0.3] * 8},
-        {"process_N": [0.3] + [NAN] * 7},
-        {"process_N": [NAN] * 4 + [0.1, 0.2, 0.3, 0.4]},
-    ],
-)
-def test_sag_without_a_process_signal_is_grpo_on_the_outcome(changes: dict[str, Any]):
-    advantage = sag(**(GOLDEN | changes), **EXACT)
-    assert advantage.tolist() == near([0.866025] * 4 + [-0.866025] * 4)
-
-
-def test_sag_leaves_out_a_missing_verdict():
-    gap = sag(**(GOLDEN | {"process_N": [1, NAN, 1, 0] + [NAN] * 4}), std_floor=0, **EXACT)
-    term = z_scores([1, 1, 0], [0] * 3, **EXACT) * 0.5
-    assert gap[:4].tolist() == near([0.866025 + term[0], 0.866025, 0.866025 + term[1], 0.866025 + term[2]])
-
-
-def test_sag_floor_keeps_a_hair_splitting_judge_small():
-    hair = GOLDEN | {"process_N": [0.5, 0.5, 0.5, 0.501] + [NAN] * 4}
-    full = sag(**hair, std_floor=0)[3] - 0.866025
-    small = sag(**hair)[3] - 0.866025
-    assert full == near(0.75, 1e-2)
-    assert small == near(0.5 * 0.00075 / 0.05)
-
-
-def test_sag_singletons():
-    lone: dict[str, Any] = {
-        "outcome_B": [1.0],
-        "process_N": [0.2, 0.8],
-        "open_N": [1, 1],
-        "traj_N": [0, 0],
-        "cohort_B": [0],
-    }
-    assert sag(**lone, **EXACT).tolist() == near([-0.353553, 0.353553])
-    assert sag(**lone, singleton="raw", **EXACT).tolist() == near([0.646447, 1.353553])
-
-
-def test_sag_counts_a_trajectory_without_turns_in_the_baseline():
-    with_crash = sag([1, 0, 0], [NAN] * 2, [1, 1], [0, 2], [0] * 3, **EXACT)
-    assert with_crash.tolist() == near(z_scores([1, 0, 0], [0] * 3, **EXACT)[[0, 2]].tolist())
-
-
-@st.composite
-def batches(draw: Any) -> dict[str, Any]:
-    lengths = draw(st.lists(st.integers(0, 5), min_size=1, max_size=8))
-    b, n = len(lengths), sum(lengths)
-    return {
-        "outcome_B": np.array(draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=b, max_size=b))),
-        "process_N": np.array(draw(st.lists(st.one_of(st.just(NAN), st.floats(0, 1)), min_size=n, max_size=n))),
-        "open_N": np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)), np.bool_),
-        "traj_N": np.repeat(np.arange(b), lengths),
-        "cohort_B": np.array(draw(st.lists(st.integers(0, 2), min_size=b, max_size=b))),
-    }
-
-
-def sag_by_hand(batch: dict[str, Any], lam: float, clip: float, floor: float) -> list[float]:
-    outcome, process, is_open = batch["outcome_B"], batch["process_N"], batch["open_N"]
-    traj, cohort = batch["traj_N"], batch["cohort_B"]
-
-    def z(own: float, pool: list[float], floor: float) -> float:
-        if len(pool) < 2 or max(pool) - min(pool) <= 1e-6 * max(1.0, abs(sum(pool) / len(pool))):
-            return 0.0
-        mean = sum(pool) / len(pool)
-        std = math.sqrt(sum((x - mean) ** 2 for x in pool) / (len(pool) - 1))
-        return (own - mean) / (max(std, floor) + 1e-6)
-
-    result = []
-    for n, b in enumerate(traj):
-        mates = [o for o, c in zip(outcome, cohort, strict=True) if c == cohort[b]]
-        term = 0.0
-        if is_open[n] and not math.isnan(process[n]):
-            heard = [
-                process[m]
-                for m, k in enumerate(traj)
-                if is_open[m] and cohort[k] == cohort[b] and not math.isnan(process[m])
-            ]
-            term = max(-clip, min(clip, z(process[n], heard, floor)))
-        result.append(z(outcome[b], mates, 0.0) + lam * term)
-    return result
-
-
-@quick
-@given(batches())
-def test_sag_is_its_definition(batch: dict[str, Any]):
-    assert sag(**batch).tolist() == near(sag_by_hand(batch, 0.5, 2.0, 0.05), 1e-7)
-
-
-@quick
-@given(batches())
-def test_sag_process_moves_credit_between_open_turns_and_is_bounded(batch: dict[str, Any]):
-    term = sag(**batch, clip=None) - sag(**batch, lam=0.0)
-    for cohort in set(batch["cohort_B"]):
-        assert term[batch["cohort_B"][batch["traj_N"]] == cohort].sum() == near(0.0, 1e-7)
-    closed = ~batch["open_N"] | np.isnan(batch["process_N"])
-    assert (term[closed] == 0).all()
-    assert (np.abs(sag(**batch) - sag(**batch, lam=0.0)) <= 0.5 * 2.0 + 1e-9).all()
-
-
-@quick
-@given(batches(), st.randoms(use_true_random=False))
-def test_sag_does_not_depend_on_the_order_of_the_trajectories(batch: dict[str, Any], random: Any):
-    order = list(range(len(batch["outcome_B"])))
-    random.shuffle(order)
-    turns = np.concatenate([np.flatnonzero(batch["traj_N"] == b) for b in order]).astype(int)
-    lengths = [int((batch["traj_N"] == b).sum()) for b in order]
-    shuffled = sag(
-        batch["outcome_B"][order],
-        batch["process_N"][turns],
-        batch["open_N"][turns],
-        np.repeat(np.arange(len(order)), lengths),
-        batch["cohort_B"][order],
-    )
-    assert shuffled.tolist() == near(sag(**batch)[turns].tolist(), 1e-6)
 
 
 # --- HERO ------------------------------------------------------------------------------------------------------------
@@ -501,11 +357,6 @@ def test_prof_groups_are_cut_apart():
             "two different",
         ),
         (lambda: gdpo([[1, 0]], [0], conditions=[HardFirst(easy=2, hard=0, threshold=1)]), ConfigError, r"0\.\.1"),
-        (lambda: sag([NAN], [0.0], [1], [0], [0]), ShapeError, r"outcome_B\[0\] is nan"),
-        (lambda: sag([1], [math.inf], [1], [0], [0]), ShapeError, r"process_N\[0\] is inf"),
-        (lambda: sag([1], [0.0], [1], [1], [0]), ShapeError, "there are only 1"),
-        (lambda: sag([1], [0.0], [1], [0], [0], lam=-1), ConfigError, "lam is -1"),
-        (lambda: sag([1], [0.0], [1], [0], [0], clip=0), ConfigError, "clip is 0"),
         (lambda: hero([0.5], [1.0], [0]), ShapeError, "rule_B"),
         (lambda: hero([1], [1.0], [0], alpha=0.5), ConfigError, "alpha"),
         (lambda: hero([1], [1.0], [0], flat=2), ConfigError, "flat is 2"),

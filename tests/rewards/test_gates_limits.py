@@ -85,6 +85,7 @@ WHOLE = FromEvidence(name="whole", evidence="whole")
     ("gate", "error", "match"),
     [
         (lambda: once("summ"), UnknownName, r"did you mean 'sum'\? in once\(summ\)"),
+        (lambda: best_so_far("summ"), UnknownName, r"did you mean 'sum'\? in best_so_far\(summ\)"),
         (lambda: once("won"), ConfigError, "would cut the outcome 'won'"),
         (lambda: once("mean"), ConfigError, "agg='sum'"),
         (lambda: once("whole"), ConfigError, "agg='sum'"),

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import gc
 import json
 import math
 import pickle
@@ -141,11 +142,13 @@ def test_the_work_is_linear_in_turns():
             nonlocal counted
             counted += event in ("call", "c_call")
 
+        gc.disable()  # whoever watches the collector would be counted
         sys.setprofile(count)
         try:
             SQL.score(one)
         finally:
             sys.setprofile(None)
+            gc.enable()
         return counted
 
     calls(8)  # warms what is computed once

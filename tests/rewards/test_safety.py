@@ -1,17 +1,21 @@
 """I1–I3: what the check claims, a played episode must confirm."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
 from turngate.rewards import (
+    BestSoFar,
+    Budget,
     FromEvidence,
     Gate,
+    Once,
     Rubric,
     Run,
     best_so_far,
@@ -249,13 +253,13 @@ def test_failing_never_outranks_passing_when_the_check_says_so_and_does_when_it_
 def test_every_example_of_a_gate_overtakes_when_it_is_scored(rubric: Rubric):
     safety = rubric.check()
     names = [gate.name for gate in rubric.gates]
-    assert {example.gate for example in safety.examples} <= set(names)
+    assert {shown.gate for shown in safety.examples} <= set(names)
     assert not (safety.safe and safety.examples)
-    for example in safety.examples:
-        assert example.better.total == pytest.approx(paid(rubric, example.better))
-        assert example.worse.total == pytest.approx(paid(rubric, example.worse))
-        assert example.better.total <= example.worse.total + TIE
-        assert str(example) in str(safety)
+    for shown in safety.examples:
+        assert shown.better.total == pytest.approx(paid(rubric, shown.better))
+        assert shown.worse.total == pytest.approx(paid(rubric, shown.worse))
+        assert shown.better.total <= shown.worse.total + TIE
+        assert str(shown) in str(safety)
 
 
 @given(rubrics())
@@ -266,9 +270,18 @@ def test_a_stored_rubric_is_judged_the_same(rubric: Rubric):
     assert str(twin.check()) == str(rubric.check())
 
 
+SQUEEZED = Rubric(  # a longer b leaves less of the cap to a, so the total moves with the length and is still bounded
+    rewards=(WON, part("a", weight=-0.3), part("b", weight=-0.3, agg="sum")),
+    gates=(cap_process(0.4), budget("b", 0.15)),
+)
+
+
+@example(SQUEEZED)
 @given(rubrics())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_payments_grow_with_length_exactly_when_the_check_says_so(rubric: Rubric):
+    """Endless means that doubling the length moves the total more each time."""
+
     def play(values: dict[str, float], n_turns: int, won: bool, answered: bool) -> float:
         turns = (*range(n_turns), None)
         facts = [Evidence(name="won", value=won), Evidence(name="answered", value=answered)]
@@ -281,13 +294,12 @@ def test_payments_grow_with_length_exactly_when_the_check_says_so(rubric: Rubric
     corners = [{}]
     for reward in extras:
         corners = [c | extra for c in corners for extra in ({}, {reward.name: reward.low}, {reward.name: reward.high})]
-    grown = [
-        abs(play(values, 80, won, answered) - play(values, 40, won, answered)) > 1e-6
-        for values in corners
-        for won in (True, False)
-        for answered in (True, False)
-    ]
-    assert rubric.check()["I3"].holds is not any(grown)
+    endless = False
+    for values in corners:
+        for won, answered in ((True, True), (True, False), (False, True), (False, False)):
+            short, middle, long = (play(values, n, won, answered) for n in (20, 40, 80))
+            endless |= abs(long - middle) > abs(middle - short) + 1e-6
+    assert rubric.check()["I3"].holds is not endless
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["mean", "sum", "last", "min", "max"]), st.integers(1, 12))
@@ -313,6 +325,78 @@ def test_a_failing_episode_gains_nothing_by_spam(seed: int, agg: Any, length: in
             evidence=(*facts, Evidence(name="won", value=False)),
         )
         assert one.score(record).total < 1.0
+
+
+# --- padding, repeating, spamming ------------------------------------------------------------------------------------
+
+
+def stretched(record: Record, places: list[int]) -> Record:
+    """The episode that consists of these turns of ``record``, in this order; −1 is a turn about which nobody says a
+    word."""
+    facts = [fact for fact in record.evidence if fact.turn is None]
+    for turn, place in enumerate(places):
+        facts += [replace(fact, turn=turn) for fact in record.evidence if fact.turn == place and place >= 0]
+    return replace(record, n_turns=len(places), evidence=tuple(facts))
+
+
+def without_counting(rubric: Rubric) -> Rubric:
+    """The same with means in place of sums, except where a gate pays an act only once: those it can pay again."""
+    singles = {gate.on for gate in rubric.gates if isinstance(gate, (Once, BestSoFar))}
+    counted = {reward.name for reward in rubric.rewards if reward.agg == "sum"} - singles
+    rewards = [r.model_copy(update={"agg": "mean"}) if r.name in counted else r for r in rubric.rewards]
+    gates = [gate for gate in rubric.gates if not (isinstance(gate, Budget) and gate.on in counted)]
+    return Rubric(rewards=tuple(rewards), gates=tuple(gates))
+
+
+@given(rubrics(), st.data())
+@settings(max_examples=60)
+def test_turns_about_which_there_is_nothing_to_say_change_no_payment(rubric: Rubric, data: Any):
+    played = data.draw(records(rubric, won=data.draw(st.booleans())))
+    turns = list(range(played.n_turns))
+    for _ in range(data.draw(st.integers(1, 20))):
+        turns.insert(data.draw(st.integers(0, len(turns))), -1)
+    assert rubric.score(stretched(played, turns)).total == pytest.approx(rubric.score(played).total)
+
+
+@given(rubrics(), st.integers(2, 4), st.data())
+@settings(max_examples=60)
+def test_doing_everything_several_times_never_raises_the_total_unless_acts_are_counted(
+    rubric: Rubric, times: int, data: Any
+):
+    steady = without_counting(rubric)
+    played = data.draw(records(steady, won=data.draw(st.booleans())))
+    again = stretched(played, [place for place in range(played.n_turns) for _ in range(times)])
+    assert steady.score(again).total <= steady.score(played).total + 1e-9
+
+
+@given(rubrics(), st.data())
+@settings(max_examples=60)
+def test_whatever_a_failing_agent_adds_it_stays_below_every_success_if_the_check_says_safe(rubric: Rubric, data: Any):
+    """A rubric that is not safe shows an episode of its own that gets past: the check's, played and paid."""
+    safety = rubric.check()
+    if safety.safe:
+        failing, passing = data.draw(records(rubric, won=False)), data.draw(records(rubric, won=True))
+        places = st.lists(st.integers(-1, failing.n_turns - 1), max_size=60)
+        spammed = stretched(failing, [*range(failing.n_turns), *data.draw(places)])
+        assert rubric.score(spammed).total < rubric.score(passing).total + 1e-9
+        return
+    pairs = [(b.better, b.worse) for b in safety.bounds if b.better is not None and b.worse is not None]
+    only_losses = not pairs and not safety["I3"].holds and safety["I1"].holds and safety["I2"].holds
+    assert only_losses or pairs
+    for better, worse in pairs:
+        assert paid(rubric, better) <= paid(rubric, worse) + TIE
+
+
+@pytest.mark.parametrize("gates", [(), (needs_outcome(0.5),)])
+def test_a_plain_sum_is_called_unsafe_and_repeating_it_does_pay(gates: Any):
+    farm = rubric(*gates, weight=0.3, agg="sum")
+    safety = farm.check()
+    assert not safety["I3"].holds
+    once_done, again = safety["I3"].better, safety["I3"].worse
+    assert once_done is not None
+    assert again is not None
+    assert again.record == stretched(once_done.record, [0] * again.n_verdicts)
+    assert paid(farm, again) > paid(farm, once_done) + 1.0  # by more than the whole outcome is worth
 
 
 def test_gates_that_compare_siblings_are_refuted_in_a_group():

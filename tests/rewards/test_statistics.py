@@ -78,6 +78,57 @@ def test_a_tie_breaker_acts_at_full_strength_whatever_its_weight(weight: float):
     assert z_scores(rewards, [0] * 4, **EXACT).tolist() == near([-1.161895, -0.387298, 0.387298, 1.161895])
 
 
+GRID = st.lists(st.integers(-8, 8).map(lambda k: k / 8), min_size=2, max_size=8)
+
+
+@quick
+@given(GRID, st.floats(0.1, 10), st.floats(-5, 5))
+def test_i4_any_scale_and_offset_of_a_group_cancels(values: list[float], scale: float, offset: float):
+    moved = [scale * value + offset for value in values]
+    zeros = [0] * len(values)
+    assert z_scores(moved, zeros, **EXACT).tolist() == near(z_scores(values, zeros, **EXACT).tolist(), 1e-7)
+
+
+@quick
+@given(st.integers(2, 12), st.integers(0, 11), st.floats(0, 5))
+def test_i5_what_a_single_open_rollout_earns_on_top_changes_nothing(n: int, place: int, bonus: float):
+    """Two of them are ranked: then a bonus does show."""
+    outcome = np.zeros(n)
+    outcome[place % n] = 1.0
+    paid = outcome * (1 + bonus)
+    assert z_scores(paid, [0] * n, **EXACT).tolist() == near(z_scores(outcome, [0] * n, **EXACT).tolist(), 1e-7)
+    two, unequal = np.append(outcome, 1.0), np.append(paid + 0.5 * outcome, 1.0)
+    assert z_scores(unequal, [0] * (n + 1), **EXACT).tolist() != near(z_scores(two, [0] * (n + 1), **EXACT).tolist())
+
+
+@quick
+@given(
+    st.floats(0.05, 0.9), st.integers(1, 8), st.integers(1, 8), st.lists(st.floats(0.95, 1.0), min_size=1, max_size=9)
+)
+def test_i6_pooled_centring_taxes_every_turn_below_the_mean_and_a_mean_over_turns_does_not(
+    score: float, n: int, more: int, pool: list[float]
+):
+    """Two episodes of n and n + more turns with the same score in each turn, in a pool whose mean is higher."""
+    values = [score] * (2 * n + more) + pool
+    centred = group_stats(values, [0] * len(values)).centred_M
+    short, long = centred[:n], centred[n : 2 * n + more]
+    tax = np.mean(values) - score
+    assert short.sum() - long.sum() == near(more * tax, 1e-7)
+    assert tax > 0
+    assert short.mean() == near(long.mean(), 1e-9)
+
+
+@quick
+@given(GRID, st.floats(0.01, 1.0))
+def test_i7_among_equal_outcomes_the_weight_of_a_tie_breaker_cancels_and_a_floor_bounds_it(
+    process: list[float], weight: float
+):
+    zeros, paid = [0] * len(process), [1 + weight * value for value in process]
+    assert z_scores(paid, zeros, **EXACT).tolist() == near(z_scores(process, zeros, **EXACT).tolist(), 1e-6)
+    spread = weight * (max(process) - min(process))
+    assert np.abs(z_scores(paid, zeros, std_floor=0.5, **EXACT)).max() <= spread / 0.5 + 1e-9
+
+
 def test_a_floor_keeps_a_tie_breaker_small():
     rewards = 1 + 0.01 * np.array([0.1, 0.2, 0.3, 0.4])
     z = z_scores(rewards, [0] * 4, std_floor=0.05, **EXACT)

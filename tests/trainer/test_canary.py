@@ -17,15 +17,14 @@ from turngate.trainer.pack import pack, pack_demonstrations
 TOLERANCE = 1e-4
 
 
-def learner(temperature=1.0):
-    return TorchLearner(models.model(), lr=1e-2, temperature=temperature)
+def learner(temperature=1.0, **truncation):
+    return TorchLearner(models.model(), lr=1e-2, temperature=temperature, **truncation)
 
 
-def spoken(policy, *, temperature=1.0, seed=0):
+def spoken(policy, *, seed=0, **sampling):
     """A probe over the two longest of some recorded episodes."""
     played = longest(models.play(models.local(), n_tasks=4, siblings=1), 2)
-    coroutine = probe(policy, models.chat(), played, temperature=temperature, seed=seed)
-    return asyncio.run(asyncio.wait_for(coroutine, 60))
+    return asyncio.run(asyncio.wait_for(probe(models.player(policy, **sampling), played, seed=seed), 60))
 
 
 def blamed(batch, taught):
@@ -139,3 +138,77 @@ def test_longest_prefers_turns_and_then_names():
     made = [models.trajectory([models.turn([1], [2])] * n, name=name) for name, n in (("c", 1), ("b", 3), ("a", 3))]
     assert [t.id for t in longest(made, 2)] == ["a", "b"]
     assert [t.id for t in longest(made, 9)] == ["a", "b", "c"]
+
+
+# --- a sampler that cuts its distribution ----------------------------------------------------------------------------
+
+
+def test_an_honest_pair_that_cuts_agrees_also_after_an_update():
+    policy, cut = models.local(), {"top_p": 0.9, "top_k": 20}
+    taught = learner(0.7, **cut)
+    played = models.play(policy, n_tasks=3, temperature=0.7, **cut)
+    batch = pack([models.scored(played[:3])], np.zeros(sum(len(t.turns) for t in played[:3]), np.float32))
+    expected = {"canary/borderline_tokens": 0.0}
+    assert check_agreement(batch, taught, tolerance=TOLERANCE, truncates=True).items() >= expected.items()
+    updated(taught)
+    asyncio.run(policy.publish(taught.weights(), 1))
+    metrics = check_agreement(spoken(policy, temperature=0.7, **cut), taught, tolerance=TOLERANCE, truncates=True)
+    assert 0 < metrics["canary/max_logprob_difference"] < TOLERANCE
+    assert metrics["canary/borderline_tokens"] == 0
+
+
+@pytest.mark.parametrize("blind", [{}, {"top_p": 0.9}, {"top_p": 0.95, "top_k": 20}, {"top_p": 0.9, "top_k": 19}])
+@pytest.mark.parametrize("truncates", [True, False])
+def test_a_learner_that_does_not_renormalise_as_the_sampler_does_is_stopped(blind, truncates):
+    batch = spoken(models.local(), top_p=0.9, top_k=20)
+    with pytest.raises(MismatchError, match="part at turn 0"):
+        check_agreement(batch, learner(**blind), tolerance=TOLERANCE, truncates=truncates)
+
+
+def test_a_publish_that_was_skipped_shows_through_the_cut():
+    policy, cut = models.local(), {"top_p": 0.9, "top_k": 20}
+    with pytest.raises(MismatchError, match="part at turn 0"):
+        check_agreement(spoken(policy, **cut), updated(learner(**cut)), tolerance=TOLERANCE, truncates=True)
+
+
+class Said:
+    """A learner whose logprobs are given."""
+
+    def __init__(self, logprobs_L):
+        self._logprobs_L = logprobs_L
+
+    def logprobs(self, batch):
+        return self._logprobs_L
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "n_off", "tolerance", "agrees"),
+    [
+        (60, 1, 1e-4, True),  # 1 + .001 · 60
+        (60, 2, 1e-4, False),
+        (5_000, 6, 1e-4, True),  # 1 + 5
+        (5_000, 7, 1e-4, False),
+        (5_000, 51, 0.1, True),  # never more than 1 + 1 %
+        (5_000, 52, 0.1, False),
+    ],
+)
+def test_a_few_tokens_on_the_cut_are_counted_and_no_more(n_tokens, n_off, tolerance, agrees):
+    turn = models.turn([1], [2] * n_tokens, logprobs=[-1.0] * n_tokens)
+    batch = pack_demonstrations([models.trajectory([turn])])
+    off_L = batch.logprob_L.copy()
+    off_L[1 : 1 + n_off] = -np.inf
+    if agrees:
+        found = check_agreement(batch, Said(off_L), tolerance=tolerance, truncates=True)
+        assert found == {"canary/max_logprob_difference": 0.0, "canary/borderline_tokens": n_off}
+    else:
+        with pytest.raises(MismatchError, match="largest difference per turn: inf"):
+            check_agreement(batch, Said(off_L), tolerance=tolerance, truncates=True)
+    with pytest.raises(MismatchError):
+        check_agreement(batch, Said(off_L), tolerance=tolerance)
+
+
+def test_a_logprob_that_is_no_number_never_stands_on_the_cut():
+    batch = spoken(models.local(), top_k=20)
+    batch.logprob_L[np.flatnonzero(batch.ce_weight_L)[-1]] = np.nan
+    with pytest.raises(MismatchError):
+        check_agreement(batch, learner(top_k=20), tolerance=TOLERANCE, truncates=True)

@@ -64,9 +64,25 @@ def test_a_save_that_was_killed_leaves_nothing_that_can_be_loaded(tmp_path):
         checkpoints.save(2, DiesWhileSaving())
     again = Checkpoints(tmp_path)
     assert again.last() == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["step=000001"]
     again.save(2, Counter("two"))
     assert again.last() == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"step=000001", "step=000002"}
+
+
+def test_whoever_looks_disturbs_no_writer(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "folder")
+    assert checkpoints.steps() == []
+    assert not (tmp_path / "folder").exists()
+    checkpoints.save(1, Counter("one"))
+
+    class Watched(Counter):
+        def save(self, path):
+            super().save(path)
+            assert Checkpoints(tmp_path / "folder").last() == 1
+            assert path.read_text() == "two"
+
+    checkpoints.save(2, Watched("two"))
+    assert checkpoints.last() == 2
 
 
 def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path):

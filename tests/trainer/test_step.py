@@ -45,7 +45,7 @@ class Guide(NoGuide):
         return {"guide/level": 1.0}
 
 
-def by_tokens(group):
+def by_tokens(group, step=0):
     """Pays the mean id of the sampled tokens: a reward in which random siblings differ."""
 
     def score(trajectory):
@@ -174,10 +174,21 @@ def test_groups_without_differences_are_dropped_and_recorded():
     assert [step for step, _ in run.store.written] == [1]
 
 
+def test_the_rubric_is_told_the_step_because_some_gates_are_annealed():
+    told = []
+
+    def score(group, step):
+        told.append(step)
+        return by_tokens(group)
+
+    steps(score=score)
+    assert set(told) == {1}
+
+
 def test_one_dropped_group_leaves_the_others():
     task = models.tasks(3)[1]
 
-    def score(group):
+    def score(group, step):
         scored = by_tokens(group)
         return replace(scored, scores=(scored.scores[0],) * 4) if group.task == task else scored
 
@@ -258,3 +269,25 @@ def test_the_guide_plans_and_observes_and_help_makes_a_cohort_of_its_own():
 def test_a_summary_of_nothing_is_refused():
     with pytest.raises(RunError, match=r"none of 0 episodes of this step can be used; .* no episode was played"):
         summarize([])
+
+
+CUT = {"top_p": 0.9, "top_k": 20}
+
+
+def test_a_sampler_that_cuts_its_distribution_trains_with_a_learner_that_cuts_it_alike():
+    taught = TorchLearner(models.model(), lr=1e-3, temperature=0.9, **CUT)
+    run, found = steps(2, player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)
+    for metrics in found:
+        assert 0 < metrics["canary/max_logprob_difference"] < 1e-4
+        assert metrics["canary/borderline_tokens"] == 0
+        assert metrics["policy/outside_support_share"] == pytest.approx(0, abs=1e-6)
+        assert metrics["policy/kl_to_sampler_nats"] == pytest.approx(0, abs=1e-6)
+    assert run.policy.version == 2
+
+
+def test_without_the_renormalisation_in_the_learner_the_first_step_is_stopped_before_anything_is_learned():
+    taught = TorchLearner(models.model(), lr=1e-3, temperature=0.9)
+    before = {name: weight.clone() for name, weight in taught.weights().items()}
+    with pytest.raises(MismatchError, match="part at turn 0"):
+        steps(player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)
+    assert all(torch.equal(before[name], weight) for name, weight in taught.weights().items())

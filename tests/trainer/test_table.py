@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from turngate.errors import ShapeError
+from turngate.rewards.gates import cap_process, veto
+from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.trainer.credit import prorag, pure, sag, spa
 from turngate.trainer.table import tabulate
 from turngate.types import (
     Action,
     Completion,
     EndedBy,
     Ending,
+    Evidence,
+    Group,
     Guidance,
     Observation,
     RewardEvent,
@@ -82,6 +87,7 @@ def test_trajectories_lie_end_to_end():
         "surprisal_N": "float32",
         "parent_B": "int32",
         "branch_B": "int32",
+        "settled_B": "float32",
         "reward_N": "float32",
         "process_N": "float32",
         "open_N": "bool",
@@ -144,6 +150,52 @@ def test_process_is_what_was_earned_before_gates():
     table = tabulate([group((trajectory("a", [""] * 5), score(0, 0, 0, 0, 0, ledger=ledger)))])
     assert [None if math.isnan(value) else value for value in table.process_N.tolist()] == [None, 1.5, 2.0, None, 1.0]
     assert table.open_N.tolist() == [True, True, False, True, True]
+
+
+RUBRIC = Rubric(
+    rewards=(
+        FromEvidence(name="solved", evidence="solved", kind="outcome", weight=1.0),
+        FromEvidence(name="step", evidence="step", kind="process", weight=0.5, per_turn=True),
+        FromEvidence(name="waste", evidence="waste", kind="penalty", weight=-0.25, per_turn=True),
+    ),
+    gates=(veto("wrote", floor=-1.0), cap_process(0.4)),
+)
+
+
+def played(name: str, *, solved: float, steps: Sequence[float], wrote: bool = False, waste: float = 0.0) -> Trajectory:
+    made = trajectory(name, [""] * len(steps))
+    facts = [[Evidence(name="step", value=value, turn=t)] for t, value in enumerate(steps)]
+    facts[0] += [Evidence(name="waste", value=waste, turn=0)] if waste else []
+    facts[0] += [Evidence(name="wrote", value=True, turn=0)] if wrote else []
+    turns = tuple(replace(turn, evidence=tuple(own)) for turn, own in zip(made.turns, facts, strict=True))
+    return replace(made, turns=turns, evidence=(Evidence(name="solved", value=solved),))
+
+
+def judged() -> list[ScoredGroup]:
+    """Failed; solved, with a capped process and a penalty; solved by a forbidden act."""
+    siblings = (
+        played("failed", solved=0.0, steps=[0.0, 1.0]),
+        played("solved", solved=1.0, steps=[1.0, 1.0], waste=1.0),
+        played("cheat", solved=1.0, steps=[1.0, 1.0], wrote=True),
+    )
+    return [RUBRIC.score_group(Group(task=siblings[0].task, trajectories=siblings))]
+
+
+def test_settled_is_what_was_paid_beside_the_process():
+    """Outcome after gates, penalties and the floor of a veto; together with the paid process it is the total."""
+    table = tabulate(judged())
+    assert table.outcome_B.tolist() == [0, 1, 1]
+    np.testing.assert_allclose(table.measured["settled_B"], [0, 0.75, -1], atol=1e-6)
+    np.testing.assert_allclose(table.total_B - table.measured["settled_B"], [0.25, 0.4, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", [sag, pure, spa, prorag], ids=lambda rule: rule.__name__)
+def test_from_evidence_to_credit_a_vetoed_cheat_is_worse_than_a_failure(rule: Any):
+    table = tabulate(judged())
+    table = replace(table, measured={**table.measured, "tokens_N": np.full(6, 3, np.int32)})
+    failed, solved, cheat = rule(table).reshape(3, 2).sum(1)
+    assert cheat < 0
+    assert cheat < failed < solved
 
 
 def test_a_verdict_of_zero_is_a_verdict():

@@ -108,10 +108,29 @@ class _Play:
 
 
 class Player:
-    """A policy, its chat format and the limits under which it plays."""
+    """A policy, its chat format, the limits under which it plays, and the distribution that is sampled from."""
 
-    def __init__(self, policy: Policy, chat: Chat, limits: Limits, *, temperature: float = 1.0) -> None:
-        self.policy, self.chat, self.limits, self.temperature = policy, chat, limits, temperature
+    def __init__(
+        self,
+        policy: Policy,
+        chat: Chat,
+        limits: Limits,
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+    ) -> None:
+        self.policy, self.chat, self.limits = policy, chat, limits
+        self.temperature, self.top_p, self.top_k = temperature, top_p, top_k
+
+    @property
+    def truncates(self) -> bool:
+        """Whether less than the whole vocabulary is sampled from."""
+        return self.top_p < 1 or self.top_k > 0
+
+    def greedy(self) -> Player:
+        """The same, taking the likeliest token."""
+        return Player(self.policy, self.chat, self.limits, temperature=0.0)
 
     async def play(self, worlds: Worlds, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Play all episodes, as many at once as policy and environments allow; results in the order given.
@@ -190,6 +209,8 @@ class Player:
             seed=derive_seed(play.episode.seed, turn),
             max_tokens=self.limits.turn_tokens,
             temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
         )
 
     @staticmethod

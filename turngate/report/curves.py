@@ -1,7 +1,6 @@
 """Curves of a run, or of several runs in one picture, as PNG files.
 
-Raw values are drawn faintly and their moving average boldly; seeds are thin lines and their mean is a bold one. The
-figure is made through matplotlib's objects, so no global state of ``pyplot`` is touched and no display is needed.
+Raw values are drawn faintly and their moving average boldly; seeds are thin lines and their mean is a bold one.
 """
 
 from __future__ import annotations
@@ -9,19 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from turngate.errors import DataError, MissingExtra
+from turngate.errors import DataError
+from turngate.report.figure import (
+    COLOURS,
+    Floats,
+    Point,
+    Rows,
+    as_curve,
+    curve_of,
+    legend_below,
+    new_figure,
+    save_figure,
+    tidy,
+)
 
-Point: TypeAlias = tuple[float, float]
-Floats: TypeAlias = npt.NDArray[np.float64]
-Rows: TypeAlias = Sequence[Mapping[str, float]]
-
-# Okabe and Ito's colours, which people with any colour vision tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 WINDOW_SHARE = 0.06  # the moving average spans this share of a curve
 
 
@@ -50,7 +54,7 @@ def plot_curves(metrics: Rows | Mapping[str, Rows], path: str | Path, *, title: 
     Raises DataError when there is nothing to draw, and MissingExtra without matplotlib.
     """
     runs = metrics if isinstance(metrics, Mapping) else {"": metrics}
-    panels = [panel for panel in PANELS if any(len(_series(rows, panel.metric)[0]) for rows in runs.values())]
+    panels = [panel for panel in PANELS if any(len(curve_of(rows, panel.metric)[0]) for rows in runs.values())]
     draws: list[Callable[[Any], None]] = [partial(_draw_panel, panel=panel, runs=runs) for panel in panels]
     if any(_stages(rows) for rows in runs.values()):
         draws.append(partial(_draw_time, runs=runs))
@@ -59,14 +63,14 @@ def plot_curves(metrics: Rows | Mapping[str, Rows], path: str | Path, *, title: 
         raise DataError(path, f"nothing to draw: the metrics have none of {wanted}")
     n_columns = min(3, len(draws))
     n_rows = -(-len(draws) // n_columns)
-    figure = _figure(4.6 * n_columns, 3.1 * n_rows + 0.4)
+    figure = new_figure(4.6 * n_columns, 3.1 * n_rows + 0.4)
     for number, draw in enumerate(draws, start=1):
         axes = figure.add_subplot(n_rows, n_columns, number)
         draw(axes)
-        _tidy(axes, "training step")
+        tidy(axes, "training step")
     if len(runs) > 1:
-        _legend_below(figure, n_columns=4)
-    _save(figure, path, title)
+        legend_below(figure, n_columns=4)
+    save_figure(figure, path, title)
 
 
 def plot_runs(
@@ -77,10 +81,10 @@ def plot_runs(
     ``series`` maps a label to one curve per seed, each a sequence of (x, y). The mean covers the x range that all seeds
     share; between a seed's points it is linear. Raises DataError when there is nothing to draw, and MissingExtra.
     """
-    drawn = {label: [curve for curve in map(_curve, seeds) if len(curve)] for label, seeds in series.items()}
+    drawn = {label: [curve for curve in map(as_curve, seeds) if len(curve)] for label, seeds in series.items()}
     if not any(drawn.values()):
         raise DataError(path, "nothing to draw: no curve has a point")
-    figure = _figure(6.4, 4.2)
+    figure = new_figure(6.4, 4.2)
     axes = figure.add_subplot()
     for number, (label, curves) in enumerate(drawn.items()):
         colour = COLOURS[number % len(COLOURS)]
@@ -91,9 +95,9 @@ def plot_runs(
         count = f"mean of {len(curves)} seeds" if len(curves) > 1 else f"{len(curves)} seed"
         axes.plot(mean[:, 0], mean[:, 1], color=colour, linewidth=2.2, marker=marker, label=f"{label} ({count})")
     axes.set_ylabel(ylabel)
-    _tidy(axes, xlabel)
-    _legend_below(figure, n_columns=2)
-    _save(figure, path, title)
+    tidy(axes, xlabel)
+    legend_below(figure, n_columns=2)
+    save_figure(figure, path, title)
 
 
 # --- the numbers -----------------------------------------------------------------------------------------------------
@@ -117,18 +121,6 @@ def mean_curve(curves: Sequence[Floats]) -> Floats:
     return np.stack([x, np.mean([np.interp(x, curve[:, 0], curve[:, 1]) for curve in curves], axis=0)], axis=1)
 
 
-def _curve(points: Sequence[Point]) -> Floats:
-    """float64[n, 2] in order of x, without points that are not finite."""
-    curve = np.array(points, np.float64).reshape(-1, 2)
-    curve = curve[np.isfinite(curve).all(axis=1)]
-    return curve[np.argsort(curve[:, 0], kind="stable")]
-
-
-def _series(rows: Rows, metric: str) -> tuple[Floats, Floats]:
-    curve = _curve([(row["step"], row[metric]) for row in rows if metric in row])
-    return curve[:, 0], curve[:, 1]
-
-
 def _stages(rows: Rows) -> list[str]:
     """The timed stages of a run, the slowest first."""
     names = dict.fromkeys(name for row in rows for name in row if name.startswith("time/"))
@@ -141,7 +133,7 @@ def _stages(rows: Rows) -> list[str]:
 def _draw_panel(axes: Any, panel: Panel, runs: Mapping[str, Rows]) -> None:
     window = 1
     for number, (label, rows) in enumerate(runs.items()):
-        x, y = _series(rows, panel.metric)
+        x, y = curve_of(rows, panel.metric)
         if not len(x):
             continue
         colour = COLOURS[number % len(COLOURS)]
@@ -191,36 +183,3 @@ def _stack_stages(axes: Any, x: Floats, seconds: Floats, stages: Sequence[str]) 
     # Room above the layers, so that the legend hides none.
     axes.set_ylim(0, 1.35 * seconds.sum(axis=0).max())
     axes.legend(frameon=False, fontsize=8, loc="upper left", ncols=3)
-
-
-def _figure(width: float, height: float) -> Any:
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise MissingExtra("matplotlib", "plots") from error
-    # Padding in inches, so that a label does not touch the next plot.
-    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
-
-
-def _legend_below(figure: Any, n_columns: int) -> None:
-    """One legend for all plots of a figure."""
-    handles = {
-        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=n_columns, frameon=False, fontsize=9)
-
-
-def _tidy(axes: Any, xlabel: str) -> None:
-    axes.set_xlabel(xlabel)
-    axes.grid(True, color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-
-
-def _save(figure: Any, path: str | Path, title: str) -> None:
-    figure.suptitle(title, fontsize=12, fontweight="bold")
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    # Without the program's name in the file, equal curves give equal bytes.
-    figure.savefig(path, format="png", dpi=130, metadata={"Software": None})

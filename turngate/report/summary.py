@@ -1,4 +1,4 @@
-"""A run in one table and one picture: unaided success before and after, and what the negative controls did."""
+"""A run in tables and pictures: unaided success before and after, what the negative controls did, which alarms rang."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from turngate.errors import ConfigError
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_runs
+from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors
 from turngate.report.tables import Success, by_task, comparison_markdown, comparison_table
 from turngate.store import write_text_atomic
+from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.evaluate import Evaluation
 
 WINDOW = 5  # steps that a point of the comparison with the controls averages
 
 
 def write_report(run: Path, console: Console) -> None:
-    """Print the table, draw ``report/curves.png`` and write ``report/summary.md``. Raises ConfigError."""
+    """Print the tables; draw curves, successes and monitors and write ``summary.md``, all in ``report/``.
+
+    Raises ConfigError for a folder that is not that of a run, MissingExtra without matplotlib.
+    """
     if not (run / "config.toml").exists():
         raise ConfigError(f"'{run}' is not the folder of a run (it has no config.toml)")
     folder = run / "report"
@@ -33,9 +38,24 @@ def write_report(run: Path, console: Console) -> None:
         console.print(f"\n{title}", highlight=False)
         console.print(comparison_table(before, after))
         text.append(f"## {title}\n\n{comparison_markdown(before, after)}")
+    for title, path in _runs(run):
+        if _trained(path):
+            text.append(_tell_alarms(title, path, console))
     write_text_atomic(folder / "summary.md", "\n".join(text))
     pictures = _draw(run, folder)
     console.print(f"\nwritten: {folder / 'summary.md'}" + "".join(f", {path}" for path in pictures), highlight=False)
+
+
+def _tell_alarms(title: str, path: Path, console: Console) -> str:
+    """Print the alarms of one run, or that there are none; the same as a section of the summary."""
+    raised, heading = read_alarms(path), f"alarms, {title}"
+    console.print(f"\n{heading}", highlight=False)
+    if not raised:
+        sentence = no_alarms(read_metrics(path / "metrics.jsonl"))
+        console.print(sentence, highlight=False)
+        return f"## {heading}\n\n{sentence}\n"
+    console.print(alarm_table(raised))
+    return f"## {heading}\n\n{alarm_markdown(raised)}"
 
 
 def _runs(run: Path) -> list[tuple[str, Path]]:
@@ -59,6 +79,7 @@ def _success(evaluation: Evaluation) -> Success:
 
 
 def _draw(run: Path, folder: Path) -> list[Path]:
+    seed = load(run / "config.toml").seed
     rows = {title: read_metrics(path / "metrics.jsonl") for title, path in _runs(run) if _trained(path)}
     if not rows:
         return []
@@ -69,9 +90,14 @@ def _draw(run: Path, folder: Path) -> list[Path]:
         folder / "success.png",
         ylabel=f"success on training tasks, mean of {WINDOW} steps",
         xlabel="training step",
-        title=f"{run.name}, seed {load(run / 'config.toml').seed}: unaided success",
+        title=f"{run.name}, seed {seed}: unaided success",
     )
-    return [folder / "success.png", folder / "curves.png"]
+    pictures = [folder / "success.png", folder / "curves.png"]
+    if is_monitored(rows["training"]):
+        title = f"{run.name}, seed {seed}: hacking and starvation monitors"
+        plot_monitors(rows["training"], read_alarms(run), folder / "monitors.png", title=title)
+        pictures.append(folder / "monitors.png")
+    return pictures
 
 
 def _points(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -3,9 +3,12 @@
 ``parts`` holds the two kinds of parts and what they work on, ``rubric`` puts them together. Gates lie in ``gates`` (for
 a whole kind of reward), ``limits`` (for one component), ``ladders`` (one component waits for another) and ``shares``
 (part payments). ``safety`` says beforehand what can overtake what, with ``ranges`` for the proof and ``staging`` for
-the counter-example.
+the counter-example. ``components`` and ``outcome.components`` hold the rewards that are more than one number.
+
+Importing this package makes every reward and gate that it ships known by its ``type``, so that a rubric in JSON loads.
 """
 
+from turngate.rewards.components import EventCost, InformationGain, LengthCost, Repetition
 from turngate.rewards.gates import (
     CapProcess,
     NeedsOutcome,
@@ -20,6 +23,7 @@ from turngate.rewards.gates import (
 )
 from turngate.rewards.ladders import BottomLine, Conditional, Hierarchical, bottom_line, conditional, hierarchical
 from turngate.rewards.limits import BestSoFar, Budget, Once, best_so_far, budget, once
+from turngate.rewards.outcome.components import UnitTests
 from turngate.rewards.parts import Condition, Gate, Reward
 from turngate.rewards.rubric import FromEvidence, GateAccount, Rubric, rubric_reward
 from turngate.rewards.safety import Bound, Example, Safety
@@ -34,13 +38,17 @@ __all__ = [
     "CapProcess",
     "Condition",
     "Conditional",
+    "EventCost",
     "Example",
     "FromEvidence",
     "Gate",
     "GateAccount",
     "Hierarchical",
+    "InformationGain",
+    "LengthCost",
     "NeedsOutcome",
     "Once",
+    "Repetition",
     "Requires",
     "Reward",
     "Rubric",
@@ -49,6 +57,7 @@ __all__ = [
     "Soft",
     "SuccessOnly",
     "Trust",
+    "UnitTests",
     "Veto",
     "best_so_far",
     "bottom_line",

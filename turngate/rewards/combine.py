@@ -1,8 +1,9 @@
 """From several rewards to one number: sums, squashed sums, stratified rewards and advantages.
 
 Where each belongs in the order of operations (score → gate → normalise per component → combine → weights per task →
-turns): ``weighted_sum``, ``lsc``, ``par``, ``ppr`` and ``hero`` make rewards, ``gdpo``, ``sag`` and ``hero_advantage``
-make advantages. A z-score cancels every scale and offset that a whole group shares, so weights per task come last.
+turns): ``weighted_sum``, ``lsc``, ``par``, ``ppr`` and ``hero`` make rewards, ``gdpo`` and ``hero_advantage`` make
+advantages. A z-score cancels every scale and offset that a whole group shares, so weights per task come last.
+Stratified advantage gating, which adds process verdicts to the outcome turn by turn, is ``trainer.credit.sag``.
 
 NaN is "no verdict" everywhere and is left out of means and deviations, never filled with zero beforehand.
 """
@@ -30,7 +31,7 @@ def weighted_sum(
     unmeasured penalty. ``missing="nan"`` makes the whole sum unmeasured. A trajectory without any verdict is NaN.
 
     Degenerate: K = 0 raises. Known weakness: high process scores buy back a lost outcome, and one z-score over the sum
-    lets the component with the largest spread decide alone (see ``gdpo``, ``sag``). Raises ShapeError, ConfigError.
+    lets the component with the largest spread decide alone (see ``gdpo``). Raises ShapeError, ConfigError.
     """
     component_BK, weight_K = _components(component_BK, weight_K, missing)
     return _sum(component_BK * weight_K, missing)
@@ -175,52 +176,6 @@ def _conditioned(component_BK: Float64Array, conditions: Sequence[HardFirst]) ->
 
 
 # --- stratified ------------------------------------------------------------------------------------------------------
-
-
-def sag(
-    outcome_B: npt.ArrayLike,
-    process_N: npt.ArrayLike,
-    open_N: npt.ArrayLike,
-    traj_N: npt.ArrayLike,
-    cohort_B: npt.ArrayLike,
-    *,
-    lam: float = 0.5,
-    clip: float | None = 2.0,
-    std_floor: float = 0.05,
-    eps: float = 1e-6,
-    ddof: int = 1,
-    singleton: Singleton = "zero",
-) -> Float64Array:
-    """Stratified advantage gating: ``A_t = z_cohort(o) + λ · g_t · clip(z_open(p)_t, ±c)``: float64[N].
-
-    ``z_open`` compares a turn's process verdict with all verdicts on open turns (``open_N``) of its cohort. Before
-    clipping these add up to 0, so process scores cannot make it worthwhile, or costly, to get past the gate; they only
-    shift credit between the turns of episodes that did. What a turn can gain or lose is at most λ·c whatever the
-    judge says.
-
-    λ=0.5, c=2 and the floor of 0.05 under the std of process scores (so that hair-splitting is not blown up) are
-    defaults of this project, where the method comes from; it resembles the fusion of advantages in iStar,
-    https://arxiv.org/abs/2509.19199. ``clip=None`` clips nothing, ``std_floor=0`` has no floor.
-
-    Degenerate: fewer than two open verdicts in a cohort, or equal ones, give no process term; neither does a closed
-    turn or one without verdict. A cohort of one follows ``singleton``. Trajectories without turns count in the outcome
-    baseline only. Becomes GRPO on the outcome for λ=0 or gates that are shut. Raises ShapeError, ConfigError for
-    λ < 0, clip ≤ 0 or a std_floor < 0.
-    """
-    if not 0 <= lam < np.inf:
-        raise ConfigError(f"lam is {lam}; it must be at least 0")
-    if clip is not None and not clip > 0:
-        raise ConfigError(f"clip is {clip}; it must be above 0, or None for no clipping")
-    outcome_B = numbers("outcome_B", outcome_B)
-    cohort_B = labels("cohort_B", cohort_B, len(outcome_B))
-    traj_N = owners(traj_N, len(outcome_B))
-    process_N = numbers("process_N", process_N, traj_N.shape, missing="allowed")
-    open_N = flags("open_N", open_N, traj_N.shape) == 1
-    z_B = z_scores(outcome_B, cohort_B, eps=eps, ddof=ddof, singleton=singleton, name="outcome_B")
-    heard_N = np.where(open_N, process_N, np.nan)
-    z_N = z_scores(heard_N, cohort_B[traj_N], eps=eps, ddof=ddof, std_floor=std_floor, name="process_N")
-    term_N = np.nan_to_num(z_N, nan=0.0)
-    return z_B[traj_N] + lam * (term_N if clip is None else term_N.clip(-clip, clip))
 
 
 def hero(

@@ -69,6 +69,11 @@ class Veto(Gate):
         """The evidence of the act."""
         return (self.evidence,)
 
+    @property
+    def occasional(self) -> tuple[str, ...]:
+        """The same: in most runs nobody does it."""
+        return (self.evidence,)
+
     def touches(self, name: str, kind: Kind) -> bool:
         """Everything."""
         return True
@@ -157,6 +162,11 @@ class NeedsOutcome(Gate):
         """For instance ``needs_outcome(0.5)``."""
         return f"needs_outcome({self.at_least})"
 
+    @property
+    def late(self) -> bool:
+        """It reads the outcome."""
+        return True
+
     def touches(self, name: str, kind: Kind) -> bool:
         """Process components."""
         return kind == "process"
@@ -202,6 +212,11 @@ class SuccessOnly(Gate):
     def name(self) -> str:
         """For instance ``success_only(1.0, on=length)``."""
         return f"success_only({', '.join([str(self.at_least), *(f'on={name}' for name in self.on)])})"
+
+    @property
+    def late(self) -> bool:
+        """It reads the outcome."""
+        return True
 
     def touches(self, name: str, kind: Kind) -> bool:
         """The components ``on``, or all process components."""

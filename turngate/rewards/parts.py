@@ -53,18 +53,26 @@ class Condition:
 
 
 class Facts:
-    """The evidence of one record by name, restricted to the names that the rubric reads."""
+    """The evidence of one record by name, restricted to the names that the rubric reads.
 
-    __slots__ = ("by_name", "n_turns", "task_id")
+    ``trajectory`` is its id, where it has one; errors name it.
+    """
 
-    def __init__(self, record: Record, wanted: frozenset[str]) -> None:
-        self.task_id, self.n_turns = record.task_id, record.n_turns
+    __slots__ = ("by_name", "n_turns", "task_id", "trajectory")
+
+    def __init__(self, record: Record, wanted: frozenset[str], trajectory: str = "") -> None:
+        self.task_id, self.n_turns, self.trajectory = record.task_id, record.n_turns, trajectory
         self.by_name: dict[str, list[Evidence]] = {name: [] for name in wanted}
-        find = self.by_name.get
+        by_name = self.by_name
         for fact in record.evidence:
-            known = find(fact.name)
-            if known is not None:
-                known.append(fact)
+            name = fact.name
+            if name in by_name:
+                by_name[name].append(fact)
+
+    @property
+    def owner(self) -> str:
+        """Whose facts they are, in words."""
+        return f"task '{self.task_id}'" + (f", trajectory '{self.trajectory}'" if self.trajectory else "")
 
     def verdicts(self, name: str) -> list[Verdict]:
         """What was measured under ``name``; facts with value None are left out, so missing never turns into zero."""
@@ -76,7 +84,7 @@ class Facts:
         if value is True or value is False:
             return value
         if isinstance(value, float) and math.isnan(value):
-            raise ValueError(f"evidence '{fact.name}' of task '{self.task_id}', {place(fact.turn)}, is NaN")
+            raise ValueError(f"evidence '{fact.name}' of {self.owner}, {place(fact.turn)}, is NaN")
         return bool(value)
 
     def happened(self, name: str) -> bool | None:
@@ -120,24 +128,13 @@ class Line:
             self.factor, self.gate = self.factor * share, gate
 
     def event(self) -> RewardEvent:
-        """The line as it enters the ledger."""
-        event = _new(RewardEvent)
-        _set_name(event, self.name)
-        _set_kind(event, self.kind)
-        _set_turn(event, self.turn)
-        _set_value(event, self.value)
-        _set_weight(event, self.weight)
-        _set_factor(event, self.factor)
-        _set_gate(event, self.gate)
-        return event
+        """The line as it enters the ledger: this very object, frozen from now on.
 
-
-# The constructor of a frozen dataclass looks every field up by its name; a ledger has a line per turn and component,
-# so events are filled in through their slots, which halves the cost. A test compares both ways field by field.
-_new = object.__new__
-_set_name, _set_kind, _set_turn, _set_value, _set_weight, _set_factor, _set_gate = (
-    RewardEvent.__dict__[name].__set__ for name in ("name", "kind", "turn", "value", "weight", "factor", "gate")
-)
+        Both classes have the same slots, so changing the class copies nothing; a ledger has a line per turn and
+        component. If ``RewardEvent`` had a field that a line lacks, Python would refuse.
+        """
+        self.__class__ = RewardEvent  # type: ignore[assignment]
+        return self  # type: ignore[return-value]
 
 
 class Draft:
@@ -183,7 +180,7 @@ class Part(BaseModel):
         if not isinstance(data, dict):
             return data
         kind = data.get("type")
-        if kind not in cls.types:
+        if not isinstance(kind, str) or kind not in cls.types:
             raise UnknownName(f"{cls.noun} type", str(kind), cls.types)
         return cls.types[kind].model_validate(data)
 
@@ -240,7 +237,7 @@ class Reward(Part):
         return (low * times if low else 0.0), (high * times if high else 0.0)
 
     def earn(self, facts: Facts) -> list[Line]:
-        """The lines of this component, in turn order. Raises ValueError naming component, task and turn.
+        """The lines of this component, in turn order. Raises ValueError naming component, task, trajectory and turn.
 
         A line carries the verdict as it was measured; where the verdicts share one payment, the weight is divided.
         """
@@ -273,22 +270,24 @@ class Reward(Part):
 
     def _validate(self, verdicts: Sequence[Verdict], facts: Facts) -> bool:
         """Whether the verdicts, which are all good, stand in turn order (those about the whole episode last)."""
-        low, high, n_turns, before, ordered = self.low, self.high, facts.n_turns, 0, True
+        low, high, per_turn, n_turns, before, ordered = self.low, self.high, self.per_turn, facts.n_turns, 0, True
         for turn, value in verdicts:
             if not isinstance(value, (int, float)) or not low <= value <= high:
                 self._reject(facts, turn, f"earned {value!r}; it must be a finite number in [{low:g}, {high:g}]")
             if turn is None:
-                if self.per_turn:
+                if per_turn:
                     self._reject(facts, turn, "is per turn, but its evidence names no turn")
                 before = n_turns
             elif 0 <= turn < n_turns:
-                ordered, before = ordered and turn >= before, turn
+                if turn < before:
+                    ordered = False
+                before = turn
             else:
                 self._reject(facts, turn, f"has evidence about a turn outside the episode's {n_turns}")
         return ordered
 
     def _reject(self, facts: Facts, turn: int | None, problem: str) -> NoReturn:
-        raise ValueError(f"component '{self.name}' of task '{facts.task_id}', {place(turn)}: {problem}")
+        raise ValueError(f"component '{self.name}' of {facts.owner}, {place(turn)}: {problem}")
 
 
 class Gate(Part):
@@ -318,9 +317,19 @@ class Gate(Part):
         return tuple([condition.component for condition in self.conditions])
 
     @property
+    def occasional(self) -> tuple[str, ...]:
+        """Those of ``reads`` that are recorded only when they happen, so that a run may well be without them."""
+        return ()
+
+    @property
     def openers(self) -> tuple[tuple[str, bool], ...]:
         """Evidence that it acts on, and whether it is better for that evidence to be true."""
         return ()
+
+    @property
+    def late(self) -> bool:
+        """Whether it decides by what is known at the end only: the outcome, or overall verdicts of components."""
+        return bool(self.compares)
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -21,7 +21,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.parts import Draft, Facts, Gate, Reward, Verdict
 from turngate.rewards.safety import Safety, assess
-from turngate.types import Group, Record, RewardEvent, Score, ScoredGroup
+from turngate.types import Ending, Group, Record, RewardEvent, Score, ScoredGroup
+
+FINISHED = Ending.FINISHED
 
 
 class FromEvidence(Reward):
@@ -69,6 +71,14 @@ class Rubric(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     rewards: tuple[Annotated[SerializeAsAny[Reward], BeforeValidator(Reward.load)], ...]
     gates: tuple[Annotated[SerializeAsAny[Gate], BeforeValidator(Gate.load)], ...] = ()
+    book_last: bool = False
+    """Payments that a gate on the outcome decides about stand on the last turn of ``reward_T``, not on their own.
+
+    Such a gate lets a later action change what an earlier turn was paid, and credit that sums from a turn on leaves
+    that part of the later action's worth out (``returns``, ``turn_gae``, corrected ``mt_grpo``: 32 % of the gradient in
+    docs/credit_lab.md). Booked at the end it is whole again, and what other gates or none decide stays on its turn.
+    The ledger, what is paid in all, and process verdicts per turn are the same.
+    """
 
     def model_post_init(self, context: Any) -> None:
         """Check the parts against each other."""
@@ -81,15 +91,47 @@ class Rubric(BaseModel):
             raise ConfigError(f"the rubric has no outcome component, only {known}; add one with kind='outcome'")
         for gate in self.gates:
             gate.fit(self.rewards)
+        if self.book_last and not self._late:
+            raise ConfigError(
+                "book_last has no effect: no gate on the outcome decides about a payment per turn; leave it out"
+            )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with changes, checked like a new rubric."""
-        return type(self)(**{"rewards": self.rewards, "gates": self.gates, **(update or {})})
+        own = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**(own | dict(update or {})))
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[str, ...]]:
+        """Every evidence name that it reads → the components and gates that read it."""
+        found: dict[str, tuple[str, ...]] = {}
+        parts = [(reward.name, reward.reads) for reward in self.rewards]
+        parts += [(gate.name, gate.reads) for gate in self.gates]
+        for reader, reads in parts:
+            for name in reads:
+                found[name] = (*found.get(name, ()), reader)
+        return found
+
+    @cached_property
+    def occasional(self) -> frozenset[str]:
+        """Evidence that only gates read and that is recorded only when it happens: a whole run may be without it."""
+        rewards = {name for reward in self.rewards for name in reward.reads}
+        often = rewards.union(*(set(gate.reads) - set(gate.occasional) for gate in self.gates))
+        return frozenset(self.readers) - often
 
     @cached_property
     def _reads(self) -> frozenset[str]:
-        rewards = {name for reward in self.rewards for name in reward.reads}
-        return frozenset(rewards.union(*(gate.reads for gate in self.gates)))
+        return frozenset(self.readers)
+
+    @cached_property
+    def _late(self) -> frozenset[str]:
+        """Components paid per turn whose payments are decided at the end, if those are booked there."""
+        late = [gate for gate in self.gates if gate.late]
+        return frozenset(
+            reward.name
+            for reward in self.rewards
+            if self.book_last and reward.per_turn and any(gate.touches(reward.name, reward.kind) for gate in late)
+        )
 
     @cached_property
     def _compared(self) -> frozenset[str]:
@@ -120,13 +162,13 @@ class Rubric(BaseModel):
             return draft
         for gate in self.gates:
             gate.apply(draft)
-        return _finish(record, draft)
+        return _finish(record, draft, self._late)
 
-    def _earn(self, record: Record) -> Draft | Score:
+    def _earn(self, record: Record, trajectory: str = "") -> Draft | Score:
         """What was earned before any gate, or the score of an unusable episode."""
-        if not record.ending.usable:
+        if record.ending is not FINISHED and not record.ending.usable:  # the common case costs no property
             return _unusable(record, f"the episode ended by {record.ending.value}")
-        draft = Draft(Facts(record, self._reads))
+        draft = Draft(Facts(record, self._reads, trajectory))
         for reward in self.rewards:
             earned = reward.earn(draft.facts)
             if reward.kind == "outcome":
@@ -146,20 +188,26 @@ class Rubric(BaseModel):
         facts = Facts(record, self._reads)
         return sum(line.paid for reward in self._certain for line in reward.earn(facts))
 
-    def score_records(self, records: Sequence[Record], step: int = 0) -> tuple[Score, ...]:
+    def score_records(
+        self, records: Sequence[Record], step: int = 0, names: Sequence[str] | None = None
+    ) -> tuple[Score, ...]:
         """Settle the records of one group. ``step``, the training step, matters only to gates that are annealed.
 
         Unusable siblings are left out of every comparison. Without gates that compare siblings the scores are those of
-        ``score``, record by record.
+        ``score``, record by record, and it raises the same; ``names`` are the ids of the trajectories, for that error.
         """
-        drafts = [self._earn(record) for record in records]
+        known = [""] * len(records) if names is None else names
+        drafts = [self._earn(record, name) for record, name in zip(records, known, strict=True)]
+        usable = [draft for draft in drafts if isinstance(draft, Draft)]
         for gate in self.gates:
-            gate.apply_group([draft for draft in drafts if isinstance(draft, Draft) and not draft.problem], step)
-        return tuple(_finish(record, draft) for record, draft in zip(records, drafts, strict=True))
+            gate.apply_group(usable, step)
+            usable = [draft for draft in usable if not draft.problem]
+        return tuple(_finish(record, draft, self._late) for record, draft in zip(records, drafts, strict=True))
 
     def score_group(self, group: Group, step: int = 0) -> ScoredGroup:
-        """Score every trajectory of a group as one group of records."""
-        scores = self.score_records([trajectory.record() for trajectory in group.trajectories], step)
+        """Score every trajectory of a group as one group of records. Errors name the trajectory."""
+        records = [trajectory.record() for trajectory in group.trajectories]
+        scores = self.score_records(records, step, [trajectory.id for trajectory in group.trajectories])
         return ScoredGroup(task=group.task, trajectories=group.trajectories, scores=scores)
 
     def account(self, scores: Iterable[Score]) -> dict[str, GateAccount]:
@@ -199,20 +247,22 @@ def rubric_reward(criteria: Sequence[float | None], weights: Sequence[float]) ->
     return min(max(sum(weight * value for weight, value in zip(weights, known, strict=True)) / points, 0.0), 1.0)
 
 
-def _finish(record: Record, draft: Draft | Score) -> Score:
+def _finish(record: Record, draft: Draft | Score, late: frozenset[str]) -> Score:
     if isinstance(draft, Score):
         return draft
-    return _unusable(record, draft.problem) if draft.problem else _settle(draft)
+    return _unusable(record, draft.problem) if draft.problem else _settle(draft, late)
 
 
-def _settle(draft: Draft) -> Score:
+def _settle(draft: Draft, late: frozenset[str]) -> Score:
+    """Payments on their turns; those without a turn and those of components in ``late`` on the last one."""
     n_turns = draft.facts.n_turns
     reward_T = [0.0] * n_turns
     if n_turns:
         last = n_turns - 1
         for line in draft.lines:
             turn = line.turn
-            reward_T[last if turn is None else turn] += line.value * line.weight * line.factor
+            place = last if turn is None or line.name in late else turn
+            reward_T[place] += line.value * line.weight * line.factor
     return Score(
         ledger=tuple([line.event() for line in draft.lines]),
         reward_T=np.array(reward_T, np.float32),

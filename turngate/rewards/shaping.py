@@ -292,20 +292,29 @@ def pure(
         past_end_B = np.zeros(int(traj_N.max(initial=-1)) + 1)
         later_N = following(np.nan_to_num(low_N, nan=0.0), traj_N, past_end_B)
         return MinForm(reward_N=np.where(np.isnan(score_N), np.nan, low_N - later_N), return_N=low_N)
-    reward_N = _softmin_weights(score_N, low_N, traj_N, temperature) * score_N
+    reward_N = softmin_rewards(score_N, traj_N, temperature=temperature)
     to_go_N = suffix_sum(np.nan_to_num(reward_N, nan=0.0), traj_N)
     return MinForm(reward_N=reward_N, return_N=np.where(np.isnan(low_N), np.nan, to_go_N))
 
 
-def _softmin_weights(
-    score_N: Float64Array, low_N: Float64Array, traj_N: Int64Array, temperature: float
-) -> Float64Array:
-    """Softmax of −score / τ over the steps of each trajectory, shifted by its least score so that none overflows."""
-    least_N = low_N[np.arange(len(traj_N)) - turn_index(traj_N)]
-    raw_N = np.exp((least_N - score_N) / temperature)
-    total_B = np.bincount(traj_N, weights=np.nan_to_num(raw_N, nan=0.0))
-    total_N = total_B[traj_N]
-    return np.where(np.isnan(raw_N), np.nan, raw_N / np.where(total_N > 0, total_N, 1.0))
+def softmin_rewards(score_N: Float64Array, traj_N: npt.NDArray[np.integer], *, temperature: float) -> Float64Array:
+    """``r = softmax(−q / τ) · q`` over the steps of each trajectory, NaN left out: float64[N], without checks.
+
+    The rewards of ``pure`` under "softmin_all". The softmax is shifted by the least score, so that none overflows.
+    """
+    if not len(score_N):
+        return score_N
+    start_B = np.flatnonzero(np.diff(traj_N, prepend=traj_N[0] - 1))
+    length_B = np.diff(start_B, append=len(score_N))
+    raw_N = np.repeat(np.fmin.reduceat(score_N, start_B), length_B)
+    raw_N -= score_N
+    raw_N /= temperature
+    np.exp(raw_N, out=raw_N)
+    total_B = np.add.reduceat(np.where(np.isnan(raw_N), 0.0, raw_N), start_B)
+    total_B[total_B == 0] = 1.0  # no step has a score, so all are NaN
+    raw_N *= score_N
+    raw_N /= np.repeat(total_B, length_B)
+    return raw_N
 
 
 # --- shared ----------------------------------------------------------------------------------------------------------

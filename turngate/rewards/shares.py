@@ -61,14 +61,24 @@ class Soft(Gate):
         return (self.answered, self.malformed) if self.malformed else (self.answered,)
 
     @property
+    def occasional(self) -> tuple[str, ...]:
+        """Turns that could not be read."""
+        return (self.malformed,) if self.malformed else ()
+
+    @property
     def states(self) -> tuple[str, ...]:
-        """The same."""
+        """The facts again."""
         return self.reads
 
     @property
     def openers(self) -> tuple[tuple[str, bool], ...]:
         """It is better to answer, and not to be malformed."""
         return ((self.answered, True), (self.malformed, False)) if self.malformed else ((self.answered, True),)
+
+    @property
+    def late(self) -> bool:
+        """It reads the outcome."""
+        return True
 
     def touches(self, name: str, kind: Kind) -> bool:
         """The component ``on``."""

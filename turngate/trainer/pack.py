@@ -5,21 +5,23 @@ The weights carry the whole normalisation, so how tokens are grouped into micro-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from turngate.errors import ConfigError, ShapeError, UnknownName
-from turngate.types import Batch, FloatArray, ScoredGroup, Source, Trajectory
+from turngate.types import Batch, FloatArray, IntArray, ScoredGroup, Source, TokenCredit, Trajectory
 
 Aggregate: TypeAlias = Literal["token", "sequence", "turn", "sum"] | int
 AGGREGATES = ("token", "sequence", "turn", "sum")
 
 
-def pack(groups: Sequence[ScoredGroup], advantage_N: FloatArray, *, aggregate: Aggregate = "token") -> Batch:
+def pack(groups: Sequence[ScoredGroup], credit: FloatArray | TokenCredit, *, aggregate: Aggregate = "token") -> Batch:
     """Every policy token carries the advantage of its turn; ``policy_weight_L`` holds the whole normalisation.
+
+    ``credit`` is float32[N], or one number per policy token (``TokenCredit``), each for its own token.
 
     ``aggregate`` says what the loss ℓ of tokens j of turns t of sequences i is averaged over; sequences and turns
     without policy tokens do not count:
@@ -33,8 +35,8 @@ def pack(groups: Sequence[ScoredGroup], advantage_N: FloatArray, *, aggregate: A
                                           token budget of an episode, never a measured length
     ============== ====================== ============================================================================
 
-    The first three sum to 1 over the batch. Raises ShapeError when ``advantage_N`` does not have one finite entry per
-    turn, UnknownName or ConfigError for another ``aggregate``.
+    The first three sum to 1 over the batch. Raises ShapeError when ``credit`` does not have one finite entry per turn,
+    or per policy token in the order of the batch, UnknownName or ConfigError for another ``aggregate``.
     """
     if isinstance(aggregate, str) and aggregate not in AGGREGATES:
         raise UnknownName("aggregate", aggregate, AGGREGATES)
@@ -42,16 +44,33 @@ def pack(groups: Sequence[ScoredGroup], advantage_N: FloatArray, *, aggregate: A
         raise ConfigError(f"an aggregate that is a number is a token budget of at least 1, found {aggregate}")
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     n_turns = sum(len(trajectory.turns) for trajectory in trajectories)
-    if advantage_N.shape != (n_turns,):
-        raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({n_turns},): one entry per turn")
-    if not np.isfinite(advantage_N).all():
-        raise ShapeError(f"advantage_N is not finite at turn {int(np.flatnonzero(~np.isfinite(advantage_N))[0])}")
     flat = _flatten(trajectories)
     trained = flat.policy_weight_L > 0
     turn_L = np.repeat(np.arange(n_turns), [len(turn.source) for t in trajectories for turn in t.turns])
-    advantage_L = np.where(trained, advantage_N[turn_L], 0).astype(np.float32)
+    advantage_L = np.zeros(flat.n_tokens, np.float32)
+    if isinstance(credit, TokenCredit):
+        if not np.array_equal(credit.turn_S, turn_L[trained]):
+            raise ShapeError(
+                f"turn_S has {len(credit.turn_S)} entries that are not the turns of the {trained.sum()} policy tokens"
+            )
+        advantage_L[trained] = _finite("advantage_S", credit.advantage_S, "policy token")
+    else:
+        if credit.shape != (n_turns,):
+            raise ShapeError(f"advantage_N has shape {credit.shape}, expected ({n_turns},): one entry per turn")
+        advantage_L[trained] = _finite("advantage_N", credit, "turn")[turn_L[trained]]
     weight_L = _weights(trained, flat.segment_L, turn_L, aggregate)
     return replace(flat, advantage_L=advantage_L, policy_weight_L=weight_L)
+
+
+def _finite(name: str, values: FloatArray, unit: str) -> FloatArray:
+    if not np.isfinite(values).all():
+        raise ShapeError(f"{name} is not finite at {unit} {int(np.flatnonzero(~np.isfinite(values))[0])}")
+    return values
+
+
+def by_turn(credit: FloatArray | TokenCredit, n_turns: int) -> FloatArray:
+    """Credit of turns as it is, credit of tokens as the mean over each turn: float32[N]."""
+    return credit.per_turn(n_turns) if isinstance(credit, TokenCredit) else credit
 
 
 def pack_demonstrations(trajectories: Sequence[Trajectory]) -> Batch:
@@ -69,20 +88,44 @@ def split(batch: Batch, parts: int) -> Iterator[Batch]:
     over the part's, so under every aggregate each part is an unbiased estimate of the whole batch's loss, and parts of
     equal size average to it exactly. One part is the batch itself.
     """
+    for part, _ in split_with(batch, {}, parts):
+        yield part
+
+
+def split_with(
+    batch: Batch, columns: Mapping[str, FloatArray], parts: int
+) -> Iterator[tuple[Batch, dict[str, FloatArray]]]:
+    """``split``, and the same cut of further ``columns`` of shape [L]; those called ``…weight_L`` are scaled alike."""
     if parts == 1:
-        yield batch
+        yield batch, dict(columns)
         return
     for part in range(parts):
         chosen = batch.segment_L % parts == part
         if not chosen.any():
             continue
-        columns = {name: getattr(batch, name)[chosen] for name in batch.__dataclass_fields__}
-        _, columns["segment_L"] = np.unique(columns["segment_L"], return_inverse=True)
-        columns["segment_L"] = columns["segment_L"].astype(np.int32)
-        scale = np.float32(batch.n_segments / (int(columns["segment_L"][-1]) + 1))
+        own = {name: getattr(batch, name)[chosen] for name in batch.__dataclass_fields__}
+        _, own["segment_L"] = np.unique(own["segment_L"], return_inverse=True)
+        own["segment_L"] = own["segment_L"].astype(np.int32)
+        scale = np.float32(batch.n_segments / (int(own["segment_L"][-1]) + 1))
         for name in ("policy_weight_L", "ce_weight_L"):
-            columns[name] = columns[name] * scale
-        yield Batch(**columns)
+            own[name] = own[name] * scale
+        more = {name: column[chosen] * (scale if name.endswith("weight_L") else 1) for name, column in columns.items()}
+        yield Batch(**own), more
+
+
+def boundaries(trajectories: Sequence[Trajectory]) -> tuple[IntArray, IntArray]:
+    """Places in the packed batch: the last token before each turn is spoken (int32[N]), and the last of each turn.
+
+    The state after the first is the one in which the agent is to act; the state after the second is what it made of it,
+    before the environment's reply.
+    """
+    before, after, place = [], [], 0
+    for trajectory in trajectories:
+        for turn in trajectory.turns:
+            before.append(place + len(turn.context_ids) - 1)
+            place += len(turn.source)
+            after.append(place - 1)
+    return np.array(before, np.int32), np.array(after, np.int32)
 
 
 def _flatten(trajectories: Sequence[Trajectory]) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import numpy as np
@@ -21,16 +21,20 @@ class TurnShift:
     """What the perturbation did to one turn.
 
     ``before`` and ``after`` are the turn's advantage. ``changed`` are positions in the trajectory of tokens whose
-    ∂loss/∂log π changed, ``by`` how much each did: [M]. ``norm`` is the length of the change of the parameters'
-    gradient that comes through this turn's tokens.
+    ∂loss/∂log π changed, ``by`` how much each did: [M]; ``n_tokens`` is how many policy tokens the turn has.
+    ``predicted`` is what Σ ``by`` is under the plain policy gradient, −Σ policy_weight·(after − before): a loss that
+    clips, weighs or mixes tokens parts from it, as do ratios other than 1. ``norm`` is the length of the change of the
+    parameters' gradient that comes through this turn's tokens.
     """
 
     trajectory: str
     turn: int
     before: float
     after: float
+    n_tokens: int
     changed: IntArray
     by: FloatArray
+    predicted: float
     norm: float
 
 
@@ -64,8 +68,8 @@ def probe_gradient(
 
     Nothing is trained: the learner's weights, gradient and memory stay. ``column`` is what is perturbed: what was paid,
     or what the process earned before gates, for credit that reads that; a turn without a verdict then counts as 0
-    before. ``outcome_B`` is left alone. With a loss in which tokens do not interact, only turns whose advantage changed
-    move; a baseline of siblings spreads the change over them, as the estimator says.
+    before. ``outcome_B`` and ``settled_B`` are left alone. With a loss in which tokens do not interact, only turns
+    whose advantage changed move; a baseline of siblings spreads the change over them, as the estimator says.
 
     Raises UnknownName for the trajectory, ConfigError for the turn or a delta of 0, ShapeError as credit and pack do.
     """
@@ -82,14 +86,17 @@ def probe_gradient(
     for row, (owner, index) in enumerate(zip(table.traj_N, table.index_N, strict=True)):
         at = (batch.segment_L == owner) & (batch.turn_L == index)
         hit = np.flatnonzero(at & (change_L != 0))
+        gain, weight_M = float(after_N[row]) - float(before_N[row]), batch.policy_weight_L[at]
         shifts.append(
             TurnShift(
                 trajectory=names[owner],
                 turn=int(index),
                 before=float(before_N[row]),
                 after=float(after_N[row]),
+                n_tokens=int(np.count_nonzero(weight_M)),
                 changed=batch.position_L[hit],
                 by=change_L[hit],
+                predicted=-float(weight_M.sum(dtype=np.float64)) * gain + 0.0,  # no −0
                 norm=_norm(learner, batch, np.where(at, change_L, 0)),
             )
         )
@@ -116,4 +123,9 @@ def _perturbed(table: TurnTable, row: int, column: Literal["reward_N", "process_
 
 
 def _norm(learner: TorchLearner, batch: Batch, change_L: FloatArray) -> float:
-    return learner.gradient_norm(batch, change_L) if change_L.any() else 0.0
+    """The length of the parameters' gradient that ``change_L`` makes, from the trajectories that it touches alone."""
+    touched = np.isin(batch.segment_L, np.unique(batch.segment_L[change_L != 0]))
+    if not touched.any():
+        return 0.0
+    columns = {column.name: getattr(batch, column.name)[touched] for column in fields(batch)}
+    return learner.gradient_norm(Batch(**columns), change_L[touched])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -17,9 +17,11 @@ from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
 from turngate.trainer.learner import Learner, measured_for
 from turngate.trainer.loss import Loss
-from turngate.trainer.pack import Aggregate, pack, split
+from turngate.trainer.monitoring import credit_by_turns, unwatched
+from turngate.trainer.pack import Aggregate, by_turn, pack, split_with
+from turngate.trainer.signals import Lesson, Signals
 from turngate.trainer.table import tabulate
-from turngate.types import Batch, Credit, Group, Metrics, ScoredGroup, Task, derive_seed
+from turngate.types import Batch, Credit, Group, Metrics, ScoredGroup, Task, TokenRule, TurnTable, derive_seed
 
 PROBES = 2  # episodes that the canary replays after each publish
 
@@ -34,13 +36,13 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Everything a step needs, made by ``turngate.build``. ``score`` is ``rubric.score_group`` of the task's rubric."""
+    """Everything a step needs, made by ``turngate.build``. ``score`` is ``rubric.score_group``: group, step → scores."""
 
     player: Player
     worlds: Worlds
-    score: Callable[[Group], ScoredGroup]
+    score: Callable[[Group, int], ScoredGroup]
     guide: Guide
-    credit: Credit
+    credit: Credit | TokenRule
     filters: Mapping[str, Filter]
     learner: Learner
     loss: Loss
@@ -51,6 +53,8 @@ class Run:
     tolerance: float
     seed: int
     reference: Learner | None = None  # frozen, for losses that hold the policy near it
+    watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
+    signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
 
     @property
     def policy(self) -> Policy:
@@ -69,29 +73,37 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     with clock("rollout"):
         groups = await play_groups(run.player, run.worlds, tasks, plans, seed=run.seed_at(step))
     with clock("reward"):
-        scored = [run.score(group) for group in groups]
+        scored = [run.score(group, step) for group in groups]
         kept, drops = keep(scored, run.filters)
     metrics = summarize(scored) | drops
     if kept:
         with clock("credit"):
-            batch = pack(kept, run.credit(tabulate(kept)), aggregate=run.aggregate)
+            table, lesson = run.signals.measure(kept, tabulate(kept))
+            credit = run.credit(table)
+            batch = pack(kept, credit, aggregate=run.aggregate)
+        metrics |= credit_by_turns(table, by_turn(credit, table.n_turns))
         with clock("learn"):
-            metrics |= learn(run, batch, first=step == 1)
+            metrics |= learn(run, batch, table, lesson, first=step == 1)
         with clock("publish"):
             metrics |= await publish_checked(run, scored, step)
     run.guide.observe(scored)
     with clock("record"):
         run.store.write(step, scored)
+        metrics |= run.watch(step, scored, metrics)
     return metrics | run.guide.metrics() | clock
 
 
-def learn(run: Run, batch: Batch, *, first: bool) -> Metrics:
+def learn(run: Run, batch: Batch, table: TurnTable, lesson: Lesson, *, first: bool) -> Metrics:
     """Descend on the batch in ``minibatches`` steps; the run's first batch must be what the learner would sample."""
-    metrics = check_agreement(batch, run.learner, tolerance=run.tolerance) if first else {}
-    parts = list(split(batch, run.minibatches))
-    columns = [measured_for(run.loss, part, run.learner, run.reference) for part in parts]  # before the first update
-    for part, column in zip(parts, columns, strict=True):
-        measured = run.learner.forward_backward(part, run.loss, measured=column) | run.learner.optim_step()
+    metrics = _check(run, batch) if first else {}
+    returns, noted = lesson(table)
+    parts = [  # all columns are measured before the first update
+        (part, measured_for(run.loss, part, run.learner, run.reference) | own)
+        for part, own in split_with(batch, returns, run.minibatches)
+    ]
+    metrics |= noted
+    for part, columns in parts:
+        measured = run.learner.forward_backward(part, run.loss, measured=columns) | run.learner.optim_step()
         for name, value in measured.items():
             metrics[name] = metrics.get(name, 0.0) + value / len(parts)
     return metrics
@@ -101,9 +113,12 @@ async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) ->
     """Hand the new weights to the sampler and make sure that it samples with them. Raises MismatchError."""
     await run.policy.publish(run.learner.weights(), step)
     played = longest([trajectory for group in scored for trajectory in group.trajectories if trajectory.turns], PROBES)
-    player = run.player
-    spoken = await probe(player.policy, player.chat, played, temperature=player.temperature, seed=run.seed_at(step))
-    return check_agreement(spoken, run.learner, tolerance=run.tolerance) | {"policy/version": float(step)}
+    spoken = await probe(run.player, played, seed=run.seed_at(step))
+    return _check(run, spoken) | {"policy/version": float(step)}
+
+
+def _check(run: Run, batch: Batch) -> Metrics:
+    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.truncates)
 
 
 def summarize(groups: Sequence[ScoredGroup]) -> Metrics:

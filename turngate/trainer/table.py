@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
-from turngate.types import Score, ScoredGroup, Trajectory, TurnTable, derive_seed
+from turngate.types import FloatArray, Score, ScoredGroup, Source, Trajectory, Turn, TurnTable, derive_seed
 
 
 def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
@@ -35,7 +35,8 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
         state_N=np.array([state for trajectory, _ in pairs for state in _states(trajectory, states)], np.int64),
         outcome_B=np.array([score.outcome for _, score in pairs], np.float32),
         cohort_B=np.array(cohort_B, np.int32),
-        measured=_measured([trajectory for trajectory, _ in pairs]),
+        measured=_measured([trajectory for trajectory, _ in pairs])
+        | {"settled_B": np.array([_settled(score) for _, score in pairs], np.float32)},
     )
 
 
@@ -67,6 +68,12 @@ def _process(score: Score) -> tuple[list[float], list[bool]]:
     return process, is_open
 
 
+def _settled(score: Score) -> float:
+    """What was paid for anything but the process."""
+    process = sum(event.paid for event in score.ledger if event.kind == "process")
+    return float(score.reward_T.sum(dtype=np.float64)) - process
+
+
 def _states(trajectory: Trajectory, known: dict[tuple[str, str], int]) -> list[int]:
     """The state before each turn as a number that is the same in every run; -1 where the environment gave no key."""
     numbers = []
@@ -80,7 +87,7 @@ def _states(trajectory: Trajectory, known: dict[tuple[str, str], int]) -> list[i
 
 def _measured(trajectories: Sequence[Trajectory]) -> dict[str, npt.NDArray[Any]]:
     """Tokens and surprisal of each turn, and which trajectory branched off which, and where."""
-    logprobs = [turn.completion.logprobs_K for trajectory in trajectories for turn in trajectory.turns]
+    logprobs = [_sampled(turn) for trajectory in trajectories for turn in trajectory.turns]
     places = {trajectory.id: place for place, trajectory in enumerate(trajectories)}
     parents = [trajectory.parent or ("", 0) for trajectory in trajectories]
     parent_B = np.array([places.get(name, -1) for name, _ in parents], np.int32)
@@ -90,3 +97,9 @@ def _measured(trajectories: Sequence[Trajectory]) -> dict[str, npt.NDArray[Any]]
         "parent_B": parent_B,
         "branch_B": np.where(parent_B < 0, 0, [turn for _, turn in parents]).astype(np.int32),
     }
+
+
+def _sampled(turn: Turn) -> FloatArray:
+    """The sampler's logprobs of the tokens that the policy chose itself: [K], without a forced prefix."""
+    logprobs_K: FloatArray = turn.completion.logprobs_K[turn.source[len(turn.context_ids) :] == Source.POLICY]
+    return logprobs_K

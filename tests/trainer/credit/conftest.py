@@ -19,9 +19,11 @@ def make_table(
     outcome: Sequence[float] | None = None,
     **measured: npt.ArrayLike,
 ) -> TurnTable:
+    """``settled_B`` is the outcome where nothing is said: no gate took anything back."""
     lengths = [len(row) for row in rewards]
     n = sum(lengths)
     flat = [reward for row in rewards for reward in row]
+    outcome_B = np.array([sum(row) for row in rewards] if outcome is None else outcome, np.float32)
     return TurnTable(
         reward_N=np.array(flat, np.float32),
         process_N=np.full(n, np.nan, np.float32) if process is None else flatten(process, np.float32),
@@ -29,9 +31,9 @@ def make_table(
         traj_N=np.repeat(np.arange(len(rewards), dtype=np.int32), lengths),
         index_N=np.array([index for length in lengths for index in range(length)], np.int32),
         state_N=np.array([s for row in states for s in row] if states is not None else [-1] * n, np.int64),
-        outcome_B=np.array([sum(row) for row in rewards] if outcome is None else outcome, np.float32),
+        outcome_B=outcome_B,
         cohort_B=np.array(cohorts if cohorts is not None else [0] * len(rewards), np.int32),
-        measured={name: np.asarray(array) for name, array in measured.items()},
+        measured={"settled_B": outcome_B} | {name: np.asarray(array) for name, array in measured.items()},
     )
 
 

@@ -1,9 +1,12 @@
-"""SAG against its worked example, and one episode batch from evidence to loss."""
+"""SAG against its worked example and its definition, and one episode batch from evidence to loss."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
 from turngate.rewards.gates import needs_outcome
@@ -27,6 +30,7 @@ from turngate.types import (
 )
 
 EXACT = {"eps": 0.0}
+NAN = math.nan
 
 
 @pytest.fixture
@@ -70,6 +74,35 @@ def test_equal_verdicts_say_nothing_even_without_floor_and_eps(table_of: Any):
     np.testing.assert_array_equal(sag(table, min_std=0.0, eps=0.0), grpo(table, eps=0.0))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"is_open": [[False] * 2, [False] * 2, [False] * 3, [False]]},  # the gate never opens
+        {"process": [[NAN] * 2, [NAN] * 2, [NAN] * 3, [NAN]]},  # no verdict anywhere
+        {"process": [[0.3] * 2, [0.3] * 2, [0.3] * 3, [0.3]]},  # equal verdicts
+        {"process": [[0.3, NAN], [NAN] * 2, [0.1, 0.2, 0.9], [0.4]]},  # one open verdict
+    ],
+)
+def test_without_a_process_signal_it_is_grpo_on_the_outcome(table_of: Any, changes: dict[str, Any]):
+    columns = {
+        "process": [[1, 1], [1, 0], [1, 1, 1], [0]],
+        "is_open": [[True] * 2, [True] * 2, [False] * 3, [False]],
+    }
+    table = table_of([[0, 1], [0, 1], [0, 0, 0], [0]], **columns | changes)
+    np.testing.assert_allclose(sag(table, **EXACT), [0.866025] * 4 + [-0.866025] * 4, atol=1e-5)
+
+
+def test_a_missing_verdict_is_left_out_and_never_zero(table_of: Any):
+    """Open verdicts 1, 1, 0: ±0.577350 and −1.154701, half of it added."""
+    table = table_of([[0, 1], [0, 1], [0], [0]], process=[[1, NAN], [1, 0], [NAN], [NAN]])
+    part = [0.288675, 0.0, 0.288675, -0.577350]
+    np.testing.assert_allclose(sag(table, **EXACT)[:4], np.array(part) + 0.866025, atol=1e-5)
+
+
+def test_a_cohort_of_one_gets_nothing_though_its_own_turns_differ(table_of: Any):
+    assert sag(table_of([[0, 1]], process=[[0.2, 0.8]])).tolist() == [0.0, 0.0]
+
+
 def test_a_single_open_trajectory_still_ranks_its_turns(table_of: Any):
     table = table_of(
         [[0, 1], [0], [0], [0]],
@@ -86,10 +119,16 @@ def test_without_std_the_outcome_is_only_centred(table_of: Any):
 
 def test_earned_outcomes_do_not_see_a_veto_and_settled_ones_do(table_of: Any):
     """The first trajectory earned 1, broke a rule, and was paid −1."""
-    table = table_of([[0, -1], [0, 0]], outcome=[1, 0], process=[[0.5, 0.5]] * 2, is_open=[[False] * 2, [True] * 2])
-    np.testing.assert_allclose(sag(table, **EXACT), [0.707107, 0.707107, -0.707107, -0.707107], atol=1e-5)
-    settled_N = sag(table, outcome="settled", **EXACT)
-    np.testing.assert_allclose(settled_N, [-0.707107, -0.707107, 0.707107, 0.707107], atol=1e-5)
+    table = table_of(
+        [[0, -1], [0, 0]],
+        outcome=[1, 0],
+        process=[[0.5, 0.5]] * 2,
+        is_open=[[False] * 2, [True] * 2],
+        settled_B=np.array([-1.0, 0.0]),
+    )
+    earned_N = sag(table, outcome="earned", **EXACT)
+    np.testing.assert_allclose(earned_N, [0.707107, 0.707107, -0.707107, -0.707107], atol=1e-5)
+    np.testing.assert_allclose(sag(table, **EXACT), [-0.707107, -0.707107, 0.707107, 0.707107], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +144,65 @@ def test_earned_outcomes_do_not_see_a_veto_and_settled_ones_do(table_of: Any):
 def test_settings_out_of_range_are_refused(worked: Any, settings: dict[str, Any], match: str):
     with pytest.raises(ConfigError, match=match):
         sag(worked, **settings)
+
+
+# --- against its definition ------------------------------------------------------------------------------------------
+
+TURN = st.tuples(st.none() | st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.booleans())
+BATCH = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.5, 1.0]), st.lists(TURN, min_size=1, max_size=5)),
+    min_size=1,
+    max_size=8,
+)
+
+
+def tabled(table_of: Any, batch: Any) -> Any:
+    numbers: dict[int, int] = {}
+    return table_of(
+        [[0.0] * len(turns) for _, _, turns in batch],
+        cohorts=[numbers.setdefault(cohort, len(numbers)) for cohort, _, _ in batch],
+        process=[[NAN if verdict is None else verdict for verdict, _ in turns] for _, _, turns in batch],
+        is_open=[[is_open for _, is_open in turns] for _, _, turns in batch],
+        outcome=[outcome for _, outcome, _ in batch],
+    )
+
+
+def z(own: float, pool: list[float], floor: float) -> float:
+    mean = sum(pool) / len(pool)
+    if len(pool) < 2 or max(pool) - min(pool) <= 1e-6:
+        return 0.0
+    std = math.sqrt(sum((x - mean) ** 2 for x in pool) / (len(pool) - 1))
+    return (own - mean) / (max(std, floor) + 1e-6)
+
+
+def sag_slowly(batch: Any) -> list[float]:
+    result = []
+    for cohort, outcome, turns in batch:
+        mates = [(o, their) for c, o, their in batch if c == cohort]
+        heard = [verdict for _, their in mates for verdict, is_open in their if is_open and verdict is not None]
+        for verdict, is_open in turns:
+            counts = is_open and verdict is not None and len(mates) > 1
+            part = min(max(z(verdict, heard, 0.05), -2.0), 2.0) if counts else 0.0
+            result.append(z(outcome, [o for o, _ in mates], 0.0) + 0.5 * part)
+    return result
+
+
+@settings(max_examples=60)
+@given(BATCH)
+def test_it_is_its_definition(table_of: Any, batch: Any):
+    np.testing.assert_allclose(sag(tabled(table_of, batch)), sag_slowly(batch), rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=60)
+@given(BATCH)
+def test_process_moves_credit_between_open_turns_only_and_no_further_than_the_clip(table_of: Any, batch: Any):
+    table = tabled(table_of, batch)
+    plain_N = sag(table, weight=0.0)
+    part_N = sag(table, weight=1.0, clip=np.inf) - plain_N
+    for cohort in set(table.cohort_B.tolist()):
+        assert part_N[table.cohort_B[table.traj_N] == cohort].sum() == pytest.approx(0.0, abs=1e-4)
+    assert (part_N[~table.open_N | np.isnan(table.process_N)] == 0).all()
+    assert (np.abs(sag(table) - plain_N) <= 0.5 * 2.0 + 1e-5).all()
 
 
 # --- from evidence to loss -------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.empg import empg
 from turngate.trainer.credit.igpo import igpo
 from turngate.trainer.credit.implicit import istar, preference, prime
@@ -331,15 +331,38 @@ def test_preference(table_of: Any, batch: list[Episode]):
 # --- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def test_settled_outcomes_are_what_the_episode_was_paid(table_of: Any):
+def test_settled_outcomes_are_what_was_paid_beside_the_process(table_of: Any):
     """Won without a veto, won with a veto (paid −1), lost with a good last turn (paid 0.25 for it)."""
     table = table_of(
         [[0.5, 1], [0, -1], [0, 0.25]],
         outcome=[1, 1, 0],
         process=[[0.5, nan], [nan, nan], [nan, 0.25]],
+        settled_B=np.array([1.0, -1.0, 0.0]),
     )
     assert outcomes(table, "earned", "test").tolist() == [1, 1, 0]
     assert outcomes(table, "settled", "test").tolist() == [1, -1, 0]
+    with pytest.raises(ShapeError, match="test needs column 'settled_B'"):
+        outcomes(replace(table, measured={}), "settled", "test")
+    with pytest.raises(ShapeError, match="settled_B is nan at trajectory 1"):
+        outcomes(replace(table, measured={"settled_B": np.array([0, nan, 0])}), "settled", "test")
+
+
+@pytest.mark.parametrize("rule", [sag, pure, spa, prorag], ids=lambda rule: rule.__name__)
+def test_a_vetoed_cheat_gets_negative_credit_although_it_earned_the_outcome(table_of: Any, rule: Any):
+    """Three siblings of two turns: an honest failure, a success, and a success by a forbidden act, paid the floor."""
+    table = table_of(
+        [[0, 0], [0, 1], [0, -1]],
+        outcome=[0, 1, 1],
+        process=[[0.5, 0.5]] * 3,
+        is_open=[[True] * 2, [True] * 2, [False] * 2],
+        settled_B=np.array([0.0, 1.0, -1.0]),
+        tokens_N=np.full(6, 3),
+    )
+    failure, success, cheat = rule(table).reshape(3, 2)
+    assert (cheat < 0).all()
+    assert (cheat < failure).all()
+    assert (failure < success).all()
+    assert (rule(table, outcome="earned")[4:] > 0).all()  # what the earned outcome made of it
 
 
 @pytest.mark.parametrize("value", [-0.1, nan])

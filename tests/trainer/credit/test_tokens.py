@@ -1,4 +1,4 @@
-"""Credit per token: GAE, bi-level GAE, REINFORCE++, prefix weights, and the way back to turns."""
+"""Credit per token as functions of flat arrays: GAE, bi-level GAE, REINFORCE++ and prefix weights."""
 
 from typing import Any
 
@@ -14,7 +14,6 @@ from turngate.trainer.credit.tokens import (
     prefix_weights,
     reinforce_plus_plus_tokens,
     token_gae,
-    turn_means,
     whiten,
 )
 from turngate.trainer.credit.turn_gae import turn_gae
@@ -67,12 +66,6 @@ def test_bilevel_worked_example():
     np.testing.assert_allclose(advantage_S, [0.55, 0.45, 0.4, 0.3], atol=1e-5)
 
 
-def test_bilevel_credit_of_turns_is_the_mean_of_their_tokens(table_of: Any):
-    table = table_of([[0, 1]])
-    advantage_N = bilevel_gae(table, value_S=f(0.4, 0.5, 0.6, 0.7), turn_S=i(0, 0, 1, 1))
-    np.testing.assert_allclose(advantage_N, [0.5, 0.35], atol=1e-5)
-
-
 TURN = st.tuples(NUMBER, st.lists(NUMBER, min_size=1, max_size=4))
 
 
@@ -107,9 +100,10 @@ def test_bilevel_against_the_definition(batch: list[list[Any]]):
 
 def test_turns_of_one_token_make_it_turn_gae(table_of: Any):
     values = [0.5, 0.25, 1.0, 0.0, 0.75]
-    table = table_of([[0, 0.5, 1], [1, 0]], value_N=values, bootstrap_B=[0.0, 0.5])
-    credit_N = bilevel_gae(table, value_S=f(*values), turn_S=i(0, 1, 2, 3, 4), gamma_turn=0.9, lam=0.8)
-    np.testing.assert_allclose(credit_N, turn_gae(table, gamma=0.9, lam=0.8), atol=1e-6)
+    columns = {"value_N": values, "value_S": values, "turn_S": [0, 1, 2, 3, 4], "bootstrap_B": [0.0, 0.5]}
+    table = table_of([[0, 0.5, 1], [1, 0]], **columns)
+    credit = bilevel_gae(table, gamma_turn=0.9, lam=0.8)
+    np.testing.assert_allclose(credit.advantage_S, turn_gae(table, gamma=0.9, lam=0.8), atol=1e-6)
 
 
 def test_a_turn_that_was_paid_nothing_is_still_a_turn():
@@ -120,11 +114,10 @@ def test_a_turn_that_was_paid_nothing_is_still_a_turn():
 
 def test_a_turn_without_trained_tokens_hands_its_reward_back(table_of: Any):
     """Rows 0 and 2 have no tokens: row 0 came before any decision, row 2 follows from row 1, row 3 is another's."""
-    table = table_of([[9, 1, 2], [4]])
-    credit_N = bilevel_gae(table, value_S=f(0, 0), turn_S=i(1, 3))
-    assert credit_N.tolist() == [0, 3, 0, 4]
-    credit_N = bilevel_gae(table_of([[1], [9, 4]]), value_S=f(0, 0), turn_S=i(0, 2))
-    assert credit_N.tolist() == [1, 0, 4]
+    table = table_of([[9, 1, 2], [4]], value_S=[0.0, 0.0], turn_S=[1, 3])
+    assert bilevel_gae(table).per_turn(4).tolist() == [0, 3, 0, 4]
+    table = table_of([[1], [9, 4]], value_S=[0.0, 0.0], turn_S=[0, 2])
+    assert bilevel_gae(table).per_turn(3).tolist() == [1, 0, 4]
 
 
 def test_reinforce_plus_plus_tokens_whitens_the_returns():
@@ -164,10 +157,6 @@ def test_prefix_weights_against_plain_loops(rollouts: list[tuple[int, list[int]]
     np.testing.assert_allclose(weight_L, expected, atol=1e-6)
 
 
-def test_means_per_turn():
-    assert turn_means(f(1, 2, 4), i(0, 0, 2), 4).tolist() == [1.5, 0, 4, 0]
-
-
 @pytest.mark.parametrize(("value", "count"), [(0.9, 12), (0.7, 7), (1e6 + 0.1, 9)])
 def test_equal_values_whiten_to_zero(value: float, count: int):
     values = np.full(count, np.float32(value)).astype(np.float64)
@@ -200,7 +189,5 @@ def test_bad_bootstraps_rows_and_segments_are_refused():
         bilevel_token_gae(f(0, 1), i(0, 0), f(0, 0), i(0, 2))
     with pytest.raises(ShapeError, match="segment_L must count"):
         prefix_weights(i(1, 2), i(0, 2), i(0, 0))
-    with pytest.raises(ShapeError, match=r"turn_S lies in 0\.\.5"):
-        turn_means(f(0, 0), i(0, 5), 2)
     with pytest.raises(ConfigError, match="lam is 2"):
         token_gae(f(0), f(0), i(0), lam=2)

@@ -22,6 +22,7 @@ from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.policies.forward import Feed
 from turngate.agents.policies.lean import forward_of
 from turngate.agents.policies.slots import SlotCache
+from turngate.agents.policies.truncation import truncated_logits
 from turngate.errors import PolicyError
 from turngate.types import Completion, EndedBy, IntArray, Request
 
@@ -247,17 +248,21 @@ class LocalPolicy(Policy):
                 self._finish(index)
 
     def _draw(self, jobs: Sequence[_Job], logits: torch.Tensor) -> tuple[list[int], list[float]]:
-        """A token and its log-probability for each job, at the job's temperature; temperature 0 takes the likeliest."""
+        """A token and its log-probability for each job, under the distribution that its request asks for.
+
+        The log-probability is that of the cut and renormalised distribution; temperature 0 takes the likeliest token.
+        """
         temperatures = [job.request.temperature for job in jobs]
-        if any(temperature not in (0, 1) for temperature in temperatures):
-            divisor = [temperature or 1.0 for temperature in temperatures]
-            logits = logits / torch.tensor(divisor, device=logits.device)[:, None]
+        logits = _distribution([job.request for job in jobs], logits)
         probability = torch.softmax(logits, dim=-1)
         cumulative = probability.cumsum(-1, dtype=torch.float64)  # in float32 a large vocabulary loses its tail
+        total = cumulative[:, -1:]
         uniforms = [job.uniforms[len(job.ids)] for job in jobs]
         uniform = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
-        chosen = torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True)
-        chosen = chosen.clamp_(max=logits.shape[-1] - 1)
+        # strictly below the total, or rounding could choose what stands after the last token that was kept
+        target = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
+        chosen = torch.searchsorted(cumulative, target, right=True)
+        chosen = chosen.clamp_(max=logits.shape[-1] - 1)  # logits that are no numbers; the canary reports them
         if 0 in temperatures:
             greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits.device)
             chosen = torch.where(greedy[:, None], logits.argmax(-1, keepdim=True), chosen)
@@ -290,3 +295,16 @@ class LocalPolicy(Policy):
         job = self._rows[index].job
         assert job is not None
         return job
+
+
+def _distribution(requests: Sequence[Request], logits: torch.Tensor) -> torch.Tensor:
+    """Logits of what each request samples from: its temperature, then its top-k and top-p. Row r is request r's."""
+    if any(request.temperature not in (0, 1) for request in requests):
+        divisor = [request.temperature or 1.0 for request in requests]
+        logits = logits / torch.tensor(divisor, device=logits.device)[:, None]
+    cuts = {(request.top_p, request.top_k) for request in requests if request.truncates}
+    for top_p, top_k in sorted(cuts):
+        asked = [(request.top_p, request.top_k) == (top_p, top_k) for request in requests]
+        cut = truncated_logits(logits, 1.0, top_p, top_k)
+        logits = cut if all(asked) else torch.where(torch.tensor(asked, device=logits.device)[:, None], cut, logits)
+    return logits

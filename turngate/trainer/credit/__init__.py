@@ -1,12 +1,14 @@
 """Credit: a ``TurnTable`` in, one number per turn out. Pure numpy, one function per method, configured by keyword.
 
-``CREDITS`` maps the name of a method to its function. ``control`` holds the negative controls and is not in it; token
-methods, which need arrays that a turn table has no place for, lie in ``tokens`` and ``bilevel_gae``.
+``CREDITS`` maps the name of a method to its function, ``TOKEN_CREDITS`` those whose unit is the token; they give a
+``TokenCredit``. ``VALUE_TARGETS`` says, for rules with a critic, what the critic should learn. ``control`` holds the
+negative controls and is in none of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from turngate.trainer.credit.arpo import arpo
+from turngate.trainer.credit.bilevel_gae import bilevel_gae, bilevel_targets
 from turngate.trainer.credit.canon import canon
 from turngate.trainer.credit.dr_grpo import dr_grpo
 from turngate.trainer.credit.empg import empg
@@ -20,6 +22,13 @@ from turngate.trainer.credit.mt_grpo import mt_grpo
 from turngate.trainer.credit.ngrpo import ngrpo
 from turngate.trainer.credit.opo import opo
 from turngate.trainer.credit.pass_at_k import pass_at_k
+from turngate.trainer.credit.per_token import (
+    prime_tokens,
+    reinforce_plus_plus_tokens,
+    rl_zvp_tokens,
+    token_gae,
+    token_targets,
+)
 from turngate.trainer.credit.portool import portool
 from turngate.trainer.credit.prorag import prorag
 from turngate.trainer.credit.pure import pure
@@ -37,8 +46,8 @@ from turngate.trainer.credit.tempo import tempo
 from turngate.trainer.credit.tree_grpo import tree_grpo
 from turngate.trainer.credit.tree_rl import tree_rl
 from turngate.trainer.credit.tree_rpo import tree_rpo
-from turngate.trainer.credit.turn_gae import turn_gae
-from turngate.types import FloatArray
+from turngate.trainer.credit.turn_gae import turn_gae, value_targets
+from turngate.types import FloatArray, TokenCredit
 
 _RULES: tuple[Callable[..., FloatArray], ...] = (
     # a trajectory against its siblings
@@ -51,9 +60,23 @@ _RULES: tuple[Callable[..., FloatArray], ...] = (
 )  # fmt: skip
 CREDITS = {rule.__name__: rule for rule in _RULES}
 
+_TOKEN_RULES: tuple[Callable[..., TokenCredit], ...] = (
+    token_gae, bilevel_gae, reinforce_plus_plus_tokens, prime_tokens, rl_zvp_tokens,
+)  # fmt: skip
+TOKEN_CREDITS = {rule.__name__: rule for rule in _TOKEN_RULES}
+
+VALUE_TARGETS: Mapping[str, Callable[..., FloatArray]] = {
+    "turn_gae": value_targets,
+    "token_gae": token_targets,
+    "bilevel_gae": bilevel_targets,
+}
+
 __all__ = [
     "CREDITS",
+    "TOKEN_CREDITS",
+    "VALUE_TARGETS",
     "arpo",
+    "bilevel_gae",
     "canon",
     "dr_grpo",
     "empg",
@@ -69,20 +92,24 @@ __all__ = [
     "pass_at_k",
     "portool",
     "prime",
+    "prime_tokens",
     "prorag",
     "pure",
     "qae",
     "r3l",
     "reinforce_plus_plus",
     "reinforce_plus_plus_baseline",
+    "reinforce_plus_plus_tokens",
     "returns",
     "riskpo",
     "rl_zvp",
+    "rl_zvp_tokens",
     "rloo",
     "sag",
     "spa",
     "step_grpo",
     "tempo",
+    "token_gae",
     "tree_grpo",
     "tree_rl",
     "tree_rpo",

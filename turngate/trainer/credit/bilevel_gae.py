@@ -1,40 +1,55 @@
-"""Bi-level GAE, brought back from tokens to turns."""
+"""Bi-level GAE: a critic says what each token was worth; turns are credited first, then the tokens inside them."""
+
+import numpy as np
 
 from turngate.trainer.credit.cohorts import validate
-from turngate.trainer.credit.sources import column
-from turngate.trainer.credit.tokens import bilevel_token_gae, turn_means
-from turngate.types import FloatArray, IntArray, TurnTable
+from turngate.trainer.credit.sources import column, turn_of_tokens
+from turngate.trainer.credit.tokens import bilevel_token_gae, whiten
+from turngate.types import FloatArray, TokenCredit, TurnTable
 
 
 def bilevel_gae(
-    table: TurnTable,
-    *,
-    value_S: FloatArray,
-    turn_S: IntArray,
-    gamma_turn: float = 0.95,
-    gamma: float = 1.0,
-    lam: float = 1.0,
-) -> FloatArray:
-    """The mean over each turn's trained tokens of ``bilevel_token_gae``: float32[N].
+    table: TurnTable, *, gamma_turn: float = 0.95, gamma: float = 1.0, lam: float = 1.0, whitened: bool = False
+) -> TokenCredit:
+    """``bilevel_token_gae`` of the table: one number per policy token.
 
-    ``value_S`` are the critic's values at the trained tokens of the batch, ``turn_S`` the row of ``table`` that each
-    belongs to. ``measured["bootstrap_B"]``, if there, is the value after the last turn of a truncated episode. Where a
-    learner takes one number per token, give it ``bilevel_token_gae`` itself: the mean forgets which token of a turn
-    did better than the critic expected.
+    Turns: ``A^h_t = δ_t + γ_turn λ A^h_{t+1}`` with V at the *last* policy token of a turn; inside a turn the last
+    token gets ``A^h_t``, the others ``A_j = γ V_{j+1} − V_j + γλ A_{j+1}``. Reads ``measured["value_S"]`` (the critic's
+    value of the state before each policy token), ``turn_S``, and ``bootstrap_B`` if that is there (value after the last
+    turn of a truncated episode). ``whitened`` moves and scales the result to mean 0 and variance 1 over all policy
+    tokens of the batch.
 
-    Source: VAGEN, https://arxiv.org/abs/2510.16907. A turn without trained tokens gets 0. Turns of one token make it
-    ``turn_gae(gamma=gamma_turn)``. Raises ShapeError (see ``validate``) and what ``bilevel_token_gae`` raises.
+    Source: VAGEN, https://arxiv.org/abs/2510.16907, whose scripts use γ_turn = 0.95 and λ 0.95–1 and whiten. A turn
+    without policy tokens hands its reward to the one before it. Turns of one token make it ``turn_gae`` with γ_turn.
+    Raises ShapeError (see ``validate``; a column that is missing or not finite), ConfigError for a discount outside
+    [0, 1].
     """
+    advantage_S = _advantage(table, gamma_turn, gamma, lam)
+    if whitened:
+        advantage_S = whiten(advantage_S.astype(np.float64), np.ones(len(advantage_S))).astype(np.float32)
+    return TokenCredit(advantage_S=advantage_S, turn_S=turn_of_tokens(table, "bilevel_gae").astype(np.int32))
+
+
+def bilevel_targets(table: TurnTable, *, gamma_turn: float = 0.95, gamma: float = 1.0, lam: float = 1.0) -> FloatArray:
+    """What the critic should have said before each policy token, ``A_j + V_j`` before whitening: float32[S].
+
+    At γ = λ = 1 every token of a turn has the same target, the return of the turn.
+    """
+    advantage_S = _advantage(table, gamma_turn, gamma, lam)
+    return (advantage_S + column(table, "value_S", "bilevel_gae")).astype(np.float32)
+
+
+def _advantage(table: TurnTable, gamma_turn: float, gamma: float, lam: float) -> FloatArray:
     validate(table)
+    turn_S = turn_of_tokens(table, "bilevel_gae")
     bootstrap_B = column(table, "bootstrap_B", "bilevel_gae") if "bootstrap_B" in table.measured else None
-    advantage_S = bilevel_token_gae(
+    return bilevel_token_gae(
         table.reward_N,
         table.traj_N,
-        value_S,
-        turn_S,
+        column(table, "value_S", "bilevel_gae").astype(np.float32),
+        turn_S.astype(np.int32),
         gamma_turn=gamma_turn,
         gamma=gamma,
         lam=lam,
-        bootstrap_B=None if bootstrap_B is None else bootstrap_B.astype("float32"),
+        bootstrap_B=None if bootstrap_B is None else bootstrap_B.astype(np.float32),
     )
-    return turn_means(advantage_S, turn_S, table.n_turns)

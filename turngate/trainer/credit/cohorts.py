@@ -25,8 +25,10 @@ def validate(table: TurnTable) -> None:
         _expect(name, getattr(table, name).shape, (n,))
     for name in ("outcome_B", "cohort_B"):
         _expect(name, getattr(table, name).shape, (b,))
+    turn_S = table.measured.get("turn_S")
+    tokens = (0,) if turn_S is None else turn_S.shape
     for name, array in table.measured.items():
-        _expect(name, array.shape, (n,) if name.endswith("_N") else (b,))
+        _expect(name, array.shape, (n,) if name.endswith("_N") else tokens if name.endswith("_S") else (b,))
     if not n:
         raise ShapeError("the table has no turns; check what the filters dropped before asking for credit")
     if not np.array_equal(table.traj_N[first_turns(table)], np.arange(b)):

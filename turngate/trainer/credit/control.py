@@ -32,7 +32,7 @@ def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed
 def random_reward(table: TurnTable, seed: int) -> TurnTable:
     """The same table, every trajectory paid a fair coin (0 or 1) on its last turn and nothing else.
 
-    Scores and metrics stay true; only what credit sees is random.
+    Outcome and ``settled_B`` are that coin too. Scores and metrics stay true; only what credit sees is random.
     """
     validate(table)
     rng = np.random.default_rng(derive_seed("random_reward", seed))
@@ -40,4 +40,5 @@ def random_reward(table: TurnTable, seed: int) -> TurnTable:
     reward_N = np.zeros(table.n_turns, np.float32)
     reward_N[first_turns(table) + np.bincount(table.traj_N) - 1] = outcome_B
     process_N = np.full(table.n_turns, np.nan, np.float32)
-    return replace(table, reward_N=reward_N, process_N=process_N, outcome_B=outcome_B)
+    measured = {**table.measured, "settled_B": outcome_B}
+    return replace(table, reward_N=reward_N, process_N=process_N, outcome_B=outcome_B, measured=measured)

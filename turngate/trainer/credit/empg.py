@@ -22,10 +22,11 @@ def empg(
 ) -> FloatArray:
     """``A'_t = A · g_t + ζ exp(−k_next · H̃_{t+1})``, minus its mean: float32[N].
 
-    A is ``grpo(eps=eps)``; ``H̃`` is ``measured["surprisal_N"]``, the mean entropy of a turn's tokens, scaled to
-    [0, 1] by the smallest and largest; ``g_t = exp(−k H̃_t) / mean exp(−k H̃)``. A last turn has no bonus. Smallest,
-    largest and means are over the turns of the whole batch, as published: credit of one task then depends on the
-    others. ``scope="cohort"`` takes them per cohort.
+    A is ``grpo(eps=eps)``; ``H̃`` is the mean entropy of a turn's tokens, scaled to [0, 1] by the smallest and largest:
+    ``measured["entropy_N"]`` if somebody put it in, else its estimate ``measured["surprisal_N"]``;
+    ``g_t = exp(−k H̃_t) / mean exp(−k H̃)``. A last turn has no bonus. Smallest, largest and means are over the turns of
+    the whole batch, as published: credit of one task then depends on the others. ``scope="cohort"`` takes them per
+    cohort.
 
     Source: https://arxiv.org/abs/2509.09265, k = k_next = 1, ζ=0.05. Known weakness: the last centring can turn good
     turns negative, and one outlier sets the scale.
@@ -38,7 +39,8 @@ def empg(
     non_negative("empg", k=k, k_next=k_next, zeta=zeta, eps=eps)
     one_of("empg", "scope", scope, ("batch", "cohort"))
     validate(table)
-    entropy_N = np.where(alone(table), np.nan, column(table, "surprisal_N", "empg", missing=True))
+    name = "entropy_N" if "entropy_N" in table.measured else "surprisal_N"
+    entropy_N = np.where(alone(table), np.nan, column(table, name, "empg", missing=True))
     advantage_N = group(table.total_B, table.cohort_B).z_M(eps=eps)[table.traj_N]
     pool_N = cohorts(table) if scope == "cohort" else np.zeros(table.n_turns, np.int32)
     modulated_N = modulate(advantage_N, entropy_N, pool_N, last_turns(table), k=k, k_next=k_next, zeta=zeta)

@@ -21,6 +21,14 @@ from turngate.trainer.credit.signals import (
 from turngate.trainer.credit.sources import column, tokens
 from turngate.types import FloatArray, TurnTable
 
+REWARD_MODELS = {
+    "prime": ("cross_entropy", "start"),
+    "prime_tokens": ("cross_entropy", "start"),
+    "istar": ("preference", "sampler"),
+}
+"""Rules with a reward model φ: the loss that trains it, and the reference of its log-ratios: the model that training
+began from, or the policy that sampled."""
+
 
 def prime(table: TurnTable, *, beta: float = 0.05) -> FloatArray:
     """``A_t = RLOO(R) + Σ_{s≥t} (r_s − n_s b)``, ``r_s = β · logratio_s``: float32[N].

@@ -29,7 +29,9 @@ def mt_grpo(
     Why a correction: centring each index over those who got there says what a turn was worth *given* that it exists.
     Where the policy decides whether to go on, the value of going on is lost: if a further turn always pays ½ and the
     policy continues with probability ½, the true gradient of its logit is 0.125 and the published estimate is 0. The
-    corrected baseline depends on the siblings only, so it leaves the gradient of ``E[O + λ Σ turn rewards]`` unbiased.
+    corrected baseline depends on the siblings only, so it leaves the gradient of ``E[O + λ Σ turn rewards]`` unbiased
+    where no later action changes what a turn was paid (not with gates that open on the outcome; ``Rubric.book_last``
+    repairs that).
 
     Source: https://arxiv.org/abs/2505.11821 and its code (λ=1, eps=1e-4, the std of torch). Without turn rewards
     "published" is ``grpo`` with this eps and "corrected" is ``rloo``; the latter holds too for episodes of one turn

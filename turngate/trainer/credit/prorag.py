@@ -18,20 +18,21 @@ def prorag(
     beta: float = 0.3,
     unscored: Literal["exclude", "zero"] = "exclude",
     eps: float = 1e-4,
-    outcome: OutcomeSource = "earned",
+    outcome: OutcomeSource = "settled",
 ) -> FloatArray:
     """``A_t = z(o) + β (q_t − mean) / sqrt(var + 1e-8)``: float32[N].
 
-    ``z(o) = (o − mean) / (std + eps)`` (ddof 1) of the outcome over the cohort. Mean and variance (population) of the
-    scores ``q_t = process_N`` that no gate closed (``open_N``) are over the cohort's policy tokens: a turn counts
+    ``z(o) = (o − mean) / (std + eps)`` (ddof 1) of the outcome over the cohort, ``measured["settled_B"]`` or, with
+    ``outcome="earned"``, ``outcome_B`` (see ``outcomes``). Mean and variance (population) of the scores
+    ``q_t = process_N`` that no gate closed (``open_N``) are over the cohort's policy tokens: a turn counts
     ``measured["tokens_N"]`` times.
 
     Source: https://arxiv.org/abs/2601.21912; β=0.3 in its script. There a token without a score counts as 0
     (``unscored="zero"``), so sparse scoring shifts everyone, and no score is ever closed; here such turns are left out.
 
     Degenerate: fewer than two scored turns, or equal scores, give process part 0; without scores this is ``grpo`` of
-    the outcome. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``; ``tokens_N`` missing or
-    negative), ConfigError for a negative setting or an unknown choice.
+    the outcome. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``; ``settled_B`` missing,
+    ``tokens_N`` missing or negative), ConfigError for a negative setting or an unknown choice.
     """
     non_negative("prorag", beta=beta, eps=eps)
     one_of("prorag", "unscored", unscored, ("exclude", "zero"))

@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
+from turngate.rewards import shaping
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.signals import (
     OutcomeSource,
@@ -13,12 +14,10 @@ from turngate.trainer.credit.signals import (
     non_negative,
     one_of,
     outcomes,
-    per_trajectory,
     rate_baseline,
     to_go,
-    turns_left,
 )
-from turngate.trainer.credit.sources import tokens, verdicts
+from turngate.trainer.credit.sources import scores, tokens, verdicts
 from turngate.types import FloatArray, TurnTable
 
 
@@ -29,7 +28,7 @@ def pure(
     coef: float = 1.0,
     min_mode: Literal["softmin_all", "strict_suffix"] = "softmin_all",
     baseline: Literal["token", "step", "none"] = "token",
-    outcome: OutcomeSource = "earned",
+    outcome: OutcomeSource = "settled",
 ) -> FloatArray:
     """``A_t = Σ_{s≥t} (PR*_s − n_s b) + coef · (o − mean of the siblings' o)``: float32[N].
 
@@ -37,15 +36,16 @@ def pure(
     gate closed it), so that the first sum is about the minimum of all steps. ``min_mode="strict_suffix"`` pays
     differences instead: the sum from t on is exactly the minimum from t on. b is the mean of the siblings'
     ``Σ PR* / Σ n``. With ``baseline="token"``, n_s is ``measured["tokens_N"]`` of a scored turn; with "step" it is 1
-    (favours few steps); "none" has b = 0.
+    (favours few steps); "none" has b = 0. o is ``measured["settled_B"]``, or ``outcome_B`` with ``outcome="earned"``
+    (see ``outcomes``).
 
     Source: https://arxiv.org/abs/2504.15275 and its code: τ=0.1, coef=1, token baseline, a softmin over the whole
     trajectory (steps after the worst get about 0, not their own minimum).
 
     Degenerate: turns without a verdict are in no softmax and no sum; without any verdict this is ``coef`` times
     ``rloo`` of the outcome. One scored turn keeps its score. A cohort of one gives exactly 0, except for the process
-    part under "none". Raises ShapeError (see ``validate``; ``tokens_N`` missing or negative under "token"),
-    ConfigError for τ ≤ 0, a negative coef or an unknown choice.
+    part under "none". Raises ShapeError (see ``validate``; ``settled_B`` missing; under "token" ``tokens_N`` missing or
+    negative), ConfigError for τ ≤ 0, a negative coef or an unknown choice.
     """
     if not tau > 0:
         raise ConfigError(f"pure: tau is {tau}; it must be > 0")
@@ -63,29 +63,16 @@ def pure(
 
 
 def softmin_steps(table: TurnTable, tau: float = 0.1) -> Float64Array:
-    """``softmax(−PR/τ) · PR`` over the scored turns of each trajectory, 0 on the others: float64[N]."""
-    scored_N = verdicts(table)
-    score_N = np.where(scored_N, table.process_N.astype(np.float64), 0.0)
-    lowest_B = np.full(table.n_trajectories, np.inf)
-    np.minimum.at(lowest_B, table.traj_N, np.where(scored_N, score_N, np.inf))
-    above_N = np.where(scored_N, score_N - lowest_B[table.traj_N], np.inf)
-    weight_N = np.exp(-above_N / tau)
-    total_B = np.maximum(per_trajectory(weight_N, table), 1.0)  # the lowest score has weight 1
-    steps_N: Float64Array = weight_N / total_B[table.traj_N] * score_N
-    return steps_N
+    """``softmax(−PR/τ) · PR`` over the scored turns of each trajectory, 0 on the others: float64[N].
+
+    See ``rewards.shaping.pure``, whose rewards these are, taken from the table.
+    """
+    return np.nan_to_num(shaping.softmin_rewards(scores(table), table.traj_N, temperature=tau), nan=0.0)
 
 
 def suffix_min_steps(table: TurnTable) -> Float64Array:
-    """Per turn the lowest score from it on, minus that from the next turn on: float64[N].
+    """Per turn the lowest score from it on, minus that from the next scored turn on: float64[N], 0 where unscored.
 
-    Without a scored turn from there on the lowest score is 0, so the sum from t on is the lowest score from t on.
+    So the sum from t on is the lowest score from t on, and 0 if no turn is scored from there on.
     """
-    low_N = np.where(verdicts(table), table.process_N.astype(np.float64), np.inf)
-    left_N = turns_left(table)
-    longest, step = int(left_N.max(initial=0)), 1
-    while step <= longest:
-        low_N[:-step] = np.where(left_N[:-step] >= step, np.minimum(low_N[:-step], low_N[step:]), low_N[:-step])
-        step *= 2
-    low_N[np.isinf(low_N)] = 0.0
-    after_N = np.append(low_N[1:], 0.0)
-    return low_N - np.where(left_N > 0, after_N, 0.0)
+    return np.nan_to_num(shaping.pure(scores(table), table.traj_N, mode="strict_suffix").reward_N, nan=0.0)

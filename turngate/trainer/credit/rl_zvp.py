@@ -3,7 +3,7 @@
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, first_turns, group, validate
 from turngate.trainer.credit.sources import column, successes
 from turngate.types import FloatArray, TurnTable
 
@@ -21,8 +21,8 @@ def rl_zvp(
     ``measured["surprisal_N"]``, its estimate from the sampled tokens. A success is an outcome and a total of at least
     ``threshold``; a cohort of equal totals in which only some succeeded gets 0.
 
-    Source: https://arxiv.org/abs/2509.21880, which works per token (``zero_variance_credit`` does that) and uses α 0.1
-    to 0.2 by model size; 0.1 here is not fixed by the paper. Per turn, the boilerplate inside tool calls is not
+    Source: https://arxiv.org/abs/2509.21880, which works per token (``rl_zvp_tokens``) and uses α 0.1 to 0.2
+    by model size; 0.1 here is not fixed by the paper. Per turn, the boilerplate inside tool calls is not
     blamed more than the turn that it is in. ``alpha=0`` is ``grpo``. Not zero-mean in cohorts without differences.
     Degenerate: a cohort of one, and a turn without policy tokens (NaN), get exactly 0. Raises ShapeError (see
     ``validate``), also without either column, ConfigError for α < 0, eps < 0 or another ddof than 0 or 1.
@@ -33,13 +33,21 @@ def rl_zvp(
     name = "entropy_N" if "entropy_N" in table.measured else "surprisal_N"
     entropy_N = column(table, name, "rl_zvp", missing=True)
     groups = group(table.total_B, table.cohort_B)
-    won_B = successes(table, threshold)
-    won_G = np.bincount(table.cohort_B, weights=won_B)
-    same_G = groups.degenerate_G & (groups.count_G > 1)
-    sign_G = np.where(same_G & (won_G == groups.count_G), 1, np.where(same_G & (won_G == 0), -1, 0))
-    shaped_N = zero_variance_credit(entropy_N, first_turns(table), sign_G[table.cohort_B], alpha=alpha)
+    sign_B = signs(table, groups, threshold)[table.cohort_B]
+    shaped_N = zero_variance_credit(entropy_N, first_turns(table), sign_B, alpha=alpha)
     outcome_B = groups.z_M(eps=eps, ddof=ddof)
     return (outcome_B[table.traj_N] + shaped_N).astype(np.float32)
+
+
+def signs(table: TurnTable, groups: Groups, threshold: float) -> Int64Array:
+    """+1 for cohorts of equal totals that all succeeded, −1 where all failed, else 0: int64[G].
+
+    ``groups`` are the totals by cohort.
+    """
+    won_G = np.bincount(table.cohort_B, weights=successes(table, threshold))
+    same_G = groups.degenerate_G & (groups.count_G > 1)
+    sign_G: Int64Array = np.where(same_G & (won_G == groups.count_G), 1, np.where(same_G & (won_G == 0), -1, 0))
+    return sign_G
 
 
 def zero_variance_credit(

@@ -16,7 +16,7 @@ def sag(
     min_std: float = 0.05,
     eps: float = 1e-6,
     std: bool = True,
-    outcome: OutcomeSource = "earned",
+    outcome: OutcomeSource = "settled",
 ) -> FloatArray:
     """``A_t = z(o) + weight · clip(z_open(p_t))``: float32[N].
 
@@ -29,12 +29,13 @@ def sag(
     weight, ``clip`` a rare verdict from outweighing the outcome.
 
     Source: ours; the defaults are no paper's. https://arxiv.org/abs/2509.19199 reports that adding advantages did
-    better than adding rewards. Process verdicts enter by ``process_N`` only, so the outcome is not ``total_B``, which
-    contains paid process; see ``outcomes`` for "earned" and "settled". A bad turn of a success may become negative.
+    better than adding rewards. Process verdicts enter by ``process_N`` only, so o is not ``total_B``, which contains
+    paid process, but ``measured["settled_B"]``, the total without it; ``outcome="earned"`` takes ``outcome_B``, which
+    counts a vetoed cheat as a success (see ``outcomes``). A bad turn of a success may become negative.
 
     Degenerate: fewer than two open verdicts, or equal ones, give process part 0; without any verdict this is ``grpo``
-    of the outcome. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``), ConfigError for a negative
-    setting or an unknown ``outcome``.
+    of the outcome. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``; ``settled_B`` missing or not
+    finite), ConfigError for a negative setting or an unknown ``outcome``.
     """
     non_negative("sag", weight=weight, clip=clip, min_std=min_std, eps=eps)
     validate(table)

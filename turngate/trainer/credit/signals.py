@@ -12,7 +12,7 @@ import numpy.typing as npt
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group
 from turngate.trainer.credit.scans import goes_on, scan_back
-from turngate.trainer.credit.sources import split_sources
+from turngate.trainer.credit.sources import column
 from turngate.types import BoolArray, FloatArray, IntArray, TurnTable
 
 OutcomeSource: TypeAlias = Literal["earned", "settled"]
@@ -41,12 +41,13 @@ def one_of(method: str, name: str, value: str, allowed: tuple[str, ...]) -> None
 def outcomes(table: TurnTable, source: OutcomeSource, method: str) -> Float64Array:
     """The outcome that stands beside process verdicts: float64[B].
 
-    "earned" is ``table.outcome_B``: what the outcome components gave, before any gate, so that a veto or a penalty does
-    not show in it. "settled" is the episode's part of what was paid (``split_sources``), where it does. Raises
-    ConfigError for another source.
+    "settled" is ``measured["settled_B"]``: everything that was paid but the process, so the outcome after all gates,
+    with the floor of a veto and with penalties. An episode that succeeded by a forbidden act is worth what it was paid.
+    "earned" is ``table.outcome_B``, before any gate: there the same episode is a success. Raises ConfigError for
+    another source, ShapeError if ``settled_B`` is missing or not finite.
     """
     one_of(method, "outcome", source, ("earned", "settled"))
-    return table.outcome_B.astype(np.float64) if source == "earned" else split_sources(table)[1]
+    return table.outcome_B.astype(np.float64) if source == "earned" else column(table, "settled_B", method)
 
 
 def cohorts(table: TurnTable) -> IntArray:

@@ -7,7 +7,7 @@ whole episode earned. ``split_sources`` takes them apart so that together they a
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, first_turns, measured
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, measured
 from turngate.types import BoolArray, TurnTable
 
 
@@ -23,6 +23,8 @@ def column(table: TurnTable, name: str, method: str, *, missing: bool = False) -
         where = f"trajectory {bad}"
         if name.endswith("_N"):
             where = f"trajectory {table.traj_N[bad]}, turn {table.index_N[bad]}"
+        if name.endswith("_S"):
+            where = f"policy token {bad}"
         raise ShapeError(f"{name} is {values[bad]} at {where}; {method} needs finite numbers")
     return values
 
@@ -33,6 +35,19 @@ def tokens(table: TurnTable, method: str) -> Float64Array:
     if tokens_N.min() < 0:
         raise ShapeError(f"tokens_N holds {tokens_N.min():g}; a turn has at least 0 tokens")
     return tokens_N
+
+
+def turn_of_tokens(table: TurnTable, method: str) -> Int64Array:
+    """The row of each policy token: int64[S]. Call it after ``validate``.
+
+    Raises ShapeError if nobody measured it, if there are no tokens, and for rows that go down or lie outside the table.
+    """
+    turn_S = np.asarray(measured(table, "turn_S", method), np.int64)
+    if not len(turn_S):
+        raise ShapeError(f"{method} needs policy tokens, and this batch has none")
+    if turn_S[0] < 0 or turn_S[-1] >= table.n_turns or (np.diff(turn_S) < 0).any():
+        raise ShapeError(f"turn_S must never go down and stay in 0..{table.n_turns - 1}")
+    return turn_S
 
 
 def successes(table: TurnTable, threshold: float) -> BoolArray:
@@ -54,6 +69,11 @@ def verdicts(table: TurnTable) -> BoolArray:
     """Turns with a process verdict whose gates are open: bool[N]. A closed gate says nothing, like no verdict."""
     spoken_N: BoolArray = table.open_N & ~np.isnan(table.process_N)
     return spoken_N
+
+
+def scores(table: TurnTable) -> Float64Array:
+    """The process verdict of every turn, NaN without one and where a gate closed it: float64[N]."""
+    return np.where(verdicts(table), table.process_N.astype(np.float64), np.nan)
 
 
 def split_sources(table: TurnTable) -> tuple[Float64Array, Float64Array]:

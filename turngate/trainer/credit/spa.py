@@ -4,6 +4,7 @@ from typing import Literal
 
 import numpy as np
 
+from turngate.rewards import shaping
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
 from turngate.trainer.credit.signals import (
     OutcomeSource,
@@ -16,7 +17,7 @@ from turngate.trainer.credit.signals import (
     to_go,
     unit_interval,
 )
-from turngate.trainer.credit.sources import column, last_turns, verdicts
+from turngate.trainer.credit.sources import column, last_turns, scores
 from turngate.types import FloatArray, TurnTable
 
 
@@ -28,14 +29,15 @@ def spa(
     exact_sum: bool = True,
     gamma: float = 1.0,
     baseline: Literal["rloo", "none"] = "rloo",
-    outcome: OutcomeSource = "earned",
+    outcome: OutcomeSource = "settled",
 ) -> FloatArray:
     """``A_t = G_t − mean of the siblings' G_0``, ``G_t = Σ_{s≥t} γ^{s−t} r_s``: float32[N].
 
     ``r_s = progress · ĉ_s + grounding · g_s``. ``ĉ_s = process_N`` is the share of the outcome that an estimator gives
     turn s, where no gate closed it; ``g_s``, read from ``measured["grounded_N"]`` if ``grounding`` is not 0, is 1 where
     the action was executed. ``exact_sum`` adds ``(o − Σ ĉ) / n`` to each of the n scored turns, so that a trajectory
-    earns its outcome, however the estimator errs.
+    earns its outcome, however the estimator errs. o is ``measured["settled_B"]``, or ``outcome_B`` with
+    ``outcome="earned"`` (see ``outcomes``).
 
     Source: https://arxiv.org/abs/2505.20732 with a critic in place of the siblings. Its code has progress=1 and
     grounding=0.5 (not confirmed by the text); 0 here, because a payment per valid action rewards length. ``exact_sum``
@@ -43,8 +45,8 @@ def spa(
 
     Degenerate: a trajectory without any estimate earns its outcome on the last turn, so without estimates, at γ=1,
     progress=1 and grounding=0, this is ``rloo`` of the outcome. A cohort of one gives exactly 0 with the baseline.
-    Raises ShapeError (see ``validate``; ``grounded_N`` missing or not finite), ConfigError for γ outside [0, 1], a
-    negative setting or an unknown choice.
+    Raises ShapeError (see ``validate``; ``settled_B`` or ``grounded_N`` missing or not finite), ConfigError for γ
+    outside [0, 1], a negative setting or an unknown choice.
     """
     unit_interval("spa", gamma=gamma)
     non_negative("spa", progress=progress, grounding=grounding)
@@ -62,12 +64,11 @@ def spa(
 
 
 def progress_steps(table: TurnTable, outcome_B: Float64Array, *, exact_sum: bool = True) -> Float64Array:
-    """Each turn's share of the outcome, 0 where unscored; the whole on the last turn without any score: float64[N]."""
-    scored_N = verdicts(table)
-    share_N = np.where(scored_N, table.process_N.astype(np.float64), 0.0)
-    scored_B = per_trajectory(scored_N, table)
-    if exact_sum:
-        missing_B = (outcome_B - per_trajectory(share_N, table)) / np.maximum(scored_B, 1)
-        share_N += np.where(scored_N, missing_B[table.traj_N], 0.0)
-    unscored_end_N = last_turns(table) & (scored_B[table.traj_N] == 0)
-    return np.where(unscored_end_N, outcome_B[table.traj_N], share_N)
+    """Each turn's share of the outcome, 0 where unscored; the whole on the last turn without any score: float64[N].
+
+    The shares are those of ``rewards.shaping.spa``.
+    """
+    share_N = shaping.spa(scores(table), outcome_B, table.traj_N, exact_sum=exact_sum)
+    unscored_B = per_trajectory(~np.isnan(share_N), table) == 0
+    unscored_end_N = last_turns(table) & unscored_B[table.traj_N]
+    return np.where(unscored_end_N, outcome_B[table.traj_N], np.nan_to_num(share_N, nan=0.0))

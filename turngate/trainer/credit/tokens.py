@@ -1,8 +1,8 @@
 """Credit per token, as pure functions of flat arrays: the methods whose unit is smaller than a turn.
 
 ``_S`` marks the trained tokens of a batch: trajectories end to end, each in order, without tool output, prompts or
-injected text. Leaving those out is what carries values and advantages across them. Results that belong to whole turns
-come back through ``turn_means``.
+injected text. Leaving those out is what carries values and advantages across them. ``per_token`` and ``bilevel_gae``
+make rules of them that a config can name.
 """
 
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ def bilevel_token_gae(
     end_U = np.flatnonzero(~goes_on(turn_S))
     row_U = turn_S[end_U]
     high_U = gae(
-        _rewards_of_trained(reward_N, traj_N, row_U),
+        rewards_of_trained(reward_N, traj_N, row_U),
         value[end_U],
         traj_N[row_U],
         gamma=gamma_turn,
@@ -138,16 +138,6 @@ def prefix_weights(ids_L: IntArray, segment_L: IntArray, cohort_B: IntArray) -> 
     return weight_L
 
 
-def turn_means(value_S: FloatArray, turn_S: IntArray, n_turns: int) -> FloatArray:
-    """The mean over the tokens of each turn, 0 for a turn without tokens: float32[N]. Raises ShapeError."""
-    check_flat(value_S=value_S, turn_S=turn_S)
-    if turn_S.min() < 0 or turn_S.max() >= n_turns:
-        raise ShapeError(f"turn_S lies in {turn_S.min()}..{turn_S.max()}, expected 0..{n_turns - 1}")
-    count_N = np.bincount(turn_S, minlength=n_turns)
-    mean_N = np.bincount(turn_S, weights=value_S, minlength=n_turns) / np.maximum(count_N, 1)
-    return mean_N.astype(np.float32)
-
-
 def whiten(value_M: Float64Array, weight_M: Float64Array, *, eps: float = 1e-8) -> Float64Array:
     """``(x − mean) / sqrt(var + eps)`` where entry m stands for ``weight_m`` tokens: float64[M].
 
@@ -201,7 +191,7 @@ def _bootstrap(bootstrap_B: FloatArray | None, segment_S: IntArray) -> Float64Ar
     return values_S
 
 
-def _rewards_of_trained(reward_N: FloatArray, traj_N: IntArray, row_U: IntArray) -> Float64Array:
+def rewards_of_trained(reward_N: FloatArray, traj_N: IntArray, row_U: IntArray) -> Float64Array:
     """Each reward at its own turn if that has trained tokens, else at the one before it in the same trajectory."""
     taker_N = np.searchsorted(row_U, np.arange(len(reward_N)), side="right") - 1
     valid_N = (taker_N >= 0) & (traj_N[row_U[np.maximum(taker_N, 0)]] == traj_N)

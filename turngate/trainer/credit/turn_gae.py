@@ -19,8 +19,9 @@ def turn_gae(table: TurnTable, *, gamma: float = 0.99, lam: float = 0.9, whitene
 
     Source: Turn-PPO, https://arxiv.org/abs/2512.17008, γ=0.99 and λ=0.9 from there. No siblings take part: a cohort of
     one is as good as any. With V=0 and λ=1 it is ``returns(baseline="none")``; with one turn it is ``r − V``. The
-    gradient is unbiased for λ=1 and any V that is a function of the state. Raises ShapeError (see ``validate``), also
-    without ``value_N``, ConfigError for γ or λ outside [0, 1].
+    gradient is unbiased for γ=λ=1 and any V that is a function of the state, where no later action changes what a turn
+    was paid (not with gates that open on the outcome; ``Rubric.book_last`` repairs that). Raises ShapeError (see
+    ``validate``), also without ``value_N``, ConfigError for γ or λ outside [0, 1].
     """
     advantage_N = _advantage(table, gamma, lam)
     if whitened:

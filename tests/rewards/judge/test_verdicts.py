@@ -1,0 +1,98 @@
+"""What several answers say together: pairs in both orders, votes, panels."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turngate.errors import ConfigError
+from turngate.rewards.judge import (
+    Fault,
+    FaultKind,
+    PairScores,
+    Rule,
+    Verdict,
+    majority,
+    settle_orders,
+    unanimous,
+    yes_probability,
+)
+from turngate.rewards.outcome import both_orders
+
+
+def scores(first, second):
+    return PairScores(first=first, second=second)
+
+
+def test_orders_that_agree_add_up_and_orders_that_disagree_are_a_tie():
+    agreed = settle_orders(scores(8, 2), scores(3, 6))
+    assert (agreed.first, agreed.second, agreed.share, agreed.consistent) == (14, 5, 1.0, True)
+    flipped = settle_orders(scores(9, 1), scores(6, 5))  # whoever stands first wins
+    assert (flipped.first, flipped.second, flipped.share, flipped.consistent) == (10.5, 10.5, 0.5, False)
+    half = settle_orders(scores(9, 1), scores(5, 5))  # a tie and a win disagree, too
+    assert (half.share, half.consistent) == (0.5, False)
+    published = settle_orders(scores(9, 1), scores(6, 5), faithful=True)
+    assert (published.first, published.second, published.share, published.consistent) == (14, 7, 1.0, False)
+
+
+POINTS = st.integers(0, 10)
+
+
+@given(POINTS, POINTS, POINTS, POINTS, st.booleans())
+@settings(max_examples=60)
+def test_swapping_the_two_mirrors_the_result(a, b, c, d, faithful):
+    one = settle_orders(scores(a, b), scores(c, d), faithful=faithful)
+    other = settle_orders(scores(c, d), scores(a, b), faithful=faithful)
+    assert (one.first, one.second, one.consistent) == (other.second, other.first, other.consistent)
+    assert one.share == 1 - other.share
+    if not faithful:
+        share = both_orders(_share(a, b), 1 - _share(c, d))
+        assert one.share == share
+
+
+def _share(first, second):
+    return 1.0 if first > second else 0.0 if first < second else 0.5
+
+
+PASSED, FAILED = Verdict(passed=True, score=0.8), Verdict(passed=False, score=0.2)
+LOST = Fault(kind=FaultKind.TIMEOUT)
+
+
+def test_majorities_leave_out_what_failed():
+    assert majority([PASSED]) == PASSED
+    assert majority([LOST, PASSED]) == PASSED
+    two = majority([PASSED, FAILED, FAILED])
+    assert (two.passed, two.score) == (False, pytest.approx(0.4))
+    assert majority([PASSED, FAILED]).kind is FaultKind.INVALID
+    assert majority([LOST, LOST]) == LOST
+    with pytest.raises(ConfigError, match="at least one"):
+        majority([])
+    with pytest.raises(ConfigError, match="pointwise"):
+        majority([scores(1, 2)])
+
+
+def test_a_panel_opens_a_gate_only_together():
+    assert unanimous([PASSED, PASSED]) is True
+    assert unanimous([PASSED, FAILED]) is False
+    assert unanimous([PASSED, LOST]) is None
+    assert unanimous([FAILED, LOST]) is False
+    assert unanimous([Rule.NO_ANSWER, LOST]) is False
+    with pytest.raises(ConfigError, match="at least one"):
+        unanimous([])
+
+
+def test_the_probability_of_a_yes():
+    """GenPRM's worked number: log-probabilities −0.2 and −1.8 give 0.832018."""
+    assert yes_probability({"Yes": -0.2, "No": -1.8}) == pytest.approx(0.832018, abs=1e-6)
+    assert yes_probability({"Yes": -0.2, "Maybe": -1.0, "Well": -1.8}) == pytest.approx(0.832018, abs=1e-6)
+    assert yes_probability({"No": -0.2, "Well": -1.8}) == pytest.approx(1 - 0.832018, abs=1e-6)
+    assert yes_probability({"Maybe": -0.1}) is None
+    assert yes_probability({}) is None
+
+
+@given(st.floats(-30, 0), st.floats(-30, 0))
+@settings(max_examples=60)
+def test_the_probability_is_that_of_the_two_alone(yes, no):
+    expected = math.exp(yes) / (math.exp(yes) + math.exp(no))
+    assert yes_probability({"Yes": yes, "No": no}) == pytest.approx(expected, abs=1e-9)

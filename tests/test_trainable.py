@@ -1,0 +1,309 @@
+"""Every credit rule that a config can name trains on Lock-v1, or its refusal says what is missing.
+
+Everything is made by ``turngate.build``, as a run makes it; only the reward is another, because a model that knows
+nothing never opens the lock: a coin that hangs on what was said pays the episode, and each turn.
+"""
+
+import asyncio
+import copy
+
+import models
+import numpy as np
+import pytest
+import torch
+
+from turngate import build
+from turngate.agents import tiny
+from turngate.config import RULES, parse
+from turngate.envs.lock import LockEnv
+from turngate.errors import ConfigError
+from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.guidance import NoGuide
+from turngate.trainer.step import Run, train_step
+from turngate.types import RewardEvent, Score, ScoredGroup
+
+BASE = {
+    "model": "tiny",
+    "env": {"id": "turngate/Lock-v1"},
+    "policy": {"turn_tokens": 3, "context": 120, "lanes": 8},
+    "learner": {"lr": 1e-3},
+    "train": {"tasks_per_step": 2, "group_size": 4, "filters": []},
+}
+
+
+def config_of(**changes):
+    return parse({**BASE, **changes})
+
+
+def start():
+    return tiny.random_model(models.tokenizer(), layers=1, width=16, heads=2, context=128, seed=0)
+
+
+def coins(group, step=0):
+    """A turn pays 0.1 if its tokens sum to an even number; the episode 0.7 if an even number of turns do."""
+
+    def score(trajectory):
+        even = [int(turn.completion.ids_K.sum()) % 2 == 0 for turn in trajectory.turns]
+        won = float(sum(even) % 2 == 0)
+        last = len(even) - 1
+        ledger = [RewardEvent(name="won", kind="outcome", turn=last, value=won, weight=0.7)]
+        ledger += [
+            RewardEvent(name="even", kind="process", turn=turn, value=float(one), weight=0.1)
+            for turn, one in enumerate(even)
+        ]
+        reward_T = 0.1 * np.array(even, np.float32)
+        reward_T[-1] += 0.7 * won
+        return Score(ledger=tuple(ledger), reward_T=reward_T, outcome=0.7 * won, usable=trajectory.ending.usable)
+
+    return ScoredGroup(task=group.task, trajectories=group.trajectories, scores=tuple(map(score, group.trajectories)))
+
+
+class Forget:
+    def write(self, step, scored):
+        pass
+
+
+def build_run(config, worlds, control=None):
+    chat, model = models.chat(), start()
+    learner = build.build_learner(config, model)
+    reference = build.build_reference(config, copy.deepcopy(model)) if build.needs_reference(config) else None
+    signals = build.build_signals(
+        config,
+        control=control,
+        learner=learner,
+        model=model,
+        reference=reference,
+        chat=chat,
+        answer=build.build_answer(config, LockEnv()),
+    )
+    return Run(
+        player=build.build_player(config, copy.deepcopy(model), chat, temperature=config.policy.temperature),
+        worlds=worlds,
+        score=coins,
+        guide=NoGuide(),
+        credit=build.build_credit(config, control),
+        filters=build.build_filters(config.train.filters),
+        learner=learner,
+        loss=build.build_loss(config),
+        store=Forget(),
+        group_size=config.train.group_size,
+        minibatches=config.train.minibatches,
+        aggregate=config.loss.aggregate,
+        tolerance=config.learner.tolerance,
+        seed=config.seed,
+        reference=reference,
+        signals=signals,
+    )
+
+
+def trained(config, *, control=None, checkpoints=None, stop_after=None, steps=2):
+    """The run after ``steps`` updates and their metrics; killed and resumed after ``stop_after`` if that is given."""
+
+    async def go():
+        async with build.build_pool(config.env, config.policy.lanes) as worlds:
+            run, found = build_run(config, worlds, control), []
+            for step in range(1, steps + 1):
+                found.append(await train_step(run, models.tasks(2), step))
+                if step == stop_after:
+                    checkpoints.save(step, run.learner, run.signals.learners)
+                    run = build_run(config, worlds, control)
+                    checkpoints.load(step, run.learner, run.signals.learners)
+                    await run.policy.publish(run.learner.weights(), step)
+            return run, found
+
+    return asyncio.run(asyncio.wait_for(go(), 60))
+
+
+def moved(run):
+    """Largest change of a weight since the start."""
+    before = dict(start().named_parameters())
+    return max(float((weight - before[name]).detach().abs().max()) for name, weight in run.learner.weights().items())
+
+
+def without_clock(metrics):
+    return {name: value for name, value in metrics.items() if not name.startswith("time/")}
+
+
+# --- every rule ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_trains(name):
+    settings = {"k": 2} if name == "pass_at_k" else {}
+    run, metrics = trained(config_of(credit={"type": name, **settings}))
+    assert all(np.isfinite(list(one.values())).all() for one in metrics)
+    assert moved(run) > 1e-4
+
+
+VARIANTS = [
+    ({"credit": {"type": "reinforce_plus_plus", "kl": 0.01}}, set()),
+    ({"credit": {"type": "reinforce_plus_plus_tokens", "kl": 0.01}}, set()),
+    ({"credit": {"type": "portool", "format_weight": 0.1}, "signals": {"evidence": {"format_N": "parsed"}}}, set()),
+    ({"credit": {"type": "spa", "grounding": 0.5}, "signals": {"evidence": {"grounded_N": "parsed"}}}, set()),
+    ({"credit": {"type": "empg"}, "signals": {"entropy": "exact"}}, set()),
+    ({"credit": {"type": "rl_zvp_tokens"}, "signals": {"entropy": "exact"}}, set()),
+    ({"credit": {"type": "igpo"}, "signals": {"answer": "press {dials}", "log_gain": True}}, set()),
+    ({"credit": {"type": "prime"}}, {"reward_model/loss", "reward_model/grad_norm"}),
+    ({"credit": {"type": "istar"}, "reward_model": {"lr_factor": 1.0}}, {"reward_model/loss"}),
+    ({"credit": {"type": "istar"}, "reward_model": {"model": "policy"}}, set()),
+    ({"credit": {"type": "turn_gae"}}, {"value/loss", "value/explained_variance", "value/grad_norm"}),
+    ({"credit": {"type": "turn_gae"}, "value": {"trunk": "detached", "clip": 0.2, "bootstrap": False}}, {"value/loss"}),
+    ({"credit": {"type": "bilevel_gae"}, "value": {"trunk": "shared", "lam": 0.9}}, {"value/loss"}),
+]
+
+
+@pytest.mark.parametrize(("changes", "noted"), VARIANTS)
+def test_a_rule_trains_with_other_settings(changes, noted):
+    run, metrics = trained(config_of(**changes))
+    assert noted <= metrics[1].keys()
+    assert all(np.isfinite(list(one.values())).all() for one in metrics)
+    assert moved(run) > 1e-4
+
+
+def test_a_rule_without_signals_asks_no_model():
+    config = config_of(credit={"type": "rloo"})
+    assert not build.needs_reference(config)
+    assert (config.value, config.reward_model) == (None, None)
+    run, metrics = trained(config, steps=1)
+    assert run.signals.sources == ()
+    assert not any(name.startswith(("value/", "reward_model/")) for name in metrics[0])
+
+
+def test_minibatches_learn_their_own_returns():
+    config = config_of(credit={"type": "turn_gae"}, train={**BASE["train"], "minibatches": 4})
+    run, metrics = trained(config)
+    assert metrics[1]["value/loss"] > 0
+    assert moved(run) > 1e-4
+
+
+def test_in_a_warm_up_only_the_head_learns():
+    config = config_of(credit={"type": "turn_gae"}, value={"warmup": 2})
+    run, metrics = trained(config)
+    assert moved(run) == 0
+    assert metrics[1]["value/loss"] > 0
+    assert run.learner._value_head.weight.any()
+    run, _ = trained(config, steps=3)
+    assert moved(run) > 0
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("credit", "column"),
+    [
+        ({"type": "gigpo", "anchors": "similar"}, "similar_N"),
+        ({"type": "portool", "format_weight": 0.1}, "format_N"),
+        ({"type": "spa", "grounding": 0.5}, "grounded_N"),
+    ],
+)
+def test_what_only_an_environment_can_supply_is_named(credit, column):
+    with pytest.raises(ConfigError, match=f"credit '{credit['type']}' cannot be used here: .* needs column '{column}'"):
+        build.build_credit(config_of(credit=credit), None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"credit": {"type": "rloo"}, "value": {"coef": 1.0}},
+            "value has no effect: credit 'rloo' reads no values; turn_gae, token_gae, bilevel_gae do",
+        ),
+        (
+            {"credit": {"type": "rloo"}, "reward_model": {}},
+            "reward_model has no effect: credit 'rloo' reads no rewards of a model; prime, prime_tokens, istar do",
+        ),
+        (
+            {"credit": {"type": "rloo"}, "signals": {"entropy": "exact"}},
+            "signals.entropy has no effect: credit 'rloo' reads no entropy",
+        ),
+        (
+            {"credit": {"type": "rloo"}, "signals": {"answer": "{gold}"}},
+            "signals.answer and signals.log_gain have no effect: credit 'rloo' reads no gain",
+        ),
+        (
+            {"credit": {"type": "spa"}, "signals": {"evidence": {"grounded_N": "executes"}}},
+            "signals.evidence grounded_N has no effect: credit 'spa' does not read it",
+        ),
+        ({"credit": {"type": "igpo"}, "signals": {"answer": "42"}}, "an answer without {name} is the same for every"),
+        ({"signals": {"evidence": {"format_B": "x"}}}, "fills columns that end in _N, found 'format_B'"),
+        (
+            {"credit": {"type": "turn_gae"}, "value": {"trunk": "detached", "coef": 2.0}},
+            "coef has no effect on a detached trunk",
+        ),
+        (
+            {"credit": {"type": "prime"}, "reward_model": {"model": "policy", "lr_factor": 3.0}},
+            "lr_factor has no effect",
+        ),
+    ],
+)
+def test_a_setting_without_effect_is_refused(changes, problem):
+    with pytest.raises(ConfigError) as caught:
+        config_of(**changes)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rule_with_a_critic_gets_one_and_the_tree_says_so():
+    config = config_of(credit={"type": "turn_gae"})
+    assert config.value is not None
+    assert config.reward_model is None
+    assert parse(config.model_dump()) == config
+    assert config_of(credit={"type": "prime"}).reward_model is not None
+    assert config_of(credit={"type": "turn_gae"}, train={"steps": 3}).train.filters == ()
+    assert config_of(credit={"type": "turn_gae"}, train={"filters": ["varied"]}).train.filters == ("varied",)
+    assert config_of(credit={"type": "rloo"}, train={"steps": 3}).train.filters == ("varied",)
+    assert build.build_learner(config, start())._critic is not None
+    assert build.build_learner(config, start(), lr=0.1)._critic is None  # a warm start has no returns
+
+
+def test_the_answer_of_a_task():
+    task = models.tasks(1)[0]
+    dials = task.private["dials"]
+    oracle = build.build_answer(config_of(credit={"type": "igpo"}), LockEnv())
+    assert oracle(task) == ("", "\n".join(LockEnv().oracle(task)))
+    given = build.build_answer(config_of(credit={"type": "igpo"}, signals={"answer": "The keys: {dials}."}), LockEnv())
+    assert given(task) == ("The keys: ", f"{dials}.")
+    wrong = build.build_answer(config_of(credit={"type": "igpo"}, signals={"answer": "{gold}"}), LockEnv())
+    with pytest.raises(ConfigError, match=r"signals.answer '\{gold\}' names 'gold', but task 'lock/train/0' has only"):
+        wrong(task)
+    assert build.build_answer(config_of(credit={"type": "rloo"}), LockEnv()) is None
+
+
+def test_an_environment_without_an_oracle_needs_an_answer():
+    class Silent(LockEnv):
+        turn_spec = copy.copy(LockEnv.turn_spec)
+
+    object.__setattr__(Silent.turn_spec, "has_oracle", False)
+    with pytest.raises(
+        ConfigError, match="credit 'igpo' reads gain_N, the belief in the right answer, and Silent has no"
+    ):
+        build.build_answer(config_of(credit={"type": "igpo"}), Silent())
+
+
+def test_recorded_episodes_can_be_credited_again_if_no_model_is_read():
+    assert build.own_credit(config_of(credit={"type": "gigpo"})) is not None
+    assert build.own_credit(config_of(credit={"type": "turn_gae"})) is None
+    with pytest.raises(ConfigError, match="credit 'turn_gae' cannot be used here: turn_gae needs column 'value_N'"):
+        build.credit_rule("turn_gae", {})
+
+
+# --- killed and resumed, and controls --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{"credit": {"type": "turn_gae"}}, {"credit": {"type": "prime"}}])
+def test_a_resumed_run_goes_on_bit_for_bit(changes, tmp_path):
+    config = config_of(**changes)
+    whole, expected = trained(config, steps=3)
+    again, found = trained(config, steps=3, checkpoints=Checkpoints(tmp_path), stop_after=2)
+    assert [without_clock(one) for one in found] == [without_clock(one) for one in expected]
+    for name, weight in whole.learner.weights().items():
+        assert torch.equal(weight, again.learner.weights()[name])
+
+
+@pytest.mark.parametrize("control", ["shuffled_credit", "random_reward"])
+@pytest.mark.parametrize("name", ["turn_gae", "token_gae", "rloo"])
+def test_controls_run(name, control):
+    run, metrics = trained(config_of(credit={"type": name}), control=control)
+    assert all(np.isfinite(list(one.values())).all() for one in metrics)
+    assert moved(run) > 1e-5

@@ -1,0 +1,75 @@
+"""Judges, the live half: asks a model, within deadlines, under guards, and remembers.
+
+``speaker`` who is asked (any policy), ``openai`` a server, ``calls`` how often and how long, ``settings`` within which
+limits, ``judge`` what can be asked, ``cache`` what is known already, ``docket`` for code that cannot await, ``check``
+how good a judge is, on ``labelled`` work. What is asked and what it means is in ``turngate.rewards.judge``.
+
+Judging happens before scoring: what comes out are facts that are recorded, so a run is scored again without a judge.
+A verifier asks, and yields the verdict as evidence; a verdict that could not be had is None, and the episode unusable:
+
+>>> from turngate import FromEvidence, Observation, Outcome, Rubric, TurnEnv, TurnSpec
+>>> from turngate.rewards.judge import Criterion, item_of_text, verdict_facts
+>>> CIVIL = Criterion(name="civil", text="The letter is civil and answers the complaint.")
+>>> class Letters(TurnEnv):
+...     turn_spec = TurnSpec(
+...         tools=(),
+...         rubric=Rubric(rewards=(FromEvidence(name="civil", evidence="civil", kind="outcome"),)),
+...         max_turns=1,
+...         deadline_s=120.0,
+...     )
+...
+...     def __init__(self, docket, **options):
+...         super().__init__(**options)
+...         self._docket = docket
+...
+...     def start(self, task, rng):
+...         self._task, self._letter = task, ""
+...         return Observation(text=task.prompt)
+...
+...     def act(self, action):
+...         self._letter = action.text
+...         return Outcome(observation=Observation(text="sent"), done=True)
+...
+...     def verify(self):
+...         item = item_of_text(self._task.id, self._task.prompt, self._letter)
+...         yield from verdict_facts("civil", self._docket.pointwise(item, CIVIL), self._docket.id)
+
+The environment gets a ``Docket(judge)``; ``judge`` is for instance ``Judge(OpenAISpeaker(URL, MODEL), cache=…)``:
+
+>>> with Docket(judge) as docket:
+...     env = Letters(docket, tasks=tasks)
+...     _ = env.reset(seed=0)
+...     _, reward, _, _, info = env.step("Dear Ms Lee, we are sorry. You get your money back today.")
+>>> reward, [(fact.name, fact.by) for fact in info["evidence"]]
+(1.0, [('civil', 'judge'), ('civil_judge', 'judge')])
+
+Siblings are compared after they were played: ``await judge.tournament(items, criterion)``, then ``tournament_facts``.
+"""
+
+from turngate.judging.cache import VerdictCache
+from turngate.judging.calls import Call
+from turngate.judging.check import CheckResult, check
+from turngate.judging.docket import Docket
+from turngate.judging.judge import Judge, Judged
+from turngate.judging.labelled import read_labelled
+from turngate.judging.openai import OpenAISpeaker
+from turngate.judging.settings import JudgeSettings, Tally
+from turngate.judging.speaker import Ask, PolicySpeaker, Reply, Speaker
+
+__all__ = [
+    "Ask",
+    "Call",
+    "CheckResult",
+    "Docket",
+    "Judge",
+    "JudgeSettings",
+    "Judged",
+    "OpenAISpeaker",
+    "PolicySpeaker",
+    "Reply",
+    "Speaker",
+    "Tally",
+    "VerdictCache",
+    "check",
+    "read_labelled",
+]

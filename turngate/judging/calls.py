@@ -1,0 +1,107 @@
+"""One call after the other: lanes, time limits, retries with backoff. What cannot be had in time is a ``Fault``.
+
+Nothing here knows of batches, canaries or caches; see ``judge``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from turngate.judging.settings import JudgeSettings, Tally
+from turngate.judging.speaker import Ask, Reply, Speaker
+from turngate.rewards.judge import Answer, Fault, FaultKind, Question, read_answer
+from turngate.rewards.judge.questions import retry_note
+from turngate.rewards.judge.replies import is_refusal
+from turngate.types import derive_seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A question, and which sample of its answer."""
+
+    question: Question
+    sample: int = 0
+
+    def temperature(self, settings: JudgeSettings) -> float:
+        """That of the first sample, or that of every further one."""
+        return settings.vote_temperature if self.sample else settings.temperature
+
+
+class Caller:
+    """Asks a speaker, as many questions at once as it has lanes. Everything random derives from ``seed``."""
+
+    def __init__(self, speaker: Speaker, settings: JudgeSettings, seed: int) -> None:
+        self._speaker, self._settings, self._seed = speaker, settings, seed
+
+    async def ask(self, calls: Mapping[str, Call], tally: Tally) -> dict[str, Answer]:
+        """An answer for every key, asked in an order drawn by the seed, so canaries stand anywhere among the others."""
+        answers: dict[str, Answer] = {}
+        queue = iter(sorted(calls, key=lambda key: derive_seed(self._seed, "order", key)))
+        try:
+            async with asyncio.TaskGroup() as lanes:
+                for _ in range(min(len(calls), self._speaker.lanes)):
+                    lanes.create_task(self._lane(queue, calls, answers, tally))
+        except BaseExceptionGroup as errors:
+            first = errors.exceptions[0]
+            raise first from first.__cause__
+        return answers
+
+    async def _lane(
+        self, queue: Iterator[str], calls: Mapping[str, Call], answers: dict[str, Answer], tally: Tally
+    ) -> None:
+        async with self._speaker.lane():
+            for key in queue:
+                answers[key] = await self._answer(key, calls[key], tally)
+
+    async def _answer(self, key: str, call: Call, tally: Tally) -> Answer:
+        """Ask until there is an answer, or attempts or time run out; then the last fault."""
+        settings, end_s = self._settings, time.monotonic() + self._settings.deadline_s
+        note, attempt = "", 0
+        while True:
+            seed = derive_seed(self._seed, key, attempt)
+            ask = Ask(
+                name=f"{key}/{attempt}",
+                prompt=call.question.prompt + note,
+                seed=seed,
+                max_tokens=settings.max_tokens,
+                temperature=call.temperature(settings),
+            )
+            reply = await self._say(ask, min(settings.call_s, end_s - time.monotonic()), tally)
+            answer = reply.fault or self._read(call.question, reply.text)
+            if not isinstance(answer, Fault):
+                return answer
+            tally.faults[answer.kind] += 1
+            attempt += 1
+            pause_s = max(self._pause_s(attempt, seed), reply.wait_s)
+            out_of_time = time.monotonic() + pause_s >= end_s
+            if is_final(answer) or not reply.again or attempt >= settings.attempts or out_of_time:
+                return answer
+            unread = answer.kind in (FaultKind.MALFORMED, FaultKind.UNQUOTED)
+            note = retry_note(answer.detail) if unread else ""
+            await self._speaker.outside(asyncio.sleep(pause_s))
+
+    async def _say(self, ask: Ask, limit_s: float, tally: Tally) -> Reply:
+        tally.n_calls += 1
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._speaker.say(ask)
+        except TimeoutError:
+            return Reply(fault=Fault(kind=FaultKind.TIMEOUT, detail=f"no reply within {limit_s:.3g} s"))
+
+    def _read(self, question: Question, text: str) -> Answer:
+        if is_refusal(text):
+            return Fault(kind=FaultKind.REFUSAL, detail=text[:200])
+        return read_answer(question, text, quotes=self._settings.quotes)
+
+    def _pause_s(self, attempt: int, seed: int) -> float:
+        """``backoff · 2^(attempt − 1)``, at most ``backoff_max``, times a factor in [½, 1) drawn by the seed."""
+        whole_s = min(self._settings.backoff_s * 2.0 ** (attempt - 1), self._settings.backoff_max_s)
+        return whole_s * (0.5 + derive_seed(seed, "jitter") / 2.0**64)
+
+
+def is_final(answer: Answer) -> bool:
+    """Whether asking again would be asking the same: a verdict, or that there can be none."""
+    return not isinstance(answer, Fault) or answer.kind is FaultKind.INVALID

@@ -1,0 +1,80 @@
+"""Labelled work to measure a judge on: one JSON object a line, of either form,
+
+    {"task": TEXT, "response": TEXT, "label": true or false}
+    {"task": TEXT, "first": TEXT, "second": TEXT, "label": "first", "second" or "tie"}
+
+each optionally with "reference".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from turngate.errors import DataError
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    task: str
+    reference: str = ""
+
+
+class WorkRow(_Row):
+    """One labelled response."""
+
+    response: str
+    label: bool
+
+
+class PairRow(_Row):
+    """Two responses and which is better."""
+
+    first: str
+    second: str
+    label: Literal["first", "second", "tie"]
+
+
+def read_labelled(path: Path) -> list[WorkRow | PairRow]:
+    """The rows of a labelled file. Raises DataError with file, line and field."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines would also cut at U+2028 inside a text
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(path, f"cannot be read: {error}") from None
+    rows = [_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not rows:
+        raise DataError(path, 'holds no rows; write one a line: {"task": …, "response": …, "label": true}')
+    return rows
+
+
+def _row(path: Path, number: int, line: str) -> WorkRow | PairRow:
+    try:
+        data = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(path, f"not JSON: {error.msg}", line=number) from None
+    except (ValueError, RecursionError) as error:  # a number too long, objects too deep
+        raise DataError(path, f"not readable JSON: {error}", line=number) from None
+    if not isinstance(data, dict):
+        raise DataError(path, "must be a JSON object", line=number)
+    form: type[WorkRow] | type[PairRow] = PairRow if {"first", "second"} & data.keys() else WorkRow
+    try:
+        return form.model_validate(data)
+    except ValidationError as error:
+        raise _data_error(path, number, error, form, data) from None
+
+
+def _data_error(
+    path: Path, number: int, error: ValidationError, form: type[WorkRow] | type[PairRow], data: Mapping[str, object]
+) -> DataError:
+    first = error.errors()[0]
+    field = str(first["loc"][0])
+    if first["type"] == "missing":
+        return DataError(path, "is missing", line=number, field=field)
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(form.model_fields)
+        return DataError(path, f"is unknown; known: {known}", line=number, field=field)
+    return DataError(path, f"{first['msg']}, got {data[field]!r}", line=number, field=field)

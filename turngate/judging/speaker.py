@@ -1,0 +1,120 @@
+"""Whoever is asked: one method from a prompt to a reply. Failures come back as data, because a judge retries them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+from turngate.agents.chat import Chat
+from turngate.agents.policies.base import Policy
+from turngate.errors import PolicyError
+from turngate.rewards.judge import Fault, FaultKind, JudgeId
+from turngate.types import Request
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One call. ``name`` differs from call to call; ``seed`` decides everything random."""
+
+    name: str
+    prompt: str
+    seed: int
+    max_tokens: int
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """Text, or the fault why there is none. ``again``: a retry may help; ``wait_s``: not before that many seconds."""
+
+    text: str = ""
+    fault: Fault | None = None
+    again: bool = True
+    wait_s: float = 0.0
+
+
+class Speaker(ABC):
+    """A model behind a judge. ``lanes`` is how many calls it serves at once.
+
+    ``async with speaker`` holds what it needs, for instance connections; most need nothing.
+    """
+
+    judge: JudgeId
+    lanes: int = 16
+
+    async def __aenter__(self) -> Self:
+        """Open what it needs."""
+        return self
+
+    async def __aexit__(  # noqa: B027 (most speakers hold nothing)
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+    @abstractmethod
+    async def say(self, ask: Ask) -> Reply:
+        """The reply to one prompt. It may be cancelled at any time, when the call's time is up."""
+
+    @asynccontextmanager
+    async def lane(self) -> AsyncIterator[None]:
+        """Held by a coroutine for as long as it asks, one call after the other."""
+        yield
+
+    async def outside(self, call: Awaitable[T]) -> T:
+        """Wait for something else inside a lane, for instance before a retry."""
+        return await call
+
+
+class PolicySpeaker(Speaker):
+    """Any policy as a judge: local, vLLM, scripted. ``context``: most tokens of prompt and reply together.
+
+    The version in ``judge`` stands for the policy's weights; change it when they are published anew, or a cache would
+    hand out verdicts of old ones. A local policy should be made with ``order="ready"``: under "fixed" its engine waits
+    for a lane that pauses before a retry.
+    """
+
+    def __init__(self, policy: Policy, chat: Chat, judge: JudgeId, *, context: int) -> None:
+        self.judge, self.lanes = judge, policy.lanes
+        self._policy, self._chat, self._context = policy, chat, context
+        self._n_asked = 0
+
+    async def say(self, ask: Ask) -> Reply:
+        """One turn of an episode of its own."""
+        ids = self._chat.opening(ask.prompt)
+        if len(ids) + ask.max_tokens > self._context:
+            size = f"{len(ids)} tokens of prompt and {ask.max_tokens} of reply exceed the context of {self._context}"
+            return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=size), again=False)
+        self._n_asked += 1  # two judges may ask the same at once, and an engine tells episodes apart by name
+        episode = f"judge {self._n_asked} {ask.name}"
+        request = Request(
+            episode=episode,
+            task_id="judge",
+            ids=ids,
+            turn=0,
+            seed=ask.seed,
+            max_tokens=ask.max_tokens,
+            temperature=ask.temperature,
+        )
+        try:
+            completion = await self._policy.complete(request)
+        except PolicyError as error:
+            return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=str(error)))
+        finally:
+            self._policy.release(episode)
+        return Reply(text=completion.text)
+
+    @asynccontextmanager
+    async def lane(self) -> AsyncIterator[None]:
+        """A lane of the policy."""
+        async with self._policy.lane():
+            yield
+
+    async def outside(self, call: Awaitable[T]) -> T:
+        """The policy decodes for others meanwhile."""
+        return await self._policy.outside(call)

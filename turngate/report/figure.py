@@ -1,0 +1,71 @@
+"""What all figures of a report have in common: colours, axes, and files that are the same for the same numbers.
+
+Figures are made through matplotlib's objects, so no global state of ``pyplot`` is touched and no display is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from turngate.errors import MissingExtra
+
+Point: TypeAlias = tuple[float, float]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Rows: TypeAlias = Sequence[Mapping[str, float]]
+
+# Okabe and Ito's colours, which people with any colour vision tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+def as_curve(points: Sequence[Point]) -> Floats:
+    """float64[n, 2] in order of x, without points that are not finite."""
+    curve = np.array(points, np.float64).reshape(-1, 2)
+    curve = curve[np.isfinite(curve).all(axis=1)]
+    return curve[np.argsort(curve[:, 0], kind="stable")]
+
+
+def curve_of(rows: Rows, metric: str) -> tuple[Floats, Floats]:
+    """Steps and values of a metric, where it is finite."""
+    curve = as_curve([(row["step"], row[metric]) for row in rows if metric in row])
+    return curve[:, 0], curve[:, 1]
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure, in inches. Raises MissingExtra without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "plots") from error
+    # Padding in inches, so that a label does not touch the next plot.
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+
+
+def legend_below(figure: Any, n_columns: int) -> None:
+    """One legend for all plots of a figure."""
+    handles = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=n_columns, frameon=False, fontsize=9)
+
+
+def tidy(axes: Any, xlabel: str) -> None:
+    """Name the x axis, a grid behind the curves, no frame."""
+    axes.set_xlabel(xlabel)
+    axes.grid(True, color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def save_figure(figure: Any, path: str | Path, title: str) -> None:
+    """Write a PNG file under a title. Makes the folder."""
+    figure.suptitle(title, fontsize=12, fontweight="bold")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    # Without the program's name in the file, equal curves give equal bytes.
+    figure.savefig(path, format="png", dpi=130, metadata={"Software": None})

@@ -1,0 +1,283 @@
+"""Score the recorded trajectories of a run again with another rubric, and say what would have been different.
+
+A rubric reads recorded evidence only, so this needs no model, environment or network. The scores are exactly those that
+the rubric would have given when the trajectories were played: group by group, and in training with the number of the
+step, which annealed gates read (evaluations are scored as in step 0). The recorded scores stay as they are; the new
+ones go to ``RUN/rescored/NAME``, which ``turngate show`` and ``turngate credit`` read like a run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from turngate.errors import ConfigError, DataError, UserError
+from turngate.rewards import Gate, Reward, Rubric
+from turngate.store import Store, write_text_atomic
+from turngate.types import Group, Score, ScoredGroup
+
+TRAINING = "train"
+TIE = 1e-9
+"""Totals that differ by less share a place: they may differ by rounding only."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+# --- the rubric ------------------------------------------------------------------------------------------------------
+
+
+def read_rubric(path: str | Path) -> Rubric:
+    """The rubric in a JSON file, as ``Rubric.model_dump_json`` writes it.
+
+    Raises DataError for a file that is not there or no JSON, and ConfigError, naming file and key, for one that
+    describes no working rubric.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
+    except json.JSONDecodeError as error:
+        raise DataError(path, f"is not JSON: {error.msg}", line=error.lineno) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(path, f"cannot be read: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    try:
+        return Rubric.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_in_words(error, data)}") from error
+    except UserError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    name, count = next(iter(Counter(key for key, _ in pairs).most_common(1)), ("", 0))
+    if count > 1:
+        raise ConfigError(f"key '{name}' stands {count} times in one object; keep one")
+    return dict(pairs)
+
+
+def _in_words(error: ValidationError, data: Any) -> str:
+    """What is wrong first, an unknown key before everything else: it explains what is missing elsewhere."""
+    first = next((e for e in error.errors() if e["type"] == "extra_forbidden"), error.errors()[0])
+    steps = first["loc"]
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(steps[:-1], data)
+        close = difflib.get_close_matches(str(steps[-1]), known, n=1, cutoff=0.4)
+        return f"unknown key '{where}'; " + (f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}")
+    if first["type"] == "missing":
+        return f"key '{where}' is missing"
+    said = f"{first['msg'].removeprefix('Value error, ')}, got {first['input']!r}"
+    return f"'{where}': {said}" if where else said
+
+
+def _fields_at(steps: Sequence[int | str], data: Any) -> list[str]:
+    """The keys that the object at ``steps`` may have. A part inside a part may leave its type out: it is the same."""
+    if not steps:
+        return sorted(Rubric.model_fields)
+    kinds, kind = Gate.types if steps[0] == "gates" else Reward.types, ""
+    for step in steps:
+        data = data[step]
+        kind = data.get("type", kind) if isinstance(data, Mapping) else kind
+    return sorted(kinds[kind].model_fields)
+
+
+# --- scoring ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescored:
+    """A recorded group, and the same trajectories with the scores of another rubric."""
+
+    step: int
+    old: ScoredGroup
+    new: ScoredGroup
+
+
+def rescore(store: Store, rubric: Rubric, *, phase: str = TRAINING) -> Iterator[Rescored]:
+    """Every group of a phase with new scores, in the order in which they were written.
+
+    Raises ConfigError for a phase that was not recorded, and for evidence that a component cannot read.
+    """
+    steps = store.steps(phase)
+    if not steps:
+        known = sorted({file.stem for file in (store.path / "trajectories").glob("step=*/[!.]*.parquet")})
+        raise ConfigError(f"'{store.path}' holds nothing of phase '{phase}'; recorded: {', '.join(known) or 'nothing'}")
+    for step in steps:
+        for old in store.read(step, phase):
+            group = Group(task=old.task, trajectories=old.trajectories)
+            try:
+                new = rubric.score_group(group, step if phase == TRAINING else 0)
+            except ValueError as error:
+                raise ConfigError(f"the rubric cannot score step {step}: {error}") from error
+            yield Rescored(step=step, old=old, new=new)
+
+
+def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAINING) -> Comparison:
+    """Score a run's trajectories again, store the scores in ``RUN/rescored/NAME`` and compare them with the old ones.
+
+    The folder appears when all is done. Raises ConfigError as ``rescore`` does, for a name that is taken, and for a
+    rubric that reads evidence which no trajectory has.
+    """
+    run = Path(run)
+    final = _target(run, name)
+    writing = final.with_name(f".{name}")
+    shutil.rmtree(writing, ignore_errors=True)  # of one that was killed
+    writing.mkdir(parents=True)
+    try:
+        comparison = Comparison(rubric)
+        _write(rescore(Store(run), rubric, phase=phase), Store(writing), comparison, phase)
+        comparison.check_evidence()
+        write_text_atomic(writing / "rubric.json", rubric.model_dump_json(indent=2) + "\n")
+        shutil.copyfile(run / "config.toml", writing / "config.toml")
+        writing.rename(final)
+    except BaseException:
+        shutil.rmtree(writing, ignore_errors=True)
+        raise
+    return comparison
+
+
+def _target(run: Path, name: str) -> Path:
+    if not (run / "config.toml").exists():
+        raise ConfigError(f"'{run}' is not the folder of a run (it has no config.toml)")
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"'{name}' does not fit a folder name; use letters, digits, '.', '_' and '-'")
+    final = run / "rescored" / name
+    if final.exists():
+        raise ConfigError(f"'{final}' exists already; choose another name with --write, or remove it")
+    return final
+
+
+def _write(pairs: Iterator[Rescored], target: Store, comparison: Comparison, phase: str) -> None:
+    """Store and compare the groups of one step after the other; a whole run need not fit into memory."""
+    step, groups = -1, list[ScoredGroup]()
+    for pair in pairs:
+        if groups and pair.step != step:
+            target.write(step, groups, phase=phase)
+            groups = []
+        step = pair.step
+        groups.append(pair.new)
+        comparison.add(pair)
+    if groups:
+        target.write(step, groups, phase=phase)
+
+
+# --- what is different -----------------------------------------------------------------------------------------------
+
+
+class Comparison:
+    """Old scores beside new ones, filled group by group.
+
+    Means are over the trajectories that are usable under both rubrics (``n_common``), so that they compare the same
+    episodes; a component that paid an episode nothing counts as 0 there. ``n_moved`` counts trajectories whose place
+    among their siblings of that kind, by what they were paid in all, is another one; ``n_groups_moved`` the groups.
+    """
+
+    def __init__(self, rubric: Rubric) -> None:
+        self.rubric = rubric
+        self.n_trajectories = self.n_common = self.n_groups = self.n_moved = self.n_groups_moved = self.n_regained = 0
+        self.lost: Counter[str] = Counter()
+        self.evidence: set[str] = set()
+        self._paid: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._total = [0.0, 0.0]
+
+    def add(self, pair: Rescored) -> None:
+        """Count one group."""
+        self.n_groups += 1
+        both: list[tuple[Score, Score]] = []
+        for trajectory, old, new in zip(pair.old.trajectories, pair.old.scores, pair.new.scores, strict=True):
+            self.evidence.update(fact.name for fact in trajectory.record().evidence)
+            self.n_trajectories += 1
+            self.n_regained += new.usable and not old.usable
+            if old.usable and new.usable:
+                both.append((old, new))
+            elif old.usable:
+                self.lost[new.problem] += 1
+        self.n_common += len(both)
+        for scores in both:
+            for side, score in enumerate(scores):
+                self._total[side] += score.total
+                for event in score.ledger:
+                    self._paid[event.name][side] += event.paid
+        moved = _moved([old.total for old, _ in both], [new.total for _, new in both])
+        self.n_moved += moved
+        self.n_groups_moved += moved > 0
+
+    def means(self) -> dict[str, tuple[float, float]]:
+        """Component, or veto, → mean paid per trajectory before and now. The new rubric's come first, "total" last."""
+        parts = [reward.name for reward in self.rubric.rewards] + [gate.name for gate in self.rubric.gates]
+        ordered = [name for name in parts if name in self._paid] + [name for name in self._paid if name not in parts]
+        n = max(self.n_common, 1)
+        found = {name: (self._paid[name][0] / n, self._paid[name][1] / n) for name in ordered}
+        return found | {"total": (self._total[0] / n, self._total[1] / n)}
+
+    def silent(self) -> dict[str, tuple[str, ...]]:
+        """Evidence that the rubric reads and no trajectory has → the components and gates that read it."""
+        return {name: readers for name, readers in self.rubric.readers.items() if name not in self.evidence}
+
+    def check_evidence(self) -> None:
+        """Raise ConfigError for evidence that no trajectory has, unless it is recorded only when it happens."""
+        for name, readers in self.silent().items():
+            if name in self.rubric.occasional:
+                continue
+            close = difflib.get_close_matches(name, sorted(self.evidence), n=1)
+            advice = f"did you mean '{close[0]}'? " if close else ""
+            raise ConfigError(
+                f"no trajectory has evidence '{name}', which {' and '.join(map(repr, readers))} reads; {advice}"
+                f"recorded: {', '.join(sorted(self.evidence)) or 'nothing'}"
+            )
+
+
+def _moved(old: Sequence[float], new: Sequence[float]) -> int:
+    """How many siblings stand at another place; equal totals share one."""
+
+    def places(totals: Sequence[float]) -> list[int]:
+        return [sum(other > total + TIE for other in totals) for total in totals]
+
+    return sum(before != now for before, now in zip(places(old), places(new), strict=True))
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def rescore_command(console: Console, run: Path, rubric_file: Path, *, name: str, phase: str) -> None:
+    """Rescore a run, by default under the name of the rubric's file, and print what is different."""
+    rubric, chosen = read_rubric(rubric_file), name or rubric_file.stem
+    comparison = rescore_run(run, rubric, name=chosen, phase=phase)
+    show(console, comparison)
+    console.print(f"scores: {run / 'rescored' / chosen}", markup=False, highlight=False, soft_wrap=True)
+
+
+def show(console: Console, comparison: Comparison) -> None:
+    """The comparison as a table and a few lines."""
+    found = comparison
+    table = Table("mean paid", box=None)
+    for head in ("old", "new", "change"):
+        table.add_column(head, justify="right")
+    for name, (old, new) in found.means().items():
+        table.add_row(name, f"{old:.4f}", f"{new:.4f}", f"{new - old:+.4f}")
+    console.print(table, markup=False)
+    lines = [
+        f"means over the {found.n_common} of {found.n_trajectories} trajectories that both rubrics can use",
+        f"{found.n_moved} of {found.n_common} trajectories changed order within their group "
+        f"({found.n_groups_moved} of {found.n_groups} groups)",
+        f"{found.lost.total()} of {found.n_trajectories} became unusable" + _listed(found.lost),
+    ]
+    if found.n_regained:
+        lines.append(f"{found.n_regained} became usable")
+    lines += [f"{' and '.join(readers)} never acted: no trajectory has '{n}'" for n, readers in found.silent().items()]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _listed(reasons: Mapping[str, int]) -> str:
+    return "".join(f"\n  {count} × {reason}" for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]))

@@ -1,0 +1,101 @@
+"""Judges, the pure half: what is asked, how a reply is read, which guards stand around it, and what it counts as.
+
+``items`` what is judged and the rules before any judge, ``fence`` how judged text is shown, ``questions`` the prompts,
+``replies`` how an answer is read, ``verdicts`` what it can say, ``canaries`` what voids a batch, ``tournament`` who is
+best, ``facts`` makes evidence, ``agreement`` measures a judge. Nothing here calls a model: ``turngate.judging`` does.
+"""
+
+from turngate.rewards.judge.agreement import Agreement, OrderReport, agreement, kappa, order_report, upper_bound
+from turngate.rewards.judge.canaries import Canary, batch_fault, is_missed
+from turngate.rewards.judge.facts import (
+    JudgeId,
+    critique_facts,
+    pair_facts,
+    panel_facts,
+    rubric_facts,
+    rubric_score,
+    tournament_facts,
+    verdict_facts,
+)
+from turngate.rewards.judge.fence import addresses_judge, is_quoted
+from turngate.rewards.judge.items import (
+    CORRECT,
+    MASTER_KEYS,
+    Criterion,
+    Item,
+    Rule,
+    Step,
+    item_of,
+    item_of_text,
+    rule_out,
+)
+from turngate.rewards.judge.questions import PROTOCOL, Question, pairwise, pointwise, steps
+from turngate.rewards.judge.replies import read_answer
+from turngate.rewards.judge.tournament import Standings, bracket, single_elimination, zero_group
+from turngate.rewards.judge.verdicts import (
+    Answer,
+    Critique,
+    Fault,
+    FaultKind,
+    PairScores,
+    PairVerdict,
+    Quote,
+    Verdict,
+    majority,
+    settle_orders,
+    unanimous,
+    yes_probability,
+)
+
+__all__ = [
+    "CORRECT",
+    "MASTER_KEYS",
+    "PROTOCOL",
+    "Agreement",
+    "Answer",
+    "Canary",
+    "Criterion",
+    "Critique",
+    "Fault",
+    "FaultKind",
+    "Item",
+    "JudgeId",
+    "OrderReport",
+    "PairScores",
+    "PairVerdict",
+    "Question",
+    "Quote",
+    "Rule",
+    "Standings",
+    "Step",
+    "Verdict",
+    "addresses_judge",
+    "agreement",
+    "batch_fault",
+    "bracket",
+    "critique_facts",
+    "is_missed",
+    "is_quoted",
+    "item_of",
+    "item_of_text",
+    "kappa",
+    "majority",
+    "order_report",
+    "pair_facts",
+    "pairwise",
+    "panel_facts",
+    "pointwise",
+    "read_answer",
+    "rubric_facts",
+    "rubric_score",
+    "rule_out",
+    "settle_orders",
+    "single_elimination",
+    "steps",
+    "tournament_facts",
+    "unanimous",
+    "upper_bound",
+    "verdict_facts",
+    "yes_probability",
+    "zero_group",
+]

@@ -1,0 +1,147 @@
+"""Canaries: work that deserves no yes, mixed into every batch. A judge that accepts one voids the batch.
+
+Kinds: a master key as the whole answer, no answer, a constant that praises itself, and a real answer put under another
+task. In a batch, their verdicts are never paid and never cached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from turngate.errors import ConfigError
+from turngate.rewards.judge.items import CORRECT, MASTER_KEYS, NULL_ANSWERS, Criterion, Item, Step
+from turngate.rewards.judge.questions import Question, pairwise, pointwise, steps
+from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, PairScores, Verdict, settle_orders
+from turngate.types import derive_seed
+
+CanaryKind: TypeAlias = Literal["master_key", "empty", "constant", "shuffled"]
+_KINDS: tuple[CanaryKind, ...] = ("master_key", "empty", "constant", "shuffled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """Questions to ask in a batch, the null answer standing second and then first where there are two."""
+
+    kind: CanaryKind
+    questions: tuple[Question, ...]
+
+
+def how_many(n_questions: int, *, share: float = 0.02, at_least: int = 1) -> int:
+    """Canaries of each kind in a batch: ``max(at_least, ⌈share · n⌉)``, so 2 % of it are master keys by default.
+
+    Both defaults are ours and no paper's. Raises ConfigError for a share outside [0, 1] or ``at_least`` < 1: a batch
+    without canaries proves nothing.
+    """
+    if not 0 <= share <= 1 or at_least < 1:
+        raise ConfigError(f"a batch needs share in [0, 1] and at_least ≥ 1, found {share} and {at_least}")
+    return max(at_least, math.ceil(share * n_questions))
+
+
+def null_items(
+    items: Sequence[Item], n: int, *, seed: int, criterion: Criterion
+) -> list[tuple[CanaryKind, Item, Item]]:
+    """(kind, null item, the real item whose task it stands under), n of each kind, drawn by ``seed``.
+
+    Shuffled ones take the answer of another task: one that differs from the host's own and does not stand in its
+    reference, because what is wrong there may be right here. They need two tasks and a criterion about the task;
+    without those their places go to master keys. Raises ConfigError without items.
+    """
+    if not items:
+        raise ConfigError("canaries stand under the tasks of a batch, and this one is empty")
+    found: list[tuple[CanaryKind, Item, Item]] = []
+    for index in range(n * len(_KINDS)):
+        host = items[derive_seed(seed, "host", index) % len(items)]
+        kind = _KINDS[index % len(_KINDS)]
+        others = [item for item in items if item.task != host.task and not _could_fit(item.answer, host)]
+        if kind == "shuffled" and others and criterion.about_task:
+            other = others[derive_seed(seed, "other", index) % len(others)]
+            found.append((kind, replace(other, task=host.task, reference=host.reference), host))
+            continue
+        text = {"empty": NULL_ANSWERS[0], "constant": NULL_ANSWERS[1]}.get(kind)
+        if text is None:
+            kind, text = "master_key", MASTER_KEYS[derive_seed(seed, "key", index) % len(MASTER_KEYS)]
+        found.append((kind, replace(host, steps=(Step(said=text),), answer=text), host))
+    return found
+
+
+def pointwise_canaries(items: Sequence[Item], criterion: Criterion, n: int, *, seed: int, limit: int) -> list[Canary]:
+    """Null answers that must not get a yes."""
+    criterion = _proof(criterion)
+    nulls = null_items(items, n, seed=seed, criterion=criterion)
+    return [Canary(kind=kind, questions=(pointwise(null, criterion, limit=limit),)) for kind, null, _ in nulls]
+
+
+def step_canaries(items: Sequence[Item], criterion: Criterion, n: int, *, seed: int, limit: int) -> list[Canary]:
+    """Null turns that must not be called right. None is shuffled: a step of other work can be a right step."""
+    nulls = null_items(items, n, seed=seed, criterion=replace(criterion, about_task=False))
+    return [Canary(kind=kind, questions=(steps(null, criterion, limit=limit),)) for kind, null, _ in nulls]
+
+
+def pair_canaries(items: Sequence[Item], criterion: Criterion, n: int, *, seed: int, limit: int) -> list[Canary]:
+    """Pairs of real work and a null answer, which must not win over both orders.
+
+    Where the host has a reference, that stands in for the real work, because the policy's own may deserve to lose.
+    """
+    criterion = _proof(criterion)
+    found: list[Canary] = []
+    for kind, null, host in null_items(items, n, seed=seed, criterion=criterion):
+        real = replace(host, steps=(Step(said=host.reference),)) if host.reference else host
+        orders = (pairwise(real, null, criterion, limit=limit), pairwise(null, real, criterion, limit=limit))
+        found.append(Canary(kind=kind, questions=orders))
+    return found
+
+
+def is_missed(canary: Canary, answers: Sequence[Answer]) -> bool | None:
+    """Whether the judge fell for the canary; None if it could not be measured.
+
+    A reply that the guards throw away (an invented quote, "invalid") is not a yes, so it counts as passed.
+    """
+    thrown = (FaultKind.UNQUOTED, FaultKind.INVALID)
+    if any(isinstance(answer, Fault) and answer.kind not in thrown for answer in answers):
+        return None
+    if any(isinstance(answer, Fault) for answer in answers):
+        return False
+    first = answers[0]
+    if isinstance(first, Verdict):
+        return first.passed
+    if isinstance(first, Critique):
+        return any(bad is False for bad in first.bad_T)
+    pairs = [answer for answer in answers if isinstance(answer, PairScores)]
+    return settle_orders(pairs[0], pairs[1]).share == 0.0
+
+
+def batch_fault(missed: Sequence[bool | None]) -> Fault | None:
+    """What a batch's canaries (see ``is_missed``) mean for all its verdicts: a fault, or None if they stand.
+
+    One miss is enough, and so is a batch in which no canary could be measured.
+    """
+    n_missed = sum(one is True for one in missed)
+    if n_missed:
+        return Fault(kind=FaultKind.VOID, detail=f"the judge accepted {n_missed} of {len(missed)} canaries")
+    if all(one is None for one in missed):
+        return Fault(kind=FaultKind.VOID, detail=f"none of {len(missed)} canaries could be measured")
+    return None
+
+
+def every_canary(items: Sequence[Item], criterion: Criterion, *, seed: int, limit: int) -> list[Canary]:
+    """Each master key and null answer once, and as many shuffled answers as keys: to measure a judge, not a batch."""
+    found: list[Canary] = []
+    for index, text in enumerate((*MASTER_KEYS, *NULL_ANSWERS)):
+        host = items[index % len(items)]
+        null = replace(host, steps=(Step(said=text),), answer=text)
+        kind: CanaryKind = "master_key" if index < len(MASTER_KEYS) else "constant" if text else "empty"
+        found.append(Canary(kind=kind, questions=(pointwise(null, criterion, limit=limit),)))
+    drawn = pointwise_canaries(items, criterion, len(MASTER_KEYS), seed=seed, limit=limit)
+    return found + [canary for canary in drawn if canary.kind == "shuffled"]
+
+
+def _proof(criterion: Criterion) -> Criterion:
+    """What null work is put to. It may truly have a pitfall, so there it is ``CORRECT``: the judge is measured."""
+    return criterion if criterion.weight > 0 else CORRECT
+
+
+def _could_fit(answer: str | None, host: Item) -> bool:
+    return answer == host.answer or (answer or "").strip() in host.reference

@@ -1,0 +1,166 @@
+"""From verdicts to evidence. What could not be judged is None: never zero, never positive.
+
+Each verdict becomes two facts. The one under the given name is a plain bool or number, so that every reward and gate
+reads it; a mapping there would be true whatever the verdict, and a gate on it would always stand open. The one under
+``NAME_judge`` says who judged (id and version) and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.judge.items import Criterion, Rule
+from turngate.rewards.judge.tournament import Standings
+from turngate.rewards.judge.verdicts import Critique, Fault, PairVerdict, Quote, Verdict, unanimous
+from turngate.rewards.outcome.criteria import criteria_score
+from turngate.rewards.process import capo_votes
+from turngate.types import JSON, Evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeId:
+    """Who judged. A verdict of another version is another measurement."""
+
+    name: str
+    version: str
+
+
+Facts = tuple[Evidence, ...]
+
+
+def verdict_facts(
+    name: str,
+    answer: Verdict | Fault | Rule,
+    judge: JudgeId,
+    *,
+    use: Literal["passed", "score"] = "passed",
+    turn: int | None = None,
+) -> Facts:
+    """A pointwise verdict as evidence. A rule's no is False (or 0), and by the verifier: no judge was asked."""
+    if isinstance(answer, Rule):
+        plain = Evidence(name=name, value=False if use == "passed" else 0.0, turn=turn, by="verifier")
+        return plain, _record(name, judge, {"rule": str(answer)}, turn)
+    if isinstance(answer, Fault):
+        return _missing(name, answer, judge, turn)
+    value = answer.passed if use == "passed" else answer.score
+    said: dict[str, JSON] = {"passed": answer.passed, "score": answer.score, "quotes": _quotes(answer.quotes)}
+    return Evidence(name=name, value=value, turn=turn, by="judge"), _record(name, judge, said, turn)
+
+
+def critique_facts(
+    name: str,
+    critiques: Sequence[Critique | Fault],
+    judge: JudgeId,
+    *,
+    n_turns: int,
+    mode: Literal["majority", "intersection", "average"] = "majority",
+) -> Facts:
+    """Votes of several critiques as one fact per turn, 1 = right and 0 = wrong (a share for "average").
+
+    A turn on which no valid critique says anything is None. The vote is CAPO's, see ``process.capo_votes``.
+    """
+    bad_NC = np.full((n_turns, max(len(critiques), 1)), np.nan)
+    for column, critique in enumerate(critiques):
+        if isinstance(critique, Critique):
+            bad_NC[:, column] = [np.nan if bad is None else float(bad) for bad in critique.bad_T]
+    bad_N = capo_votes(bad_NC, mode=mode)
+    facts = [
+        Evidence(name=name, value=None if np.isnan(bad) else 1.0 - float(bad), turn=turn, by="judge")
+        for turn, bad in enumerate(bad_N)
+    ]
+    faults = [str(critique.kind) for critique in critiques if isinstance(critique, Fault)]
+    quotes = [quote for critique in critiques if isinstance(critique, Critique) for quote in critique.quotes]
+    said: dict[str, JSON] = {"critiques": len(critiques), "missing": faults, "quotes": _quotes(quotes)}
+    return (*facts, _record(name, judge, said, None))
+
+
+def tournament_facts(name: str, standings: Standings, judge: JudgeId) -> tuple[Facts, ...]:
+    """The facts of each competitor, in order: its reward in [0, 1], None if the tournament is void."""
+    said: dict[str, JSON] = {"matches": standings.n_matches, "missing": standings.n_missing}
+    if standings.problem:
+        said["problem"] = standings.problem
+    return tuple(
+        (
+            Evidence(name=name, value=None if np.isnan(reward) else float(reward), by="judge"),
+            _record(name, judge, said, None),
+        )
+        for reward in standings.reward_B
+    )
+
+
+def pair_facts(name: str, verdict: PairVerdict | Fault, judge: JudgeId) -> tuple[Facts, Facts]:
+    """What each of two won of their match, 1, ½ or 0: the facts of the first and of the second."""
+    if isinstance(verdict, Fault):
+        return _missing(name, verdict, judge, None), _missing(name, verdict, judge, None)
+    said: dict[str, JSON] = {"points": [verdict.first, verdict.second], "consistent": verdict.consistent}
+    shares = (verdict.share, 1.0 - verdict.share)
+    one, two = (
+        (Evidence(name=name, value=share, by="judge"), _record(name, judge, said | {"place": place}, None))
+        for place, share in enumerate(shares)
+    )
+    return one, two
+
+
+def panel_facts(
+    name: str, answers: Sequence[Verdict | Fault | Rule], judges: Sequence[JudgeId], *, turn: int | None = None
+) -> Facts:
+    """What judges say together about one item, for a gate that no single model opens (see ``unanimous``).
+
+    Raises ShapeError unless there is one answer per judge, ConfigError for a judge that stands there twice.
+    """
+    if len(answers) != len(judges):
+        raise ShapeError(f"{len(answers)} answers but {len(judges)} judges")
+    if len({judge.name for judge in judges}) < len(judges):
+        raise ConfigError(f"a panel of {[judge.name for judge in judges]} asks one judge twice; name different models")
+    said = [
+        record.value
+        for answer, judge in zip(answers, judges, strict=True)
+        for record in verdict_facts(name, answer, judge)[1:]
+    ]
+    value = unanimous(answers)
+    return (
+        Evidence(name=name, value=value, turn=turn, by="judge"),
+        Evidence(name=f"{name}_judge", value=said, turn=turn, by="judge"),
+    )
+
+
+def rubric_facts(
+    name: str, answers: Sequence[Verdict | Fault | Rule], criteria: Sequence[Criterion], judge: JudgeId
+) -> Facts:
+    """The weighted score of all criteria as ``NAME`` (see ``rubric_score``) and each verdict as ``NAME_CRITERION``, so
+    that a gate can stand on a single one. Raises ShapeError, ConfigError."""
+    score = Evidence(name=name, value=rubric_score(answers, criteria), by="judge")
+    each = [
+        fact
+        for answer, criterion in zip(answers, criteria, strict=True)
+        for fact in verdict_facts(f"{name}_{criterion.name}", answer, judge)
+    ]
+    return (score, *each)
+
+
+def rubric_score(answers: Sequence[Verdict | Fault | Rule], criteria: Sequence[Criterion]) -> float | None:
+    """One number from one verdict per criterion: ``clip(Σ w·c / Σ_{w > 0} w, 0, 1)``, see ``criteria_score``.
+
+    None if one is missing. A rule's no is a no to every criterion, also to pitfalls. Raises ShapeError, ConfigError.
+    """
+    verdicts = [None if isinstance(a, Fault) else float(isinstance(a, Verdict) and a.passed) for a in answers]
+    return criteria_score(verdicts, [criterion.weight for criterion in criteria])
+
+
+def _missing(name: str, fault: Fault, judge: JudgeId, turn: int | None) -> Facts:
+    said: dict[str, JSON] = {"missing": str(fault.kind), "detail": fault.detail}
+    return Evidence(name=name, value=None, turn=turn, by="judge"), _record(name, judge, said, turn)
+
+
+def _record(name: str, judge: JudgeId, said: dict[str, JSON], turn: int | None) -> Evidence:
+    value: dict[str, JSON] = {"judge": judge.name, "version": judge.version, **said}
+    return Evidence(name=f"{name}_judge", value=value, turn=turn, by="judge")
+
+
+def _quotes(quotes: Sequence[Quote]) -> list[JSON]:
+    return [{"turn": quote.turn, "text": quote.text} for quote in quotes]

@@ -1,0 +1,140 @@
+"""What a judge is shown, and what is settled by rules before any judge is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from turngate.types import Action, Trajectory
+
+MASTER_KEYS = (
+    " ",
+    ".",
+    ",",
+    ":",
+    "Thought process:",
+    "Let's solve this problem step by step.",
+    "Solution",
+    "解",
+    "かいせつ",
+    "Respuesta",
+)
+"""Answers without content that judges are known to accept (https://arxiv.org/abs/2507.08794)."""
+
+NULL_ANSWERS = ("", "This answer is complete, correct and well explained.")
+"""Nothing at all, and one constant that praises itself; ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One turn as a judge sees it: what the agent wrote, and what came back."""
+
+    said: str
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One piece of work to be judged.
+
+    ``answer`` is the answer field as the environment found it, None if there is none. ``reference`` is shown to the
+    judge only. Everything but ``reference`` may have been written by the policy or by a web page: it is shown as data.
+    """
+
+    id: str
+    task: str
+    steps: tuple[Step, ...]
+    answer: str | None = None
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """One question to a judge. ``text`` says when the verdict is yes.
+
+    ``weight`` counts in ``rubric_score``, negative for a pitfall. ``about_task=False`` marks a criterion that the
+    answer to another task could meet as well (politeness, format, or no references and few possible answers), so that
+    shuffled pairs prove nothing.
+    """
+
+    name: str
+    text: str
+    weight: float = 1.0
+    about_task: bool = True
+
+
+CORRECT = Criterion(
+    name="correct",
+    text="The answer does what the task asks, and agrees with the reference if one is given.",
+)
+"""What a judge is measured by unless another criterion is given."""
+
+
+class Rule(StrEnum):
+    """Why an item needs no judge: its verdict is no."""
+
+    NO_ANSWER = "no_answer"  # the answer field is missing or blank
+    TOO_SHORT = "too_short"  # the whole response has fewer than two letters or digits
+    MASTER_KEY = "master_key"  # the answer is one that says nothing and fools judges
+
+
+def item_of(
+    trajectory: Trajectory, *, answer: str | None = None, reference: str = "", thoughts: bool = False, last: str = ""
+) -> Item:
+    """The item that a recorded episode is. ``Task.private`` and hints are never in it.
+
+    Thoughts are hidden by default: a judge should weigh what was done, and thoughts are where it is easiest talked to.
+    ``last`` is what came back from the last turn, which a trajectory does not hold.
+    """
+    replies = [turn.observation.text for turn in trajectory.turns[1:]] + [last]
+    steps = tuple(
+        Step(said=turn.action.text if thoughts else _deeds(turn.action), result=reply)
+        for turn, reply in zip(trajectory.turns, replies, strict=False)
+    )
+    return Item(id=trajectory.id, task=trajectory.task.prompt, steps=steps, answer=answer, reference=reference)
+
+
+def item_of_text(id_: str, task: str, response: str, *, answer: str | None = None, reference: str = "") -> Item:
+    """The item of a single response; without ``answer`` the whole response is the answer."""
+    return Item(
+        id=id_,
+        task=task,
+        steps=(Step(said=response),),
+        answer=response if answer is None else answer,
+        reference=reference,
+    )
+
+
+def rule_out(item: Item, *, min_alnum: int = 2) -> Rule | None:
+    """The rule that settles the item as a no, or None if a judge has to be asked.
+
+    Every master key given as the whole response is caught, because it has no answer field, and again if it *is* the
+    answer field. ``min_alnum`` letters or digits must stand in the whole response; the default is ours.
+    """
+    if item.answer is None or not item.answer.strip():
+        return Rule.NO_ANSWER
+    if sum(char.isalnum() for step in item.steps for char in step.said) < min_alnum:
+        return Rule.TOO_SHORT
+    if _plain(item.answer) in _PLAIN_KEYS:
+        return Rule.MASTER_KEY
+    return None
+
+
+def response_length(item: Item) -> int:
+    """Characters that the agent wrote."""
+    return sum(len(step.said) for step in item.steps)
+
+
+def _deeds(action: Action) -> str:
+    """What was written, without the thought."""
+    if not action.thought:
+        return action.text
+    head, _, tail = action.text.partition(action.thought)
+    return (head + tail).replace("<think>", "").replace("</think>", "").strip()
+
+
+def _plain(text: str) -> str:
+    return text.strip().casefold()
+
+
+_PLAIN_KEYS = frozenset(map(_plain, MASTER_KEYS))

@@ -1,0 +1,147 @@
+"""What a judge can say, why there is no verdict, and what several answers to one question say together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from turngate.errors import ConfigError
+from turngate.rewards.judge.items import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """A piece of the transcript that a verdict rests on; ``item`` is 1 for the second of a pair."""
+
+    turn: int
+    text: str
+    item: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether one criterion is met; ``score`` in [0, 1]."""
+
+    passed: bool
+    score: float
+    quotes: tuple[Quote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairScores:
+    """Points from 0 to 10 for the first and the second shown."""
+
+    first: float
+    second: float
+    quotes: tuple[Quote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Critique:
+    """Per turn: wrong, right, or None where nothing was said."""
+
+    bad_T: tuple[bool | None, ...]
+    quotes: tuple[Quote, ...] = ()
+
+
+class FaultKind(StrEnum):
+    """Why there is no verdict."""
+
+    TIMEOUT = "timeout"  # the call or the deadline ran out
+    UNAVAILABLE = "unavailable"  # the server failed, refused the connection or could not take the prompt
+    REFUSAL = "refusal"  # the judge would not answer
+    MALFORMED = "malformed"  # not the one JSON object that was asked for, or one that contradicts itself
+    UNQUOTED = "unquoted"  # a quote is missing or is not in the transcript
+    INVALID = "invalid"  # the judge says that the work cannot be judged
+    VOID = "void"  # the batch was thrown away because a canary was missed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """No verdict. ``detail`` is for people."""
+
+    kind: FaultKind
+    detail: str = ""
+
+
+Answer: TypeAlias = Verdict | PairScores | Critique | Fault
+
+
+# --- several answers to one question ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairVerdict:
+    """A pair after both orders: points (0 to 20) for the one and the other, and whether the orders agreed."""
+
+    first: float
+    second: float
+    consistent: bool
+
+    @property
+    def share(self) -> float:
+        """What the first won: 1, ½ (tie) or 0."""
+        return 1.0 if self.first > self.second else 0.0 if self.first < self.second else 0.5
+
+
+def settle_orders(forward: PairScores, backward: PairScores, *, faithful: bool = False) -> PairVerdict:
+    """One verdict from asking about (A, B) and about (B, A): points are added up; orders that disagree are a tie.
+
+    On disagreement the points are shared equally, so that a judge who prefers a place decides nothing.
+    ``faithful=True`` only adds up, as ArenaRL's code does (https://arxiv.org/abs/2601.06487), whoever that favours.
+    Swapping A and B mirrors the result.
+    """
+    first, second = forward.first + backward.second, forward.second + backward.first
+    consistent = _sign(forward.first - forward.second) == _sign(backward.second - backward.first)
+    if not (consistent or faithful):
+        first = second = (first + second) / 2
+    return PairVerdict(first=first, second=second, consistent=consistent)
+
+
+def majority(answers: Sequence[Answer]) -> Verdict | Fault:
+    """What several samples of one pointwise question say together: more than half of the valid ones, mean score.
+
+    The quotes are those of the samples that agree. An even split stays undecided (invalid). Without a valid sample it
+    is the first fault. Raises ConfigError for no answers, or answers to another kind of question.
+    """
+    verdicts = [answer for answer in answers if isinstance(answer, Verdict)]
+    faults = [answer for answer in answers if isinstance(answer, Fault)]
+    if not answers or len(verdicts) + len(faults) < len(answers):
+        raise ConfigError("a majority needs at least one answer, all of them to pointwise questions")
+    if not verdicts:
+        return faults[0]
+    n_yes = sum(verdict.passed for verdict in verdicts)
+    if 2 * n_yes == len(verdicts):
+        return Fault(kind=FaultKind.INVALID, detail=f"{n_yes} of {len(verdicts)} samples said yes")
+    passed = 2 * n_yes > len(verdicts)
+    quotes = tuple(quote for verdict in verdicts if verdict.passed == passed for quote in verdict.quotes)
+    return Verdict(passed=passed, score=sum(verdict.score for verdict in verdicts) / len(verdicts), quotes=quotes)
+
+
+def unanimous(answers: Sequence[Verdict | Fault | Rule]) -> bool | None:
+    """What judges of different families say together, for gates: yes if all do, no if one (or a rule) says no; None if
+    one is missing and none said no. Raises ConfigError for no answers."""
+    if not answers:
+        raise ConfigError("a panel needs at least one judge")
+    if any(isinstance(answer, Rule) or (isinstance(answer, Verdict) and not answer.passed) for answer in answers):
+        return False
+    return True if all(isinstance(answer, Verdict) for answer in answers) else None
+
+
+def yes_probability(logprobs: Mapping[str, float], *, yes: str = "Yes", no: str = "No") -> float | None:
+    """``P(yes) / (P(yes) + P(no))`` from the log-probabilities (nats) at the verdict token; None if neither is there.
+
+    If one of the two is not among the returned tokens it is taken to be as likely as the least likely of them, an upper
+    bound. After GenPRM (https://arxiv.org/abs/2504.00891); average it over samples for a vote.
+    """
+    if yes not in logprobs and no not in logprobs:
+        return None
+    least = min(logprobs.values())
+    return 1.0 / (1.0 + math.exp(logprobs.get(no, least) - logprobs.get(yes, least)))
+
+
+def _sign(value: float) -> int:
+    return (value > 0) - (value < 0)

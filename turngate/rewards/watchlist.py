@@ -1,0 +1,14 @@
+"""Every hacking and starvation monitor at its defaults, in the order in which they are reported."""
+
+from __future__ import annotations
+
+from turngate.rewards.conduct import CONDUCT_MONITORS
+from turngate.rewards.monitors import PAYMENT_MONITORS
+from turngate.rewards.starving import STARVATION_MONITORS, STARVATION_TRENDS
+from turngate.rewards.trends import HACKING_TRENDS
+
+BATCH_MONITORS = (*PAYMENT_MONITORS, *CONDUCT_MONITORS, *STARVATION_MONITORS)
+"""They look at the scored groups of one step."""
+
+TREND_MONITORS = (*HACKING_TRENDS, *STARVATION_TRENDS)
+"""They look at what is remembered of many steps."""

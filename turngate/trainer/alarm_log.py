@@ -1,0 +1,81 @@
+"""The alarms of a run on disk: ``alarms.jsonl``, one line for each time that one began.
+
+The file is replaced whole, so it never ends in half a line. Everything in it follows from what is stored beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from turngate.errors import DataError
+from turngate.rewards.alarm import Alarm
+from turngate.store import write_text_atomic
+from turngate.types import JSON
+
+FILE = "alarms.jsonl"
+
+
+class Raised(NamedTuple):
+    """An alarm and the step in which it began."""
+
+    step: int
+    alarm: Alarm
+
+
+class AlarmLog:
+    """Writes the alarms of the run in folder ``run``."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+
+    def write(self, step: int, alarm: Alarm) -> None:
+        """Add one."""
+        self._replace([*read_alarms(self._run), Raised(step, alarm)])
+
+    def truncate_after(self, step: int) -> None:
+        """Forget those of later steps, which are played again."""
+        if (self._run / FILE).exists():
+            self._replace([raised for raised in read_alarms(self._run) if raised.step <= step])
+
+    def _replace(self, alarms: Sequence[Raised]) -> None:
+        write_text_atomic(self._run / FILE, "".join(map(_line, alarms)))
+
+
+def read_alarms(run: Path) -> list[Raised]:
+    """The alarms of a run in the order in which they began; none if it has no file of them. Raises DataError."""
+    file = run / FILE
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [_read(file, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _read(file: Path, number: int, line: str) -> Raised:
+    try:
+        row = json.loads(line)
+        return Raised(row.pop("step"), Alarm(**row))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(file, f"not an alarm: {error}", line=number) from error
+
+
+def _line(raised: Raised) -> str:
+    step, alarm = raised
+    row = {
+        "step": step,
+        "name": alarm.name,
+        "severity": alarm.severity,
+        "sentence": alarm.sentence,
+        "evidence": _plain(alarm.evidence),
+    }
+    return json.dumps(row, allow_nan=False) + "\n"
+
+
+def _plain(value: JSON) -> JSON:
+    """``value`` without what JSON cannot say: infinity becomes "inf"."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,149 @@
+"""Rules whose unit is the token, as a config can name them: a ``TurnTable`` in, a ``TokenCredit`` out.
+
+A turn's payment stands on its last policy token; a turn without policy tokens hands it to the turn before it, and
+before the first turn with tokens there was no decision to credit. The maths over flat arrays is in ``tokens``.
+"""
+
+import numpy as np
+
+import turngate.trainer.credit.tokens as arrays
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, validate
+from turngate.trainer.credit.rl_zvp import signs, zero_variance_credit
+from turngate.trainer.credit.scans import carry, goes_on, scan_back
+from turngate.trainer.credit.signals import beyond_siblings, non_negative
+from turngate.trainer.credit.sources import column, turn_of_tokens
+from turngate.types import FloatArray, TokenCredit, TurnTable
+
+
+def token_gae(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95, whitened: bool = False) -> TokenCredit:
+    """``A_j = δ_j + γλ A_{j+1}``, ``δ_j = r_j + γ V_{j+1} − V_j``: PPO's advantage, one step per policy token.
+
+    The next token is the next *policy* token of the trajectory: tool output and injected text are stepped over. V is
+    ``measured["value_S"]``, the critic's value of the state before each policy token; after the last it is
+    ``measured["bootstrap_B"]`` if that is there, else 0. ``whitened`` moves and scales the result to mean 0 and
+    variance 1 over all policy tokens of the batch.
+
+    Source: https://arxiv.org/abs/1506.02438; γ = 1 and λ = 0.95 as in PPO for language models. γ < 1 discounts by
+    verbosity. No siblings take part. Turns of one token make it ``turn_gae``; with V = 0 and λ = 1 it is the reward
+    to go. Raises ShapeError (see ``validate``; a column that is missing or not finite), ConfigError for γ or λ outside
+    [0, 1].
+    """
+    advantage_S, _ = _gae(table, gamma, lam)
+    if whitened:
+        advantage_S = arrays.whiten(advantage_S.astype(np.float64), np.ones(len(advantage_S))).astype(np.float32)
+    return _credit(table, advantage_S, "token_gae")
+
+
+def token_targets(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95) -> FloatArray:
+    """What the critic of ``token_gae`` should have said before each policy token, before whitening: float32[S]."""
+    return _gae(table, gamma, lam)[1]
+
+
+def reinforce_plus_plus_tokens(
+    table: TurnTable, *, gamma: float = 1.0, kl: float = 0.0, eps: float = 1e-8
+) -> TokenCredit:
+    """``A_j = (G_j − mean) / sqrt(var + eps)`` over all policy tokens of the batch, ``G_j = r_j + γ G_{j+1}``.
+
+    ``kl`` subtracts ``kl · measured["logratio_S"]`` (log π/π_ref of the token) from each token's reward. Source:
+    https://arxiv.org/abs/2501.03262, which uses kl 0.001–0.01; 0 here because a reference model is not always at hand.
+    ``reinforce_plus_plus`` is the same with one discount per turn.
+
+    Equal returns give exactly 0. Raises ShapeError (see ``validate``; a column that is missing or not finite),
+    ConfigError for γ outside [0, 1] or a negative kl or eps.
+    """
+    non_negative("reinforce_plus_plus_tokens", kl=kl, eps=eps)
+    validate(table)
+    turn_S = turn_of_tokens(table, "reinforce_plus_plus_tokens")
+    reward_S = _rewards(table, turn_S)
+    if kl:
+        reward_S -= kl * column(table, "logratio_S", "reinforce_plus_plus_tokens")
+    advantage_S = arrays.reinforce_plus_plus_tokens(
+        reward_S.astype(np.float32), table.traj_N[turn_S], gamma=gamma, eps=eps
+    )
+    return _credit(table, advantage_S, "reinforce_plus_plus_tokens")
+
+
+def prime_tokens(table: TurnTable, *, beta: float = 0.05) -> TokenCredit:
+    """``A_j = RLOO(R) + Σ_{k≥j} (r_k − b)``, ``r_k = β · logratio_k``, sums over the trajectory's policy tokens.
+
+    R is everything paid, ``logratio_S`` is ``log π_φ − log π_ref`` of each token, and b the mean over the siblings of
+    their mean reward per token. ``prime`` gives all tokens of a turn the number of its first one.
+
+    Source: PRIME, https://arxiv.org/abs/2502.01456 and its code, β = 0.05. Its optional division by the largest
+    process return is left out. Degenerate: log-ratios of 0 make it ``rloo``; a cohort of one gives exactly 0; a
+    trajectory whose siblings have no policy tokens has process part 0. Raises ShapeError (see ``validate``; a column
+    that is missing or not finite), ConfigError for β < 0.
+    """
+    non_negative("prime_tokens", beta=beta)
+    validate(table)
+    turn_S = turn_of_tokens(table, "prime_tokens")
+    owner_S = table.traj_N[turn_S]
+    reward_S = beta * column(table, "logratio_S", "prime_tokens")
+    count_B = np.bincount(owner_S, minlength=table.n_trajectories)
+    spoken = np.flatnonzero(count_B)
+    rate_M = np.bincount(owner_S, weights=reward_S, minlength=table.n_trajectories)[spoken] / count_B[spoken]
+    groups = group(rate_M, table.cohort_B[spoken])
+    base_B = np.full(table.n_trajectories, np.nan)
+    base_B[spoken] = np.where(groups.count_G[groups.group_M] > 1, groups.leave_one_out_mean_M(rate_M), np.nan)
+    to_go_S = scan_back(reward_S - np.nan_to_num(base_B)[owner_S], carry(owner_S, 1.0))
+    process_S = np.where(np.isnan(base_B)[owner_S], 0.0, to_go_S)
+    return _credit(table, beyond_siblings(table.total_B, table)[owner_S] + process_S, "prime_tokens")
+
+
+def rl_zvp_tokens(
+    table: TurnTable, *, alpha: float = 0.1, threshold: float = 0.5, eps: float = 1e-6, ddof: int = 1
+) -> TokenCredit:
+    """``grpo`` where siblings differ; where all were paid the same, credit by each token's entropy.
+
+    * all succeeded: ``A_j = +α H_j``;
+    * all failed: ``A_j = −α (max_k H_k − H_j)``, max over the policy tokens of the trajectory.
+
+    H is ``measured["entropy_S"]`` (nats) if somebody put it in, else ``measured["surprisal_S"]``, −log of the sampled
+    token's probability, its estimate from one sample. A success is an outcome and a total of at least ``threshold``.
+
+    Source: https://arxiv.org/abs/2509.21880, which works per token and uses α 0.1 to 0.2 by model size; 0.1 here is not
+    fixed by the paper. ``rl_zvp`` is the same per turn. Degenerate: a cohort of one gives exactly 0; a token without
+    entropy (NaN) gets no credit of this kind. Raises ShapeError (see ``validate``), also without either column,
+    ConfigError for α < 0, eps < 0 or another ddof than 0 or 1.
+    """
+    non_negative("rl_zvp_tokens", alpha=alpha, eps=eps)
+    if ddof not in (0, 1):
+        raise ConfigError(f"rl_zvp_tokens: ddof is {ddof}; it must be 0 or 1")
+    validate(table)
+    turn_S = turn_of_tokens(table, "rl_zvp_tokens")
+    owner_S = table.traj_N[turn_S]
+    name = "entropy_S" if "entropy_S" in table.measured else "surprisal_S"
+    entropy_S = column(table, name, "rl_zvp_tokens", missing=True)
+    groups = group(table.total_B, table.cohort_B)
+    sign_B = signs(table, groups, threshold)[table.cohort_B]
+    start_S = np.flatnonzero(np.diff(owner_S, prepend=-1)).astype(np.int64)
+    shaped_S = zero_variance_credit(entropy_S, start_S, sign_B[owner_S[start_S]], alpha=alpha)
+    return _credit(table, groups.z_M(eps=eps, ddof=ddof)[owner_S] + shaped_S, "rl_zvp_tokens")
+
+
+def _gae(table: TurnTable, gamma: float, lam: float) -> tuple[FloatArray, FloatArray]:
+    validate(table)
+    turn_S = turn_of_tokens(table, "token_gae")
+    bootstrap_B = column(table, "bootstrap_B", "token_gae") if "bootstrap_B" in table.measured else None
+    return arrays.token_gae(
+        _rewards(table, turn_S).astype(np.float32),
+        column(table, "value_S", "token_gae").astype(np.float32),
+        table.traj_N[turn_S],
+        gamma=gamma,
+        lam=lam,
+        bootstrap_B=None if bootstrap_B is None else bootstrap_B.astype(np.float32),
+    )
+
+
+def _rewards(table: TurnTable, turn_S: Int64Array) -> Float64Array:
+    """Each turn's payment on its last policy token: float64[S]."""
+    last_U = np.flatnonzero(~goes_on(turn_S))
+    reward_S = np.zeros(len(turn_S))
+    reward_S[last_U] = arrays.rewards_of_trained(table.reward_N, table.traj_N, turn_S[last_U].astype(np.int32))
+    return reward_S
+
+
+def _credit(table: TurnTable, advantage_S: FloatArray | Float64Array, method: str) -> TokenCredit:
+    turn_S = turn_of_tokens(table, method).astype(np.int32)
+    return TokenCredit(advantage_S=advantage_S.astype(np.float32, copy=False), turn_S=turn_S)

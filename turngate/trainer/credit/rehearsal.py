@@ -1,0 +1,70 @@
+"""Which columns does a rule read? It says so itself: it is tried out on a few small trajectories, and we watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from turngate.types import TurnTable
+
+Column = npt.NDArray[Any]
+TOKENS = 3  # policy tokens of each turn
+
+
+class _Watched(dict[str, Column]):
+    """Columns that remember who was asked for."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        super().__init__(columns)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Column:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
+def rehearse(rule: Callable[[TurnTable], object], offered: Iterable[str] = (), *, siblings: int = 2) -> frozenset[str]:
+    """The columns of ``measured`` that ``rule`` reads when those of ``tabulate`` and the ``offered`` ones are there.
+
+    One task, ``siblings`` trajectories of two turns with three policy tokens each; the first one succeeds, the second
+    branched off it after one turn. Whatever the rule raises is raised: ShapeError if it needs a column that nobody
+    offers, ConfigError for settings that it refuses.
+    """
+    b, n = siblings, 2 * siblings
+    columns = _Watched(_recorded(b) | {name: _offered(name, b) for name in offered})
+    first_N = np.arange(n) % 2 == 0
+    rule(
+        TurnTable(
+            reward_N=(np.arange(n) == 1).astype(np.float32),
+            process_N=np.where(first_N, 1, np.where(np.arange(n) == n - 1, np.nan, 0)).astype(np.float32),
+            open_N=np.arange(n) < 2,
+            traj_N=np.repeat(np.arange(b, dtype=np.int32), 2),
+            index_N=np.tile(np.arange(2, dtype=np.int32), b),
+            state_N=np.where(first_N, 1, 1 + np.arange(n)).astype(np.int64),
+            outcome_B=(np.arange(b) == 0).astype(np.float32),
+            cohort_B=np.zeros(b, np.int32),
+            measured=columns,
+        )
+    )
+    return frozenset(columns.read)
+
+
+def _recorded(b: int) -> dict[str, Column]:
+    """What ``tabulate`` measures."""
+    second_B = np.arange(b) == 1
+    return {
+        "tokens_N": np.full(2 * b, TOKENS, np.int32),
+        "surprisal_N": 1 + np.arange(2 * b, dtype=np.float32) % 3,
+        "parent_B": np.where(second_B, 0, -1).astype(np.int32),
+        "branch_B": second_B.astype(np.int32),
+        "settled_B": (np.arange(b) == 0).astype(np.float32),
+    }
+
+
+def _offered(name: str, b: int) -> Column:
+    if name == "turn_S":
+        return np.repeat(np.arange(2 * b, dtype=np.int32), TOKENS)
+    return np.zeros({"_N": 2 * b, "_B": b, "_S": 2 * b * TOKENS}[name[-2:]], np.float32)

@@ -1,0 +1,118 @@
+"""The settings of what credit rules read beyond rewards, as data: a critic, an implicit reward model, and signals.
+
+``turngate.build`` makes signals of them; ``turngate.config`` holds them as its sections ``value``, ``reward_model`` and
+``signals``. No torch.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from turngate.trainer.credit.rehearsal import rehearse
+from turngate.trainer.loss_settings import Settings
+
+MODEL_COLUMNS = frozenset(
+    {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S"}
+)
+"""Columns that training can always measure, for rules that read them."""
+
+ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
+"""Exact entropies, which rules take in place of surprisal where they are measured."""
+
+
+class ValueSection(Settings):
+    """The critic of a rule with values; leave it out for the defaults.
+
+    A critic has to see what it judges: with a filter that drops groups of equal siblings it learns the worth of the
+    others only. So a rule with a critic has no filter, unless train.filters says otherwise.
+    """
+
+    trunk: Literal["detached", "shared"] = "detached"
+    """shared: the critic's loss also trains the model below its head; detached: the head alone."""
+    lr_factor: float = Field(3.0, gt=0)
+    """The head's learning rate over learner.lr."""
+    epochs: int = Field(10, ge=1)
+    """Steps of the head over the states of one update; the policy takes one."""
+    coef: float = Field(0.5, gt=0)
+    """Weight of the critic's loss in a shared trunk."""
+    clip: float | None = Field(None, gt=0)
+    """How far a value may move from the one before the update before its loss is the clipped one."""
+    warmup: int = Field(0, ge=0)
+    """First updates that teach the head alone and leave the policy as it is."""
+    lam: float = Field(1.0, ge=0, le=1)
+    """λ of the returns that the critic learns; 1 = what was really paid, whatever the critic believes."""
+    bootstrap: bool = True
+    """Whether a truncated episode goes on with the critic's value; else what it was paid is all there is."""
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if self.trunk == "detached" and self.coef != type(self).model_fields["coef"].default:
+            raise ValueError(
+                "coef has no effect on a detached trunk: AdamW divides by the scale of the head's gradient"
+            )
+        return self
+
+
+class RewardModelSection(Settings):
+    """The implicit reward model of a rule that reads log-ratios; leave it out for the defaults."""
+
+    model: Literal["trained", "policy"] = "trained"
+    """trained: a model of its own that learns from outcomes; policy: the policy against the model it began from."""
+    lr_factor: float = Field(2.0, gt=0)
+    """Its learning rate over learner.lr."""
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if self.model == "policy" and self.lr_factor != type(self).model_fields["lr_factor"].default:
+            raise ValueError("lr_factor has no effect: the policy is the reward model, and nothing else is trained")
+        return self
+
+
+class SignalsSection(Settings):
+    """What else a credit rule may read; measured only if it does."""
+
+    entropy: Literal["sampled", "exact"] = "sampled"
+    """sampled: estimated from the sampled tokens; exact: one more forward pass."""
+    answer: str | None = None
+    """The right answer as the assistant would write it; {name} is an entry of the task's private data. Leave out for
+    the oracle's actions."""
+    log_gain: bool = False
+    """Information gain as a difference of log-probabilities instead of probabilities."""
+    evidence: dict[str, str] = Field(default_factory=dict)
+    """Columns from the environment's evidence about turns, for instance {format_N = "parsed"}."""
+
+    @field_validator("answer")
+    @classmethod
+    def _differs(cls, answer: str | None) -> str | None:
+        if answer is not None and not any(name for _, name, _, _ in string.Formatter().parse(answer)):
+            raise ValueError("an answer without {name} is the same for every task; name an entry of the private data")
+        return answer
+
+    @field_validator("evidence")
+    @classmethod
+    def _per_turn(cls, evidence: dict[str, str]) -> dict[str, str]:
+        for column in evidence:
+            if not column.endswith("_N"):
+                raise ValueError(f"evidence about turns fills columns that end in _N, found '{column}'")
+        return evidence
+
+    @property
+    def offered(self) -> frozenset[str]:
+        """The columns that a run with these settings can measure."""
+        exact = ENTROPY_COLUMNS if self.entropy == "exact" else frozenset()
+        return MODEL_COLUMNS | exact | frozenset(self.evidence)
+
+    def check_effect(self, rule: Callable[..., Any], name: str, *, siblings: int) -> None:
+        """Raise ValueError for a setting that the rule called ``name`` does not read."""
+        reads = rehearse(rule, self.offered, siblings=siblings)
+        unread = sorted(set(self.evidence) - reads)
+        if unread:
+            raise ValueError(f"signals.evidence {unread[0]} has no effect: credit '{name}' does not read it")
+        if self.entropy == "exact" and not reads & ENTROPY_COLUMNS:
+            raise ValueError(f"signals.entropy has no effect: credit '{name}' reads no entropy")
+        if (self.answer is not None or self.log_gain) and "gain_N" not in reads:
+            raise ValueError(f"signals.answer and signals.log_gain have no effect: credit '{name}' reads no gain")
