@@ -206,7 +206,7 @@ def test_what_only_an_environment_can_supply_is_named(credit, column):
     ("changes", "problem"),
     [
         (
-            {"credit": {"type": "rloo"}, "value": {"coef": 1.0}},
+            {"credit": {"type": "rloo"}, "value": {"warmup": 1}},
             "value has no effect: credit 'rloo' reads no values; turn_gae, token_gae, bilevel_gae do",
         ),
         (

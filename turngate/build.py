@@ -290,6 +290,9 @@ def _values(config: Config, learner: Any, *, per_token: bool) -> Any:
     return Values(learner=learner, targets=targets, per_token=per_token, bootstrap=config.value.bootstrap)
 
 
+SIBLINGS = 64  # of the rehearsal where no config says how many: enough for any k that a rule may ask for
+
+
 def credit_rule(name: str, settings: Mapping[str, Any]) -> Credit:
     """A rule with its settings for recorded episodes: tried out without any model. Raises UnknownName, ConfigError."""
     if name not in _rules():
@@ -297,9 +300,6 @@ def credit_rule(name: str, settings: Mapping[str, Any]) -> Credit:
     rule = partial(_rules()[name], **settings)
     _rehearsed(rule, name, (), SIBLINGS)
     return rule
-
-
-SIBLINGS = 8  # of the rehearsal without a config
 
 
 def own_credit(config: Config) -> Credit | None:

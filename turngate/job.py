@@ -24,7 +24,7 @@ from turngate.errors import ConfigError, RunError
 from turngate.evaluations import add_evaluation, read_evaluations
 from turngate.metrics import JsonlSink
 from turngate.progress import Progress
-from turngate.rewards.alarm import Alarm
+from turngate.rewards.monitors.alarm import Alarm
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints

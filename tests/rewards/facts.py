@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from turngate.rewards.step_facts import Learned, StepFacts
+from turngate.rewards.monitors.step_facts import Learned, StepFacts
 
 PLAIN = StepFacts(
     step=0, episodes=8, outcome=0.5, paid=0.5, process=0.1, turns=3.0, tokens=9.0, parsed=1.0, longest=("long",)

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from turngate.errors import DataError
-from turngate.rewards.alarm import Alarm
+from turngate.rewards.monitors.alarm import Alarm
 from turngate.trainer.alarm_log import AlarmLog, Raised, read_alarms
 
 SPAM = Alarm(

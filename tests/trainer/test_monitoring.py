@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scores import episode, event, group, turn
 
-from turngate.rewards.alarm import Alarm
-from turngate.rewards.step_facts import MEMORY, START
-from turngate.rewards.watchlist import BATCH_MONITORS, TREND_MONITORS
+from turngate.rewards.monitors.alarm import Alarm
+from turngate.rewards.monitors.step_facts import MEMORY, START
+from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.store import Store
 from turngate.trainer.monitoring import Watch, console_line, credit_by_turns, learned, recorded, remembered, unwatched
 from turngate.trainer.table import tabulate

@@ -16,8 +16,8 @@ from rich.text import Text
 from turngate.errors import DataError
 from turngate.report.figure import COLOURS, Rows, curve_of, legend_below, new_figure, save_figure, tidy
 from turngate.report.show import literal
-from turngate.rewards.alarm import Alarm, Monitor
-from turngate.rewards.watchlist import BATCH_MONITORS, TREND_MONITORS
+from turngate.rewards.monitors.alarm import Alarm, Monitor
+from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.trainer.alarm_log import Raised
 
 MONITORS: tuple[Monitor[Any], ...] = (*BATCH_MONITORS, *TREND_MONITORS)

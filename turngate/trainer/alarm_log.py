@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from turngate.errors import DataError
-from turngate.rewards.alarm import Alarm
+from turngate.rewards.monitors.alarm import Alarm
 from turngate.store import write_text_atomic
 from turngate.types import JSON
 

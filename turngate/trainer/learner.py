@@ -250,6 +250,7 @@ class TorchLearner:
             for name, parameter in own.items():
                 parameter.copy_(saved[name])
         self._optimizer.load_state_dict(state["optimizer"])
+        self._lessons = []
         self._memory = state.get("memory", {})  # checkpoints from before losses could remember have none
 
     # --- forward pass -------------------------------------------------------------------------------------------------

@@ -15,11 +15,11 @@ from typing import TypeAlias
 import numpy as np
 
 from turngate.metrics import read_metrics
-from turngate.rewards.alarm import Alarm, Check, Floats
-from turngate.rewards.monitors import correlation, paid_shares
-from turngate.rewards.starving import group_shares
-from turngate.rewards.step_facts import MEMORY, START, Learned, StepFacts, measure
-from turngate.rewards.watchlist import BATCH_MONITORS, TREND_MONITORS
+from turngate.rewards.monitors.alarm import Alarm, Check, Floats
+from turngate.rewards.monitors.payments import correlation, paid_shares
+from turngate.rewards.monitors.starving import group_shares
+from turngate.rewards.monitors.step_facts import MEMORY, START, Learned, StepFacts, measure
+from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.store import Store
 from turngate.types import FloatArray, Metrics, ScoredGroup, TurnTable
 

@@ -29,6 +29,9 @@ class ValueSection(Settings):
 
     A critic has to see what it judges: with a filter that drops groups of equal siblings it learns the worth of the
     others only. So a rule with a critic has no filter, unless train.filters says otherwise.
+
+    ``bootstrap`` suits limits that are no part of the task. Where truncated work is verified and paid, it comes on top
+    of that payment, and an agent that stalls is credited with what it might still have done.
     """
 
     trunk: Literal["detached", "shared"] = "detached"

@@ -314,7 +314,8 @@ class LogRatios:
 
     ``model`` is φ and ``base`` the reference; None is the sampler, as it was when it spoke. With ``loss`` (from the
     table to a number and its gradient with respect to each trajectory's Σ log-ratio: ``credit.implicit``), φ takes one
-    step after each measurement, so the numbers of a step are those of φ before it has seen the outcomes.
+    step after each measurement, so the numbers of a step are those of φ before it has seen the outcomes. Models are
+    measured over the whole vocabulary; a sampler that cuts its own is what it was.
     """
 
     model: Learner | None = None

@@ -36,7 +36,7 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Everything a step needs, made by ``turngate.build``. ``score`` is ``rubric.score_group``: group, step → scores."""
+    """Everything a step needs, made by ``turngate.build``. ``score``: a rubric's ``score_group``, of group and step."""
 
     player: Player
     worlds: Worlds

@@ -16,8 +16,8 @@ class Critic:
     """How values are learned. ``turngate.config`` has defaults that were tried; these are the plainest.
 
     ``shared``: the loss, times ``coef``, also trains the model below the head; else only the head learns, from features
-    that the policy's loss shapes. ``lr_factor`` times the policy's learning rate is the head's, and ``epochs`` how often
-    it goes over the states of an update: they are at hand, and one step, small enough not to overshoot, is seldom
+    that the policy's loss shapes. ``lr_factor`` times the policy's learning rate is the head's, and ``epochs`` is how
+    often it goes over the states of an update: they are at hand, and one step, small enough not to overshoot, is seldom
     enough. ``clip``: the PPO form, ``½ max((V − G)², (V_old + clamp(V − V_old, ±clip) − G)²)``
     (https://arxiv.org/abs/1707.06347 and its implementations); None is plain. ``warmup``: so many first updates teach
     the head alone and leave the policy as it is, because advantages from a critic that knows nothing are noise (value

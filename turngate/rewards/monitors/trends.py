@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from turngate.rewards.alarm import Alarm, Check, Monitor, mean_known
-from turngate.rewards.step_facts import START, StepFacts
+from turngate.rewards.monitors.alarm import Alarm, Check, Monitor, mean_known
+from turngate.rewards.monitors.step_facts import START, StepFacts
 
 DriftOf: TypeAlias = Literal["turns", "tokens", "parsed"]
 

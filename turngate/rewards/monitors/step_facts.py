@@ -10,7 +10,7 @@ from math import sqrt
 
 import numpy as np
 
-from turngate.rewards.alarm import NAMED, Episode, mean_known, usable_episodes
+from turngate.rewards.monitors.alarm import NAMED, Episode, mean_known, usable_episodes
 from turngate.types import ScoredGroup
 
 START, MEMORY = 10, 60

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scores import episode, event, group, turn
 
-from turngate.rewards.step_facts import Learned, Opened, measure
+from turngate.rewards.monitors.step_facts import Learned, Opened, measure
 from turngate.types import Guidance
 
 

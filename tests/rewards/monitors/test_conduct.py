@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scores import alarm_of, episode, group, turn
 
-from turngate.rewards.conduct import (
+from turngate.rewards.judge.fence import _ADDRESSED
+from turngate.rewards.monitors.conduct import (
     _may_address_judge,
     _tampers,
     judge_addressed,
@@ -13,7 +14,6 @@ from turngate.rewards.conduct import (
     tampering,
     tool_spam,
 )
-from turngate.rewards.judge.fence import _ADDRESSED
 from turngate.types import Evidence
 
 # --- tool spam -------------------------------------------------------------------------------------------------------

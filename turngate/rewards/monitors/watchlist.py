@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from turngate.rewards.conduct import CONDUCT_MONITORS
-from turngate.rewards.monitors import PAYMENT_MONITORS
-from turngate.rewards.starving import STARVATION_MONITORS, STARVATION_TRENDS
-from turngate.rewards.trends import HACKING_TRENDS
+from turngate.rewards.monitors.conduct import CONDUCT_MONITORS
+from turngate.rewards.monitors.payments import PAYMENT_MONITORS
+from turngate.rewards.monitors.starving import STARVATION_MONITORS, STARVATION_TRENDS
+from turngate.rewards.monitors.trends import HACKING_TRENDS
 
 BATCH_MONITORS = (*PAYMENT_MONITORS, *CONDUCT_MONITORS, *STARVATION_MONITORS)
 """They look at the scored groups of one step."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scores import alarm_of, episode, event, group, turn
 
-from turngate.rewards.monitors import (
+from turngate.rewards.monitors.payments import (
     advantage_concentration,
     correlation,
     duplicate_sources,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from turngate.rewards.alarm import NAMED, Alarm, Check, Monitor, clearest, usable_episodes
 from turngate.rewards.judge.fence import addresses_judge
+from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Monitor, clearest, usable_episodes
 from turngate.types import Evidence, ScoredGroup, ToolCall, Trajectory
 
 TAMPER_FACTS = frozenset({"write_attempt", "protected_diff", "tests_deleted", "tests_changed", "exit_overridden"})

@@ -6,8 +6,8 @@ import pytest
 from facts import course
 from scores import episode, event, group, turn
 
-from turngate.rewards.step_facts import MEMORY, START, Opened
-from turngate.rewards.watchlist import BATCH_MONITORS, TREND_MONITORS
+from turngate.rewards.monitors.step_facts import MEMORY, START, Opened
+from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.types import Evidence
 
 EVERY = (*BATCH_MONITORS, *TREND_MONITORS)
@@ -29,7 +29,7 @@ def test_the_limits_that_are_drawn_are_the_defaults(monitor):
         if parameter.default is not inspect.Parameter.empty
     }
     if monitor.name.endswith("_drift"):  # these fix what ``drift`` looks at
-        from turngate.rewards.trends import drift
+        from turngate.rewards.monitors.trends import drift
 
         defaults = {inspect.signature(drift).parameters["z"].default}
     assert {abs(limit) for limit in monitor.limits} <= defaults

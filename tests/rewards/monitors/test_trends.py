@@ -7,8 +7,8 @@ import pytest
 from facts import PLAIN, course
 from scores import alarm_of
 
-from turngate.rewards.step_facts import START
-from turngate.rewards.trends import (
+from turngate.rewards.monitors.step_facts import START
+from turngate.rewards.monitors.trends import (
     Reading,
     block_readings,
     credit_follows_turns,

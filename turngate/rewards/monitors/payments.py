@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from turngate.rewards.alarm import Alarm, Check, Episode, Floats, Monitor, clearest, usable_episodes
+from turngate.rewards.monitors.alarm import Alarm, Check, Episode, Floats, Monitor, clearest, usable_episodes
 from turngate.types import ScoredGroup
 
 ALIKE = 1e-12

@@ -6,7 +6,7 @@ import pytest
 from facts import course
 from scores import alarm_of, episode, group
 
-from turngate.rewards.starving import (
+from turngate.rewards.monitors.starving import (
     canaries_missed,
     few_open_groups,
     group_shares,
@@ -15,7 +15,7 @@ from turngate.rewards.starving import (
     starvation,
     uninformative_process,
 )
-from turngate.rewards.step_facts import Opened
+from turngate.rewards.monitors.step_facts import Opened
 from turngate.types import Evidence, Guidance
 
 # --- groups without advantage ----------------------------------------------------------------------------------------

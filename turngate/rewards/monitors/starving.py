@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from turngate.rewards.alarm import NAMED, Alarm, Check, Monitor, usable_episodes
+from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Monitor, usable_episodes
+from turngate.rewards.monitors.step_facts import Opened, StepFacts
 from turngate.rewards.statistics import group_stats
-from turngate.rewards.step_facts import Opened, StepFacts
 from turngate.types import JSON, ScoredGroup
 
 RECORD = "_judge"
