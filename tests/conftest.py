@@ -6,6 +6,7 @@ component stops the session before the first test and names it, and a skipped te
 
 import importlib.util
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 
@@ -28,6 +29,10 @@ def _importable(module: str) -> Callable[[], bool]:
 # Every real component that some test uses → whether it is here. Found, not imported: that is for the tests.
 REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
     "sqlite3 with deserialize": lambda: hasattr(sqlite3.Connection, "deserialize"),
+    "bubblewrap": lambda: shutil.which("bwrap") is not None,
+    "a Docker daemon": lambda: (
+        "DOCKER_HOST" in os.environ or os.path.exists("/var/run/docker.sock") or shutil.which("dockerd") is not None
+    ),
     **{
         package: _importable(package)
         for package in (
@@ -37,6 +42,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "safetensors",
             "httpx2",
             "matplotlib",
+            "docker",
             "duckdb",
             "sqlglot",
             "pandas",

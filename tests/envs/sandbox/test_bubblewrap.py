@@ -1,0 +1,354 @@
+"""Bubblewrap's own: how it refuses, how it copies, what it leaves behind, and what happens when a helper dies."""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from turngate.envs.sandbox import KilledBy, Limits, cage, open_backend, seccomp
+from turngate.envs.sandbox.bubblewrap import OUTSIDE_UID
+from turngate.envs.sandbox.cgroups import open_groups
+from turngate.errors import ConfigError, EnvError
+
+LONG_S = 60.0
+SMALL = Limits(memory_bytes=512 << 20, disk_bytes=32 << 20, files=2000, processes=64)
+
+
+def remains():
+    """Processes, folders, mounts and control groups of sandboxes on this machine that belong to this process."""
+    groups = list(Path("/sys/fs/cgroup").glob(f"**/turngate-{os.getpid()}-*"))
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "turngate-sandbox" in line]
+    return len(groups), len(mounts), len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+def wait_until(condition, limit_s=20.0):
+    end_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def test_a_missing_program_is_named_with_the_line_that_installs_it(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match="apt-get install -y bubblewrap"):
+        open_backend("bubblewrap")
+
+
+def test_a_machine_without_user_namespaces_says_what_to_do(monkeypatch, tmp_path):
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ConfigError, match=r"user\.max_user_namespaces"):
+        open_backend("bubblewrap")
+
+
+@pytest.mark.parametrize(
+    ("shown", "problem"),
+    [
+        ({"/opt/x": "/missing"}, "does not exist"),
+        ({"/work/x": "/usr"}, "sandbox's own"),
+        ({"/home": "/usr"}, "sandbox's own"),
+        ({"opt": "/usr"}, "no absolute path"),
+        ({"/opt/../work": "/usr"}, "no absolute path"),
+    ],
+)
+def test_what_cannot_be_shown(shown, problem):
+    with pytest.raises(ConfigError, match=problem):
+        open_backend("bubblewrap", shown=shown)
+
+
+def test_more_of_the_host_can_be_shown_read_only():
+    with open_backend("bubblewrap", SMALL, shown={"/opt/tools": "/usr/bin"}) as backend, backend.open() as sandbox:
+        result = sandbox.run(["bash", "-c", "/opt/tools/env echo yes; touch /opt/tools/x"], deadline_s=LONG_S)
+        assert result.stdout == b"yes\n"
+        assert b"Read-only" in result.stderr
+
+
+def test_full_copies_behave_like_overlays(tmp_path):
+    (tmp_path / "a").write_text("1")
+    with open_backend("bubblewrap", SMALL, storage="copy") as backend, backend.open(tmp_path) as sandbox:
+        assert backend.storage == "full copies, as asked"
+        sandbox.run(["bash", "-c", "mv a b; echo t > /tmp/t"], deadline_s=LONG_S)
+        with sandbox.fork() as branch:
+            sandbox.write("b", "2")
+            assert branch.run(["bash", "-c", "ls; cat b /tmp/t"], deadline_s=LONG_S).stdout == b"b\n1t\n"
+
+
+def test_many_layers(bubblewrap):
+    sandbox = bubblewrap.open()
+    for depth in range(30):
+        sandbox.write(f"{depth}", str(depth))
+        branch = sandbox.fork()
+        sandbox.close()
+        sandbox = branch
+    assert len(sandbox.list()) == 30
+    assert sandbox.read("7") == b"7"
+    sandbox.close()
+
+
+def test_a_snapshot_of_another_back_end_is_refused(bubblewrap):
+    with open_backend("bubblewrap", SMALL) as other, other.open() as sandbox:
+        snapshot = sandbox.snapshot()
+        with pytest.raises(ConfigError, match="another back end"):
+            bubblewrap.open(snapshot)
+
+
+def test_layers_are_removed_when_nobody_needs_them(bubblewrap, tmp_path):
+    layers = bubblewrap._store / "layers"
+    before = set(os.listdir(layers))
+    (tmp_path / "a").write_text("1")
+    kept = bubblewrap.keep(tmp_path)
+    sandbox = bubblewrap.open(kept)
+    branch = sandbox.fork()
+    sandbox.close()
+    assert len(set(os.listdir(layers)) - before) == 2
+    branch.close()
+    del kept, sandbox, branch
+    wait_until(lambda: set(os.listdir(layers)) <= before)
+
+
+def test_episodes_leave_nothing_behind(bubblewrap):
+    def episode():
+        with bubblewrap.open() as sandbox:
+            sandbox.run(["bash", "-c", "setsid sleep 600 & sleep 600 & echo x > file"], deadline_s=LONG_S)
+            sandbox.fork().close()
+            sandbox.session().run("sleep 600 &", deadline_s=LONG_S)
+            with pytest.raises(EnvError):
+                sandbox.run(["echo", "x" * 300_000], deadline_s=LONG_S)
+
+    episode()
+    before = remains()
+    for _ in range(10):
+        episode()
+    assert remains() == before
+
+
+def test_closing_the_back_end_ends_all():
+    before = remains()
+    backend = open_backend("bubblewrap", SMALL)
+    store = backend._store
+    sandboxes = [backend.open() for _ in range(3)]
+    sandboxes[0].session().run("sleep 600 &", deadline_s=LONG_S)
+    backend.close()
+    backend.close()
+    assert not store.exists()
+    assert remains() == before
+    with pytest.raises(EnvError, match="closed"):
+        backend.open()
+
+
+def test_a_process_that_is_killed_takes_its_sandboxes_along():
+    program = """
+        import sys, time
+        from turngate.envs.sandbox import open_backend
+        backend = open_backend("bubblewrap", groups="off")
+        sandbox = backend.open()
+        session = sandbox.session()
+        session.run("sleep 98765 & setsid sleep 98765 &", deadline_s=60)
+        print(backend._store, flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen([sys.executable, "-c", "if True:" + program], stdout=subprocess.PIPE, text=True) as process:
+        store = Path(process.stdout.readline().strip())
+        try:
+            assert store.exists()
+            wait_until(lambda: sleepers() == 2)
+        finally:
+            process.kill()
+    wait_until(lambda: not store.exists() and sleepers() == 0)
+
+
+def sleepers():
+    found = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            found += (folder / "cmdline").read_bytes() == b"sleep\x0098765\0"
+        except OSError:
+            continue
+    return found
+
+
+def test_a_keeper_that_dies_is_an_error_of_the_environment(bubblewrap):
+    sandbox = bubblewrap.open()
+    keepers = children(bubblewrap._process.pid)
+    timer = threading.Timer(0.3, lambda: [os.kill(pid, signal.SIGKILL) for pid in keepers])
+    timer.start()
+    for argv in (["sleep", "60"], ["true"]):
+        with pytest.raises(EnvError, match="gone"):
+            sandbox.run(argv, deadline_s=LONG_S)
+    timer.join()
+    sandbox.close()
+    with bubblewrap.open() as another:
+        assert another.run(["true"], deadline_s=LONG_S).exit == 0
+
+
+def children(pid):
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_closing_from_another_thread_ends_a_command(bubblewrap):
+    sandbox = bubblewrap.open()
+    timer = threading.Timer(0.3, sandbox.close)
+    timer.start()
+    assert sandbox.run(["sleep", "60"], deadline_s=LONG_S).killed_by is KilledBy.CLOSED
+    timer.join()
+
+
+def test_many_threads_at_once(bubblewrap):
+    seen = []
+
+    def work(number):
+        with bubblewrap.open() as sandbox:
+            sandbox.write("n", str(number))
+            seen.append(sandbox.run(["cat", "n"], deadline_s=LONG_S).stdout)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == [b"%d" % number for number in range(8)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_root_is_nobody_outside(bubblewrap, tmp_path):
+    with bubblewrap.open() as sandbox, sandbox.session() as session:
+        session.run("sleep 97531 &", deadline_s=LONG_S)
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if (folder / "cmdline").read_bytes() == b"sleep\x0097531\0":
+                    assert folder.stat().st_uid == OUTSIDE_UID
+                    break
+            except OSError:
+                continue
+        else:
+            pytest.fail("the process was not found")
+
+
+def test_memory_of_all_processes_together():
+    limits = Limits(memory_bytes=256 << 20, disk_bytes=16 << 20)
+    groups = open_groups(limits, "auto")
+    if groups is None:
+        with pytest.raises(ConfigError, match="no control group"):
+            open_backend("bubblewrap", limits, groups="require")
+        return
+    groups.close()
+    program = """
+import os, sys, time
+for _ in range(4):
+    if os.fork() == 0:
+        block = bytearray(150 << 20)
+        time.sleep(20)
+        os._exit(0)
+sys.exit(any(os.wait()[1] for _ in range(4)))
+"""
+    with open_backend("bubblewrap", limits, groups="require") as backend, backend.open() as sandbox:
+        assert "control groups" in backend.memory_bound
+        result = sandbox.run(["python3", "-c", program], deadline_s=LONG_S)
+        alive = sandbox.run(["echo", "alive"], deadline_s=LONG_S)
+    assert (result.exit, result.killed_by) in ((1, KilledBy.MEMORY), (137, KilledBy.MEMORY))
+    assert alive.stdout == b"alive\n"
+
+
+# --- the system-call filter -------------------------------------------------------------------------------------------
+
+
+def interpret(program, number, arguments=(), architecture=0xC000003E):
+    """A machine for the filter: what the kernel would do."""
+    data = struct.pack("<IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    lines = [struct.unpack("<HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
+    at = value = 0
+    while True:
+        code, yes, no, constant = lines[at]
+        at += 1
+        if code == 0x06:
+            return constant
+        if code == 0x20:
+            value = struct.unpack_from("<I", data, constant)[0]
+        else:
+            is_true = {0x15: value == constant, 0x35: value >= constant, 0x45: bool(value & constant)}[code]
+            at += yes if is_true else no
+
+
+ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026, 0x00050061
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "answer"),
+    [
+        (0, (), ALLOW),  # read
+        (59, (), ALLOW),  # execve
+        (101, (), EPERM),  # ptrace
+        (250, (), EPERM),  # keyctl
+        (435, (), ENOSYS),  # clone3
+        (425, (), ENOSYS),  # io_uring_setup
+        (56, (0x11,), ALLOW),  # clone for a process
+        (56, (0x3D0F00,), ALLOW),  # clone for a thread
+        (56, (0x10000011,), EPERM),  # clone into a user namespace
+        (16, (0, 0x5401), ALLOW),  # ioctl
+        (16, (0, 0x5412), EPERM),
+        (16, (0, 0x5412 | 1 << 40), EPERM),  # the kernel ignores the upper half, and so does the filter
+        (41, (1,), ALLOW),  # unix socket
+        (41, (2,), ALLOW),
+        (41, (40,), EAFNOSUPPORT),
+        (53, (17,), EAFNOSUPPORT),
+        (0x40000000, (), KILL),
+    ],
+)
+def test_the_filter_of_x86_64(number, arguments, answer):
+    assert interpret(seccomp.program("x86_64"), number, arguments) == answer
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "answer"),
+    [(63, (), ALLOW), (117, (), EPERM), (220, (0x10000011,), EPERM), (198, (40,), EAFNOSUPPORT), (435, (), ENOSYS)],
+)
+def test_the_filter_of_aarch64(number, arguments, answer):
+    assert interpret(seccomp.program("aarch64"), number, arguments, 0xC00000B7) == answer
+
+
+def test_another_calling_convention_is_killed():
+    assert interpret(seccomp.program("x86_64"), 0, (), 0x40000003) == KILL
+
+
+def test_a_machine_without_a_filter_is_refused():
+    with pytest.raises(ConfigError, match="riscv64"):
+        seccomp.program("riscv64")
+
+
+def test_temporary_folder_of_choice(tmp_path):
+    place = tempfile.mkdtemp(prefix="turngate-test-", dir="/tmp")
+    os.chmod(place, 0o755)
+    with open_backend("bubblewrap", SMALL, store=place) as backend, backend.open() as sandbox:
+        assert os.listdir(place)
+        assert sandbox.run(["true"], deadline_s=LONG_S).exit == 0
+    assert os.listdir(place) == []
+    os.rmdir(place)
+
+
+def test_settings_that_not_everybody_may_read_stay_outside(tmp_path):
+    (tmp_path / "public").write_text("x")
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "secret").chmod(0o640)
+    (tmp_path / "link").symlink_to("secret")
+    for name in ("public", "secret", "link", "missing"):
+        cage._copy_public(str(tmp_path / name), tmp_path / "copy" / name)
+    assert sorted(path.name for path in (tmp_path / "copy").iterdir()) == ["link", "public"]
+    assert (tmp_path / "copy" / "link").is_symlink()
+
+
+def test_names_are_resolved_and_certificates_are_there(bubblewrap):
+    with bubblewrap.open() as sandbox:
+        result = sandbox.run(["bash", "-c", "id -un; getent hosts localhost; ls /etc"], deadline_s=LONG_S)
+    assert result.stdout.startswith(b"agent\n127.0.0.1")
+    assert not {b"shadow", b"ssh", b"machine-id", b"hostname"} & set(result.stdout.split())

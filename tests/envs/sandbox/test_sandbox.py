@@ -1,0 +1,177 @@
+"""What every back end promises: results, files, snapshots, forks, and nothing left behind."""
+
+import os
+import signal
+
+import pytest
+
+from turngate.envs.sandbox import Entry, Limits, SandboxFileError, open_backend
+from turngate.errors import ConfigError, DataError, EnvError, UnknownName
+
+LONG_S = 60.0  # the machine may be busy
+
+
+def shell(sandbox, text, **more):
+    return sandbox.run(["bash", "-c", text], **({"deadline_s": LONG_S} | more))
+
+
+def test_a_result_has_both_streams_and_the_exit_status(sandbox):
+    result = shell(sandbox, "echo out; echo err >&2; exit 3")
+    assert (result.exit, result.stdout, result.stderr) == (3, b"out\n", b"err\n")
+    assert (result.truncated, result.killed_by, result.text()) == (False, None, "out\nerr\n")
+
+
+def test_a_signal_becomes_an_exit_status(sandbox):
+    result = shell(sandbox, "kill -SEGV $$")
+    assert (result.exit, result.killed_by) == (128 + signal.SIGSEGV, None)
+
+
+def test_a_missing_program_is_a_result(sandbox):
+    result = sandbox.run(["no-such-program"], deadline_s=LONG_S)
+    assert result.exit == 127
+    assert b"no-such-program" in result.stdout + result.stderr
+
+
+def test_input_environment_and_folder(sandbox):
+    sandbox.write("sub/file", "")
+    result = shell(
+        sandbox, "cat; echo $COLOUR $HOME; pwd", stdin=b"x" * 200_000 + b"\n", cwd="sub", env={"COLOUR": "red"}
+    )
+    assert result.stdout.endswith(b"x\nred /home/agent\n/work/sub\n")
+    assert result.truncated
+
+
+def test_a_folder_that_is_not_there(sandbox):
+    with pytest.raises(SandboxFileError, match="/work/missing"):
+        shell(sandbox, "true", cwd="missing")
+
+
+@pytest.mark.parametrize(
+    ("argv", "deadline_s"), [("true", 1.0), ([], 1.0), (["a\0b"], 1.0), (["true"], 0.0), (["true"], float("nan"))]
+)
+def test_a_command_that_cannot_be_meant(sandbox, argv, deadline_s):
+    with pytest.raises(ConfigError):
+        sandbox.run(argv, deadline_s=deadline_s)
+
+
+def test_a_command_that_is_too_long_is_refused(sandbox):
+    with pytest.raises(EnvError, match="stdin"):
+        sandbox.run(["echo", "x" * 300_000], deadline_s=LONG_S)
+    assert shell(sandbox, "echo alive").stdout == b"alive\n"
+
+
+def test_the_beginning_and_the_end_of_an_output_are_kept(sandbox):
+    kept = sandbox.limits.output_bytes
+    result = shell(sandbox, f"printf 'a%.0s' $(seq {kept}); printf 'b%.0s' $(seq {kept})")
+    assert result.stdout == b"a" * (kept // 2) + b"\n[%d bytes left out]\n" % kept + b"b" * (kept // 2)
+
+
+def test_bytes_that_are_no_text(sandbox):
+    result = shell(sandbox, r"printf '\xff\x00'")
+    assert result.stdout == b"\xff\x00"
+    assert result.text() == "\ufffd\0"
+
+
+def test_files_come_and_go(sandbox):
+    sandbox.write("folder/deep/note.txt", "grüße")
+    sandbox.write("/tmp/run.sh", b"#!/bin/bash\necho ran\n", executable=True)
+    sandbox.write("/home/agent/.profile", "x")
+    shell(sandbox, "ln -s note.txt folder/deep/link")
+    assert sandbox.read("folder/deep/note.txt") == "grüße".encode()
+    assert sandbox.read("folder/deep/link") == "grüße".encode()
+    assert shell(sandbox, "/tmp/run.sh; cat folder/deep/note.txt").stdout == "ran\ngrüße".encode()
+    assert sandbox.list() == (Entry(name="folder", kind="folder", size_bytes=sandbox.list()[0].size_bytes),)
+    assert [(entry.name, entry.kind) for entry in sandbox.list("folder/deep")] == [
+        ("link", "link"),
+        ("note.txt", "file"),
+    ]
+    sandbox.write("folder/deep/note.txt", "")
+    assert sandbox.read("/work/folder/deep/note.txt") == b""
+
+
+def test_files_that_cannot_be_had(sandbox):
+    sandbox.write("large", bytes(1000))
+    for path, problem in (("missing", "missing"), ("/etc/passwd", "outside"), ("/workshop/x", "outside")):
+        with pytest.raises(SandboxFileError, match=problem):
+            sandbox.read(path)
+    with pytest.raises(SandboxFileError, match="more than 999 bytes"):
+        sandbox.read("large", max_bytes=999)
+    with pytest.raises(SandboxFileError, match="large"):
+        sandbox.write("large/below", "")
+    with pytest.raises(SandboxFileError, match="cannot be written"):
+        sandbox.write("too-much", bytes(sandbox.limits.disk_bytes + 1))
+
+
+def test_work_begins_with_a_copy_of_the_folder(backend, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "tool").write_text("#!/bin/bash\necho tool\n")
+    (tmp_path / "sub" / "tool").chmod(0o755)
+    os.link(tmp_path / "sub" / "tool", tmp_path / "twin")
+    (tmp_path / "link").symlink_to("sub/tool")
+    (tmp_path / "locked").write_text("x")
+    (tmp_path / "locked").chmod(0o600)
+    with backend.open(tmp_path) as sandbox:
+        result = shell(sandbox, "./link && cat locked && stat -c %h twin && echo changed > sub/tool && cat sub/tool")
+        assert result.text() == "tool\nx2\nchanged\n"
+    assert (tmp_path / "sub" / "tool").read_text() == "#!/bin/bash\necho tool\n"
+
+
+def test_a_folder_that_cannot_be_copied(backend, tmp_path):
+    with pytest.raises(DataError, match="no folder"):
+        backend.open(tmp_path / "missing")
+    deep = tmp_path
+    for _ in range(205):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    with pytest.raises(DataError, match="deeper"):
+        backend.open(tmp_path)
+
+
+def test_a_fork_is_exact_and_independent(sandbox):
+    text = "mkdir old gone; echo 1 > old/a; echo 2 > gone/b; ln -s a old/link; chmod 640 old/a"
+    assert shell(sandbox, text + "; echo t > /tmp/t; echo h > ~/h").exit == 0
+    look = "cd /; find work tmp home/agent -printf '%p %y %m %l\\n' | sort; cat work/old/a"
+    with sandbox.fork() as branch:
+        assert shell(branch, look).text() == shell(sandbox, look).text()
+        shell(branch, "rm -r old gone; mkdir gone; echo 3 > new")
+        shell(sandbox, "echo 4 > old/a")
+        assert shell(branch, "find . | sort").stdout == b".\n./gone\n./new\n"
+        assert sandbox.read("old/a") == b"4\n"
+        with branch.fork() as leaf:
+            assert shell(leaf, "find . | sort; cat new /tmp/t ~/h").stdout == b".\n./gone\n./new\n3\nt\nh\n"
+
+
+def test_a_snapshot_stays_as_it_was(backend, tmp_path):
+    (tmp_path / "a").write_text("1")
+    kept = backend.keep(tmp_path)
+    (tmp_path / "a").write_text("changed on the host")
+    with backend.open(kept) as sandbox:
+        sandbox.write("a", "2")
+        second = sandbox.snapshot()
+        sandbox.write("a", "3")
+        (tmp_path / "a").unlink()
+    for snapshot, content in ((kept, b"1"), (second, b"2"), (second, b"2")):
+        with backend.open(snapshot) as sandbox:
+            assert sandbox.read("a") == content
+
+
+def test_closing_ends_everything_and_can_be_repeated(backend):
+    sandbox = backend.open()
+    session = sandbox.session()
+    session.run("sleep 600 & sleep 600 &", deadline_s=LONG_S)
+    sandbox.close()
+    sandbox.close()
+    for use in (lambda: shell(sandbox, "true"), lambda: sandbox.read("x"), lambda: session.run("true", deadline_s=1)):
+        with pytest.raises(EnvError, match="closed"):
+            use()
+
+
+def test_an_unknown_back_end_is_named():
+    with pytest.raises(UnknownName, match="bubblewrap"):
+        open_backend("bubblewarp")
+
+
+@pytest.mark.parametrize("name", ["memory_bytes", "files", "output_bytes"])
+def test_limits_are_at_least_one(name):
+    with pytest.raises(ConfigError, match=name):
+        Limits(**{name: 0})

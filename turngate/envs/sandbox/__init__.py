@@ -1,0 +1,53 @@
+"""Sandboxes: where an agent's commands run. ``base`` says what one is; each back end is a module.
+
+``open_backend`` takes the one that is asked for or says what is missing. It never takes another one instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from turngate.envs.sandbox.base import (
+    Backend,
+    Entry,
+    KilledBy,
+    Limits,
+    Result,
+    Sandbox,
+    SandboxFileError,
+    Snapshot,
+)
+from turngate.errors import UnknownName
+
+__all__ = [
+    "Backend",
+    "Entry",
+    "KilledBy",
+    "Limits",
+    "Result",
+    "Sandbox",
+    "SandboxFileError",
+    "Snapshot",
+    "open_backend",
+]
+
+
+def open_backend(name: str = "bubblewrap", limits: Limits | None = None, **settings: Any) -> Backend:
+    """The back end ``bubblewrap``, ``docker`` or ``local``. ``settings``: see its class.
+
+    Raises UnknownName for another name, MissingExtra or ConfigError (with the line that installs it) if it cannot work
+    on this machine.
+    """
+    if name == "bubblewrap":
+        from turngate.envs.sandbox.bubblewrap import Bubblewrap
+
+        return Bubblewrap(limits, **settings)
+    if name == "docker":
+        from turngate.envs.sandbox.docker import Docker
+
+        return Docker(limits, **settings)
+    if name == "local":
+        from turngate.envs.sandbox.local import Local
+
+        return Local(limits, **settings)
+    raise UnknownName("sandbox back end", name, ("bubblewrap", "docker", "local"))

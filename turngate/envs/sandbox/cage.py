@@ -1,0 +1,122 @@
+"""The command line of bubblewrap for one program in one sandbox.
+
+The system is bound read-only, and so is everything else that bubblewrap makes (its root and ``/dev`` are memory file
+systems without a size). The only writable places are folders of the sandbox's own file system, whose size is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from turngate.envs.sandbox.base import HOME, TMP, WORK
+from turngate.errors import ConfigError
+
+UID = 1000  # who the agent is inside; outside it is an ordinary user, never root
+
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SETTINGS = (
+    "alternatives",
+    "gitconfig",
+    "ld.so.cache",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "pki/tls/certs",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "timezone",
+)  # of the host's /etc; no more than programs need, and nothing that only some users may read
+_MADE = {
+    "passwd": f"root:x:0:0::/root:/bin/false\nagent:x:{UID}:{UID}::{HOME}:/bin/bash\n",
+    "group": f"root:x:0:\nagent:x:{UID}:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n",
+}
+
+
+def write_settings(folder: Path) -> None:
+    """The ``/etc`` of every sandbox: some of the host's files, copied because each bind costs every command time."""
+    folder.mkdir()
+    for name in _SETTINGS:
+        for above, _below, files in [*os.walk(f"/etc/{name}")] or [("/etc", [], [name])]:
+            for file in files:
+                _copy_public(f"{above}/{file}", folder / os.path.relpath(f"{above}/{file}", "/etc"))
+    for name, content in _MADE.items():
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o644)
+
+
+def _copy_public(source: str, target: Path) -> None:
+    """Copy a file that everybody may read; links stay links."""
+    if not os.path.lexists(source):
+        return
+    mode = os.lstat(source).st_mode
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if stat.S_ISLNK(mode):
+        target.symlink_to(os.readlink(source))
+    elif stat.S_ISREG(mode) and mode & stat.S_IROTH:
+        shutil.copyfile(source, target)
+        target.chmod(0o644)
+
+
+def system_arguments(settings: Path, shown: Mapping[str, str]) -> list[str]:
+    """The part that all sandboxes of a back end share. ``shown``: where, read-only → which path of the host."""
+    lines = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    lines += ["--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox"]
+    lines += ["--uid", str(UID), "--gid", str(UID), "--ro-bind", "/usr", "/usr"]
+    for path in _SYSTEM:
+        if os.path.islink(path):
+            lines += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            lines += ["--ro-bind", path, path]
+    lines += ["--ro-bind", str(settings), "/etc"]
+    for inside, host in _checked(shown).items():
+        lines += ["--ro-bind", host, inside]
+    return [
+        *lines,
+        "--proc",
+        "/proc",
+        "--tmpfs",
+        "/proc/1",
+        "--remount-ro",
+        "/proc/1",
+        "--dev",
+        "/dev",
+        "--dir",
+        "/run",
+        "--dir",
+        "/var",
+        "--symlink",
+        TMP,
+        "/var/tmp",
+    ]
+
+
+def place_arguments(cell: str, cwd: str, env: Mapping[str, str]) -> list[str]:
+    """The part of one command. ``cell``: the mounted file system of its sandbox."""
+    lines = ["--bind", f"{cell}/shm", "/dev/shm", "--remount-ro", "/dev"]
+    for source, target in (("work", WORK), ("tmp", TMP), ("home", HOME)):
+        lines += ["--bind", f"{cell}/{source}", target]
+    lines += ["--remount-ro", "/", "--chdir", cwd, "--clearenv"]
+    for name, value in env.items():
+        lines += ["--setenv", name, value]
+    return lines
+
+
+def _checked(shown: Mapping[str, str]) -> dict[str, str]:
+    """``shown`` in the order of nesting. Raises ConfigError for a path that is bad."""
+    for inside, host in shown.items():
+        if not os.path.isabs(host) or not os.path.exists(host):
+            raise ConfigError(f"the host path '{host}' does not exist or is relative; name an existing absolute one")
+        if inside != os.path.normpath(inside) or not os.path.isabs(inside):
+            raise ConfigError(f"'{inside}' is no absolute path without '..'; name where '{host}' shall appear")
+        for taken in (WORK, TMP, HOME, "/proc", "/dev"):
+            if inside == taken or inside.startswith(taken + "/") or taken.startswith(inside.rstrip("/") + "/"):
+                raise ConfigError(f"'{host}' cannot appear at '{inside}', because '{taken}' is the sandbox's own")
+    return dict(sorted(shown.items()))

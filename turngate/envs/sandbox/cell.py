@@ -1,0 +1,243 @@
+"""One bubblewrap sandbox: what the library asks of its keeper."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal
+
+from turngate.envs.sandbox import wire
+from turngate.envs.sandbox.base import (
+    ENVIRONMENT,
+    WORK,
+    Entry,
+    KilledBy,
+    Result,
+    Sandbox,
+    SandboxFileError,
+    Snapshot,
+    check_command,
+    in_folders,
+)
+from turngate.envs.sandbox.command import Command
+from turngate.envs.sandbox.files import as_file, listed, read_all, write_all
+from turngate.envs.sandbox.session import SHELLS, Session
+from turngate.errors import EnvError
+
+if TYPE_CHECKING:
+    from turngate.envs.sandbox.bubblewrap import Bubblewrap
+
+CLOSE_S = 10.0  # for a keeper to kill its commands; it takes milliseconds
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A folder of the store; removed when nobody refers to it any more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layers(Snapshot):
+    """The layers of a snapshot, the lowest first, and the store that they lie in."""
+
+    store: str
+    layers: tuple[Layer, ...]
+
+
+class BubblewrapSandbox(Sandbox):
+    """See ``Sandbox``."""
+
+    def __init__(self, backend: Bubblewrap, layers: tuple[Layer, ...]) -> None:
+        self.limits = backend.limits
+        self._backend, self._layers = backend, layers
+        self._numbers, self._closed, self._lock = count(), False, threading.Lock()
+        self._sessions: list[Session] = []
+        self._group = backend.groups.make() if backend.groups else None
+        try:
+            self._keeper, self._gone = backend.enter(self, layers, self._group.entrances if self._group else ())
+        except BaseException:
+            if self._group:
+                self._group.close()
+            raise
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        cwd: str = WORK,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+    ) -> Result:
+        """See ``Sandbox.run``."""
+        check_command(argv, deadline_s)
+        end_s = time.monotonic() + deadline_s
+        with as_file(stdin) as source:
+            command = self.start(argv, source, end_s=end_s, cwd=cwd, env=env)
+        try:
+            result = command.finish(end_s, self.limits.output_bytes)
+        finally:
+            command.close()
+        if self._group:
+            result = self._group.judge(result)
+        if result.killed_by is KilledBy.CLOSED and not self._closed:
+            raise EnvError("the keeper of the sandbox is gone, and with it the sandbox; open a new one")
+        return result
+
+    def start(
+        self,
+        argv: Sequence[str],
+        stdin: int,
+        *,
+        end_s: float | None,
+        cwd: str = WORK,
+        env: Mapping[str, str] | None = None,
+        extra: Sequence[int] = (),
+    ) -> Command:
+        """Start a program and do not wait. For ``run`` and sessions."""
+        if self._closed:
+            raise EnvError("the sandbox is closed")
+        request = {
+            "run": next(self._numbers),
+            "argv": list(argv),
+            "cwd": os.path.join(WORK, cwd),
+            "env": dict(ENVIRONMENT) | dict(env or {}),
+            "end_s": end_s,
+        }
+        return Command(self._keeper, request, stdin, extra)
+
+    def session(self, shell: Literal["bash", "python"] = "bash") -> Session:
+        """See ``Sandbox.session``."""
+        session = Session(SHELLS[shell], lambda: CellShell(self, SHELLS[shell].argv), self.limits.output_bytes)
+        self._sessions.append(session)
+        return session
+
+    def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
+        """See ``Sandbox.read``."""
+        with self._open("read", path) as fd:
+            return read_all(fd, path, max_bytes)
+
+    def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
+        """See ``Sandbox.write``."""
+        with self._open("write", path, executable=executable) as fd:
+            write_all(fd, path, content.encode() if isinstance(content, str) else content)
+
+    def list(self, path: str = WORK) -> tuple[Entry, ...]:
+        """See ``Sandbox.list``."""
+        with self._open("list", path) as fd:
+            return listed(fd)
+
+    def snapshot(self) -> Layers:
+        """See ``Sandbox.snapshot``."""
+        layer = self._backend.new_layer()
+        self.ask({"do": "snapshot", "layer": layer.name})
+        below = self._layers if self._backend.overlay else ()
+        return self._backend.state_of((*below, layer))
+
+    def fork(self) -> BubblewrapSandbox:
+        """See ``Sandbox.fork``."""
+        return self._backend.open(self.snapshot())
+
+    def close(self) -> None:
+        """See ``Sandbox.close``."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._backend.sandboxes.discard(self)
+        for session in self._sessions:
+            session.close()
+        with suppress(OSError):  # the keeper is gone already
+            self._keeper.shutdown(socket.SHUT_RDWR)  # also wakes a thread that waits for an answer
+        gone = select.select([self._gone], [], [], CLOSE_S)[0]
+        os.close(self._gone)
+        self._keeper.close()
+        if self._group:
+            self._group.close()
+        if not gone:
+            raise EnvError(f"a sandbox could not be closed within {CLOSE_S:g} s")
+
+    # --- talking to the keeper ----------------------------------------------------------------------------------------
+
+    def ask(self, request: wire.Message) -> tuple[wire.Message, Sequence[int]]:
+        """The keeper's answer and its files. Raises SandboxFileError with what the system says if it could not."""
+        with self._lock:
+            if self._closed:
+                raise EnvError("the sandbox is closed")
+            try:
+                wire.send(self._keeper, request)
+                answer, files = wire.receive(self._keeper)
+            except (EOFError, OSError) as error:
+                raise EnvError(f"the keeper of the sandbox is gone: {error}") from error
+        if "error" in answer:
+            if "path" in request:
+                raise SandboxFileError(f"'{request['path']}': {answer['error']}")
+            raise EnvError(f"the sandbox could not do '{request['do']}': {answer['error']}")
+        return answer, files
+
+    @contextmanager
+    def _open(self, do: str, path: str, **more: Any) -> Iterator[int]:
+        folder, below = in_folders(path)
+        _answer, files = self.ask({"do": do, "folder": folder, "path": below, **more})
+        try:
+            yield files[0]
+        finally:
+            os.close(files[0])
+
+
+class CellShell:
+    """A shell of a session as a command of the sandbox (see ``session.ShellProcess``)."""
+
+    needs_marker = False
+
+    def __init__(self, sandbox: BubblewrapSandbox, argv: Sequence[str]) -> None:
+        self._sandbox = sandbox
+        stdin_end, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self.report, report_end = os.pipe2(os.O_CLOEXEC)
+        try:
+            self._command = sandbox.start(argv, stdin_end, end_s=None, extra=[report_end])
+        except BaseException:
+            os.close(self.stdin)
+            os.close(self.report)
+            raise
+        finally:
+            os.close(stdin_end)
+            os.close(report_end)
+        self.stdout, self.stderr = self._command.stdout, self._command.stderr
+
+    @property
+    def watched(self) -> int:
+        """See ``ShellProcess``."""
+        return self._command.status.fileno()
+
+    def ended(self) -> bool:
+        """See ``ShellProcess``."""
+        if self._command.outcome is None:
+            self._command.hear()
+        return self._command.outcome is not None
+
+    def mark(self) -> int:
+        """See ``ShellProcess``: in the unit in which the kernel tells when a process was born."""
+        return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+    def reap(self, mark: int, end_s: float) -> bool:
+        """See ``ShellProcess``."""
+        request = {"do": "reap", "run": self._command.number, "since_ticks": mark, "end_s": end_s}
+        answer, _files = self._sandbox.ask(request)
+        return bool(answer["clean"])
+
+    def close(self) -> None:
+        """See ``ShellProcess``."""
+        self._command.kill()
+        self._command.wait_dead(CLOSE_S)
+        self._command.close()
+        os.close(self.stdin)
+        os.close(self.report)

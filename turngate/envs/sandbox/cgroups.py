@@ -1,0 +1,174 @@
+"""Control groups: what bounds the memory and the processes of a whole sandbox, where this process may make them.
+
+Version 2 is used if the group of this process delegates memory and pids, else version 1 if its folders can be written
+(as root). A keeper enters the group of its sandbox when it starts, so every command is born in it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+from turngate.envs.sandbox.base import KilledBy, Limits, Result
+from turngate.errors import ConfigError, EnvError
+
+_SPARE_PROCESSES = 16  # the keeper and bubblewrap's own, which no limit of the agent's may stop
+_CLOSE_S = 5.0
+
+
+class Groups:
+    """Makes a group for each sandbox below ``parents``: one folder in version 2, one per controller in version 1."""
+
+    def __init__(self, kind: str, parents: Sequence[Path], files: dict[str, int], events: str) -> None:
+        """``files``: a limit's file → its value. ``events``: the file that counts the processes killed for memory."""
+        self.kind, self._files, self._events = kind, files, events
+        self._names = count()
+        self._parents: list[Path] = []
+        try:
+            for parent in parents:
+                _sweep(parent)
+                own = parent / f"turngate-{os.getpid()}-{time.monotonic_ns()}"
+                own.mkdir()
+                self._parents.append(own)
+                if (own / "cgroup.subtree_control").exists():
+                    (own / "cgroup.subtree_control").write_text("+memory +pids")
+            self.make().close()
+        except BaseException:
+            self.close()
+            raise
+
+    def make(self) -> Group:
+        """A group with the limits set."""
+        name = str(next(self._names))
+        return Group([parent / name for parent in self._parents], self._files, self._events)
+
+    def close(self) -> None:
+        """Remove the parents; the groups below them must be closed."""
+        while self._parents:
+            _remove(self._parents.pop())
+
+
+class Group:
+    """The group of one sandbox. ``entrances``: open files; a process that writes ``0`` to each is in it."""
+
+    def __init__(self, folders: Sequence[Path], files: dict[str, int], events: str) -> None:
+        self._folders: list[Path] = []
+        self.entrances: list[int] = []
+        self._killed = 0
+        try:
+            for folder in folders:
+                folder.mkdir()
+                self._folders.append(folder)
+                for name, value in files.items():
+                    if (folder / name).exists():
+                        (folder / name).write_text(str(value))
+                self.entrances.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+            missing = [name for name in (*files, events) if not any((folder / name).exists() for folder in folders)]
+            if any(not name.startswith("memory.swap") for name in missing):
+                raise FileNotFoundError(f"no {', '.join(missing)} in {folders[0]}")
+            self._events = next(folder / events for folder in folders if (folder / events).exists())
+        except BaseException:
+            self.close()
+            raise
+
+    def judge(self, result: Result) -> Result:
+        """The same result, or that the system killed the command for its memory."""
+        killed, before = _oom_kills(self._events), self._killed
+        self._killed = killed
+        if killed > before and result.exit != 0 and result.killed_by in (None, KilledBy.CLOSED):
+            return replace(result, killed_by=KilledBy.MEMORY)
+        return result
+
+    def close(self) -> None:
+        """Remove the group; its processes must be gone. Safe to repeat."""
+        while self.entrances:
+            os.close(self.entrances.pop())
+        while self._folders:
+            _remove(self._folders.pop())
+
+
+def open_groups(limits: Limits, wanted: Literal["auto", "require", "off"]) -> Groups | None:
+    """Groups that hold ``limits``, or None where none can be made. Raises ConfigError if they are required."""
+    if wanted == "off":
+        return None
+    memory, pids = limits.memory_bytes + limits.disk_bytes, limits.processes + _SPARE_PROCESSES
+    v2 = {"memory.max": memory, "memory.swap.max": 0, "pids.max": pids}
+    v1 = {"memory.limit_in_bytes": memory, "pids.max": pids}
+    problems = []
+    for kind, parents, files, events in (
+        ("control groups, version 2", _own_v2(), v2, "memory.events"),
+        ("control groups, version 1", _own_v1(), v1, "memory.oom_control"),
+    ):
+        if not parents:
+            problems.append(f"{kind}: not mounted")
+            continue
+        try:
+            return Groups(kind, parents, files, events)
+        except OSError as error:
+            problems.append(f"{kind}: {error}")
+    if wanted == "require":
+        raise ConfigError(
+            f"groups is 'require', but no control group can be made ({'; '.join(problems)}); run below "
+            "systemd-run --user --scope -p Delegate=yes, or as root, or choose 'auto'"
+        )
+    return None
+
+
+def _own_v2() -> list[Path]:
+    root = Path("/sys/fs/cgroup")
+    if not (root / "cgroup.controllers").exists():
+        return []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        if line.startswith("0::"):
+            return [root / line[3:].lstrip("/")]
+    return []
+
+
+def _own_v1() -> list[Path]:
+    found = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _number, controllers, path = line.split(":", 2)
+        for controller in ("memory", "pids"):
+            root = Path("/sys/fs/cgroup") / controller
+            if controller in controllers.split(",") and (root / "cgroup.procs").exists():
+                found.append(root / path.lstrip("/"))
+    return found if len(found) == 2 else []
+
+
+def _oom_kills(events: Path) -> int:
+    for line in events.read_text().splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
+    return 0
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what processes that were killed left here; their sandboxes ended with them."""
+    for left in parent.glob("turngate-*-*"):
+        if not Path(f"/proc/{left.name.split('-')[1]}").exists():
+            for folder in (*left.glob("*/"), left):
+                with suppress(OSError):  # in use after all, or another process removes it too
+                    folder.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    """A group whose last process has just ended is busy for a moment."""
+    end_s = time.monotonic() + _CLOSE_S
+    while True:
+        with suppress(FileNotFoundError):
+            try:
+                folder.rmdir()
+            except OSError as error:
+                if isinstance(error, FileNotFoundError):
+                    raise
+                if time.monotonic() > end_s:
+                    raise EnvError(f"the control group '{folder}' cannot be removed: {error}") from error
+                time.sleep(0.002)
+                continue
+        return

@@ -1,0 +1,323 @@
+"""One sandbox of Docker's: a container, its warden, and the commands in it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from turngate.envs.sandbox.base import (
+    ENVIRONMENT,
+    FOLDERS,
+    TMP,
+    WORK,
+    Entry,
+    KilledBy,
+    Result,
+    Sandbox,
+    SandboxFileError,
+    Snapshot,
+    check_command,
+    in_folders,
+)
+from turngate.envs.sandbox.docker_exec import Exec, Warden
+from turngate.envs.sandbox.session import REPORT, SHELLS, Session
+from turngate.envs.sandbox.streams import HeadTail, Sink, Streams
+from turngate.errors import EnvError, MissingExtra
+
+if TYPE_CHECKING:
+    from turngate.envs.sandbox.docker import Docker
+
+FILE_S = 60.0  # for reading, writing and copying files
+_WORDS_BYTES = 120_000
+_REAL = 'path=$(realpath -- "$1") || exit 66; case $path in "$2"|"$2"/*) ;; *) exit 67;; esac; '
+
+
+def sdk() -> Any:
+    """Docker's Python package. Raises MissingExtra without it."""
+    try:
+        import docker  # type: ignore[import-untyped]
+    except ImportError:
+        raise MissingExtra("docker", "docker") from None
+    return docker
+
+
+@dataclass(frozen=True, slots=True)
+class Archive(Snapshot):
+    """The folders of a sandbox as one tar file, which is removed when nobody refers to it any more."""
+
+    file: Any
+
+
+class Container:
+    """A running container, its warden and its user."""
+
+    def __init__(self, backend: Docker) -> None:
+        try:
+            self.container, self.user = backend.create()
+        except sdk().errors.APIError as error:
+            raise EnvError(f"Docker could not start a container: {error.explanation or error}") from error
+        self.api, self.id = backend.api, self.container.id
+        try:
+            self.warden = Warden(self.api, self.id)
+            self.warden.mark()
+        except BaseException:
+            self.container.remove(force=True)
+            raise
+
+    def start(self, argv: Sequence[str], cwd: str = "/", env: Mapping[str, str] | None = None) -> Exec:
+        """A process of the agent's user. Raises EnvError if Docker cannot start it."""
+        try:
+            return Exec(self.api, self.id, argv, user=self.user, cwd=cwd, env=dict(ENVIRONMENT) | dict(env or {}))
+        except sdk().errors.APIError as error:
+            raise EnvError(f"Docker could not start a command: {error.explanation or error}") from error
+
+    def close(self) -> None:
+        """Remove the container with everything in it."""
+        try:
+            self.container.remove(force=True)
+        except sdk().errors.NotFound:
+            pass
+        finally:
+            self.warden.close()
+
+
+class DockerSandbox(Sandbox):
+    """See ``Sandbox``."""
+
+    def __init__(self, backend: Docker, container: Container) -> None:
+        self.limits = backend.limits
+        self._backend, self.container = backend, container
+        self._closed, self._lock, self._killed = False, threading.Lock(), 0
+        self._sessions: list[Session] = []
+        self.shells: set[int] = set()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        cwd: str = WORK,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+    ) -> Result:
+        """See ``Sandbox.run``."""
+        check_command(argv, deadline_s)
+        if sum(len(word) for word in argv) > _WORDS_BYTES:
+            raise EnvError("a command of this length cannot be started: pass long input through stdin or a file")
+        folder = os.path.join(WORK, cwd)
+        enter = ["/bin/sh", "-c", 'cd -- "$0" || exit 125; exec "$@"', folder, *argv]
+        result = self._exec(enter, deadline_s, self.limits.output_bytes, stdin, env)
+        if result.exit == 125 and b"cd:" in result.stderr:
+            raise SandboxFileError(f"Can't chdir to {folder}; choose a folder that exists")
+        return result
+
+    def _exec(
+        self,
+        argv: Sequence[str],
+        deadline_s: float,
+        output_bytes: int,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+    ) -> Result:
+        if self._closed:
+            raise EnvError("the sandbox is closed")
+        start_s = time.monotonic()
+        mark = self.container.warden.mark()
+        process = self.container.start(argv, env=env)
+        try:
+            process.feed(stdin)
+            out, err = HeadTail(output_bytes), HeadTail(output_bytes)
+            streams = Streams({process.stdout: out, process.stderr: err}, process.ended)
+            ended = _wait(streams, start_s + deadline_s)
+            kills = self.container.warden.reap(mark, tuple(self.shells))
+            if not ended and not _wait(streams, time.monotonic() + FILE_S):
+                raise EnvError("a command in a container could not be ended")
+            streams.drain()
+            code = process.exit_code() if ended else 137
+        finally:
+            process.close()
+        killed = None if ended else KilledBy.DEADLINE
+        if kills > self._killed and code != 0:
+            killed = killed or KilledBy.MEMORY
+        self._killed = kills
+        return Result(
+            exit=code,
+            stdout=out.content(),
+            stderr=err.content(),
+            truncated=bool(out.left_out or err.left_out),
+            killed_by=killed,
+            time_s=time.monotonic() - start_s,
+        )
+
+    def session(self, shell: Literal["bash", "python"] = "bash") -> Session:
+        """See ``Sandbox.session``."""
+        if self._closed:
+            raise EnvError("the sandbox is closed")
+        session = Session(SHELLS[shell], lambda: ContainerShell(self, SHELLS[shell].argv), self.limits.output_bytes)
+        self._sessions.append(session)
+        return session
+
+    def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
+        """See ``Sandbox.read``."""
+        script = _REAL + 'test -f "$path" || exit 68; head -c "$3" -- "$path"'
+        content = self._on_file(path, script, str(max_bytes + 1), output_bytes=2 * (max_bytes + 1)).stdout
+        if len(content) > max_bytes:
+            raise SandboxFileError(f"'{path}' has more than {max_bytes} bytes; read a part of it with a command")
+        return content
+
+    def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
+        """See ``Sandbox.write``."""
+        data = content.encode() if isinstance(content, str) else content
+        script = (
+            'path=$(realpath -m -- "$1") || exit 66; case $path in "$2"/*) ;; *) exit 67;; esac; '
+            '{ test ! -e "$path" || test -f "$path"; } || exit 68; mkdir -p -- "${path%/*}" && '
+            'cat > "$path" && chmod "$3" -- "$path" || { echo "cannot be written: disk full?" >&2; exit 69; }'
+        )
+        self._on_file(path, script, "755" if executable else "644", stdin=data)
+
+    def list(self, path: str = WORK) -> tuple[Entry, ...]:
+        """See ``Sandbox.list``."""
+        script = _REAL + 'test -d "$path" || exit 68; find "$path" -mindepth 1 -maxdepth 1 -printf "%y %s %f\\0"'
+        found = self._on_file(path, script, "", output_bytes=64 << 20).stdout.decode(errors="surrogateescape")
+        kinds: dict[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
+        entries = [line.split(" ", 2) for line in found.split("\0")[:-1]]
+        return tuple(
+            Entry(name=name, kind=kinds.get(kind, "other"), size_bytes=int(size))
+            for kind, size, name in sorted(entries, key=lambda entry: entry[2])
+        )
+
+    def snapshot(self) -> Archive:
+        """See ``Sandbox.snapshot``. The folders are streamed into a file of the temporary folder."""
+        file = tempfile.TemporaryFile(prefix="turngate-sandbox-")  # noqa: SIM115 (it lives as long as the snapshot)
+        process = self.container.start(["tar", "-C", "/", "-cf", "-", "work", "tmp", "home/agent"])
+        sink, errors = _FileSink(file), HeadTail(1 << 12)
+        self._carry(process, {process.stdout: sink, process.stderr: errors}, errors)
+        return Archive(file)
+
+    def restore(self, archive: Archive) -> None:
+        """Unpack a snapshot. For ``Docker.open``."""
+        process = self.container.start(["tar", "-C", "/", "--no-overwrite-dir", "--no-same-owner", "-xpf", "-"])
+        process.feed(_content(archive.file))
+        errors = HeadTail(1 << 12)
+        self._carry(process, {process.stdout: errors, process.stderr: errors}, errors)
+
+    def fork(self) -> DockerSandbox:
+        """See ``Sandbox.fork``."""
+        return self._backend.open(self.snapshot())
+
+    def close(self) -> None:
+        """See ``Sandbox.close``."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._backend.sandboxes.discard(self)
+        for session in self._sessions:
+            session.close()
+        self.container.close()
+
+    def _carry(self, process: Exec, sinks: dict[int, Sink], errors: HeadTail) -> None:
+        try:
+            streams = Streams(sinks, process.ended)
+            if not _wait(streams, time.monotonic() + FILE_S):
+                raise EnvError(f"copying the folders of a container took longer than {FILE_S:g} s")
+            streams.drain()
+            if process.exit_code() != 0:
+                raise EnvError(
+                    f"the folders of a container cannot be copied: {errors.content().decode(errors='replace')}"
+                )
+        finally:
+            process.close()
+
+    def _on_file(self, path: str, script: str, third: str, *, stdin: bytes = b"", output_bytes: int = 4096) -> Result:
+        folder, below = in_folders(path)
+        root = FOLDERS[folder]
+        argv = ["/bin/sh", "-c", script, "sh", os.path.join(root, below), root, third]
+        result = self._exec(argv, FILE_S, output_bytes, stdin)
+        if result.exit != 0:
+            problems = {
+                67: "its links lead out of the sandbox's folders",
+                68: "it is not of the kind that was asked for",
+            }
+            said = result.stderr.decode(errors="replace").strip()
+            raise SandboxFileError(f"'{path}': {problems.get(result.exit) or said or 'there is no such file'}")
+        return result
+
+
+class ContainerShell:
+    """A shell of a session in a container (see ``session.ShellProcess``). Its reports come through a pipe file."""
+
+    needs_marker = True
+
+    def __init__(self, sandbox: DockerSandbox, argv: Sequence[str]) -> None:
+        self._sandbox, container = sandbox, sandbox.container
+        self._mark = container.warden.mark()
+        pipe = f"{TMP}/.report-{uuid.uuid4().hex}"
+        self._reports = container.start(["/bin/sh", "-c", 'mkfifo "$0" && exec cat "$0"', pipe])
+        wait = 'until test -p "$0"; do sleep 0.01; done; exec 9> "$0"; rm "$0"; echo $$ >&2; exec "$@"'
+        self._shell = container.start(["/bin/sh", "-c", wait, pipe, *[_numbered(word) for word in argv]], cwd=WORK)
+        self.stdin, self.stdout, self.stderr = self._shell.stdin, self._shell.stdout, self._shell.stderr
+        self.report, self.watched = self._reports.stdout, self._shell.ended
+        line = b""
+        while not line.endswith(b"\n"):
+            byte = os.read(self.stderr, 1)
+            if not byte:
+                self.close()
+                raise EnvError("the shell of a session could not be started; the image needs 'mkfifo' and 'cat'")
+            line += byte
+        self.number = int(line)
+        sandbox.shells.add(self.number)
+
+    def ended(self) -> bool:
+        """See ``ShellProcess``."""
+        return True  # the watched file is ready at the end, and only then
+
+    def mark(self) -> int:
+        """See ``ShellProcess``."""
+        return self._sandbox.container.warden.mark()
+
+    def reap(self, mark: int, end_s: float) -> bool:
+        """See ``ShellProcess``."""
+        self._sandbox.container.warden.reap(mark, tuple(self._sandbox.shells))
+        return True
+
+    def close(self) -> None:
+        """See ``ShellProcess``."""
+        self._sandbox.shells.discard(getattr(self, "number", 0))
+        self._sandbox.container.warden.reap(self._mark, tuple(self._sandbox.shells))
+        self._shell.close()
+        self._reports.close()
+
+
+class _FileSink:
+    """Writes a stream into a file."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def feed(self, data: bytes) -> None:
+        self._file.write(data)
+
+
+def _content(file: Any) -> bytes:
+    file.seek(0)
+    content: bytes = file.read()
+    return content
+
+
+def _numbered(word: str) -> str:
+    return "9" if word == REPORT else word
+
+
+def _wait(streams: Streams, end_s: float) -> bool:
+    """Whether the process ended by ``end_s``."""
+    while (left_s := end_s - time.monotonic()) > 0:
+        if streams.wait(left_s):
+            return True
+    return False

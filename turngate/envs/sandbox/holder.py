@@ -1,0 +1,176 @@
+"""The holder: one helper process for all sandboxes of a back end, from which the keeper of each is forked.
+
+It is a fresh interpreter with little in it, so a fork takes a millisecond however large the training process is, and it
+loads what it needs before it gives up root. As root it becomes an ordinary user that nobody else is; a sandbox that
+broke all its walls would be that user. It ends, with all sandboxes and files, when the process that it serves does.
+
+``LAUNCH`` starts it without the package's own imports (numpy and more), of which it needs none.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import replace
+
+from turngate.envs.sandbox import linux, wire
+from turngate.envs.sandbox.keeper import Keeper, Plan, mount_cell
+
+LAUNCH = """
+import sys, types
+root, channel, parent = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+for name, below in (("turngate", ""), ("turngate.envs", "/envs"), ("turngate.envs.sandbox", "/envs/sandbox")):
+    sys.modules[name] = package = types.ModuleType(name)
+    package.__path__ = [root + below]
+from turngate.envs.sandbox.holder import serve
+serve(channel, parent)
+"""
+
+
+def serve(channel_fd: int, parent: int) -> None:
+    """What the holder does: see the module's text. Ends the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the library to handle
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    channel = socket.socket(fileno=channel_fd)
+    parent_fd = os.pidfd_open(parent)
+    request, _files = wire.receive(channel)
+    plan = Plan(**request["plan"])
+    try:
+        os.umask(0o022)
+        _become(request["uid"])
+        linux.enter_user_namespace()
+    except OSError as error:
+        wire.send(channel, {"error": str(error)})
+        return
+    plan, storage = _choose_storage(plan, request["storage"])
+    wire.send(channel, {"storage": storage, "overlay": plan.overlay})
+    _work(plan, channel, parent_fd)
+
+
+def _become(uid: int | None) -> None:
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+
+def _work(plan: Plan, channel: socket.socket, parent_fd: int) -> None:
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    poll.register(parent_fd, select.POLLIN)
+    linux.adopt_orphans()
+    keepers: set[int] = set()
+    while True:
+        ready = {fd for fd, _event in poll.poll(1000)}
+        keepers -= _reaped()
+        if parent_fd in ready:
+            break
+        if channel.fileno() not in ready:
+            continue
+        try:
+            message, files = wire.receive(channel)
+        except (EOFError, ConnectionError):
+            break
+        if message["do"] == "open":
+            keepers.add(_fork_keeper(plan, channel, parent_fd, files, message["layers"]))
+        elif message["do"] == "forget":
+            _remove(plan.layer(message["layer"]))
+        for fd in files:
+            os.close(fd)
+    _end(plan, keepers)
+
+
+def _fork_keeper(plan: Plan, channel: socket.socket, parent_fd: int, files: list[int], layers: list[str]) -> int:
+    holder = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        channel.close()
+        os.close(parent_fd)
+        _die_with(holder)
+        Keeper(plan, socket.socket(fileno=files[0]), layers, files[1:]).serve()
+    except BaseException as error:  # the process was forked inside the holder's loop and must never return to it
+        sys.stderr.write(f"turngate: the keeper of a sandbox broke: {error!r}\n")
+    finally:
+        os._exit(0)
+
+
+def _die_with(holder: int) -> None:
+    linux.die_with_parent()
+    if os.getppid() != holder:  # it was gone before the kernel knew of our wish
+        os._exit(0)
+
+
+def _reaped() -> set[int]:
+    done = set()
+    with suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
+            done.add(pid)
+    return done
+
+
+def _end(plan: Plan, keepers: set[int]) -> None:
+    for pid in keepers:
+        os.kill(pid, signal.SIGKILL)
+    for pid in keepers:
+        os.waitpid(pid, 0)
+    _remove(plan.store)
+
+
+def _remove(folder: str) -> None:
+    """This process may pass any folder of its user, also one that an agent closed to itself."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # disk is lost, but the sandboxes go on
+        sys.stderr.write(f"turngate: '{folder}' cannot be removed: {error}\n")
+
+
+# --- which form of copy-on-write this machine allows ------------------------------------------------------------------
+
+
+def _choose_storage(plan: Plan, wanted: str) -> tuple[Plan, str]:
+    """The plan to work with, and in words why. ``wanted``: ``auto``, ``overlay`` or ``copy``."""
+    if wanted == "copy":
+        return replace(plan, overlay=False), "full copies, as asked"
+    problem = _try_overlay(plan)
+    if problem is None:
+        return replace(plan, overlay=True), "overlayfs"
+    return replace(plan, overlay=False), f"full copies, because overlayfs failed: {problem}"
+
+
+def _try_overlay(plan: Plan) -> str | None:
+    """Mount one, change a file, and replace a folder, which needs marks that not every kernel can set."""
+    probe = plan.layer("probe")
+    for name in ("work/folder", "tmp", "home"):
+        os.makedirs(f"{probe}/{name}")
+    with open(f"{probe}/work/folder/file", "w") as file:
+        file.write("below")
+    back, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        message = b""
+        try:
+            mount_cell(replace(plan, overlay=True), ["probe"])
+            shutil.rmtree(f"{plan.cell}/work/folder")
+            os.mkdir(f"{plan.cell}/work/folder")
+            if os.listdir(f"{plan.cell}/work/folder"):
+                message = b"a folder that was replaced shows its old content"
+        except OSError as error:
+            message = str(error).encode()
+        finally:
+            os.write(end, message)
+            os._exit(0)
+    os.close(end)
+    os.waitpid(pid, 0)
+    with os.fdopen(back, "rb") as file_end:
+        problem = file_end.read().decode()
+    _remove(probe)
+    return problem or None
