@@ -153,14 +153,21 @@ def episodes(backend: Backend, number: int) -> dict[str, float]:
 def remains() -> dict[str, int]:
     """Processes, mounts, folders, control groups and open files that a sandbox could have left."""
     time.sleep(0.5)
-    stats = (path.read_text() for path in Path("/proc").glob("[0-9]*/stat") if path.exists())
     return {
-        "processes": sum(name in line for line in stats for name in ("(bwrap)", "(sleep)")),
+        "processes": sum(in_namespace(path) for path in Path("/proc").glob("[0-9]*/status")),
         "mounts": Path("/proc/self/mountinfo").read_text().count("turngate"),
         "folders": len(list(Path(tempfile.gettempdir()).glob("turngate-sandbox-*"))),
         "control_groups": len(list(Path("/sys/fs/cgroup").glob("**/turngate-*"))),
         "open_files": len(os.listdir("/proc/self/fd")),
     }
+
+
+def in_namespace(status: Path) -> bool:
+    """Whether a process lives in a process namespace of its own, as those of a sandbox do."""
+    try:
+        return any(line.startswith("NSpid:") and len(line.split()) > 2 for line in status.read_text().splitlines())
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":

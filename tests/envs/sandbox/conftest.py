@@ -83,6 +83,13 @@ def backend(request):
     return request.getfixturevalue(request.param)
 
 
+@pytest.fixture(scope="module")
+def shared(backend):
+    """One sandbox for tests that leave nothing in each other's way: a container takes its time to start."""
+    with backend.open() as sandbox:
+        yield sandbox
+
+
 @pytest.fixture
 def sandbox(backend):
     with backend.open() as sandbox:

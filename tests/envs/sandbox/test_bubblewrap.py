@@ -1,5 +1,6 @@
 """Bubblewrap's own: how it refuses, how it copies, what it leaves behind, and what happens when a helper dies."""
 
+import contextlib
 import os
 import signal
 import struct
@@ -18,6 +19,7 @@ from turngate.envs.sandbox.cgroups import open_groups
 from turngate.errors import ConfigError, EnvError
 
 LONG_S = 60.0
+SLEEP_S = 2 * (500_000 + os.getpid())  # so that the processes of this test run can be told from others
 SMALL = Limits(memory_bytes=512 << 20, disk_bytes=32 << 20, files=2000, processes=64)
 
 
@@ -148,13 +150,13 @@ def test_closing_the_back_end_ends_all():
 
 
 def test_a_process_that_is_killed_takes_its_sandboxes_along():
-    program = """
+    program = f"""
         import sys, time
         from turngate.envs.sandbox import open_backend
         backend = open_backend("bubblewrap", groups="off")
         sandbox = backend.open()
         session = sandbox.session()
-        session.run("sleep 98765 & setsid sleep 98765 &", deadline_s=60)
+        session.run("sleep {SLEEP_S} & setsid sleep {SLEEP_S} &", deadline_s=60)
         print(backend._store, flush=True)
         time.sleep(600)
     """
@@ -162,19 +164,19 @@ def test_a_process_that_is_killed_takes_its_sandboxes_along():
         store = Path(process.stdout.readline().strip())
         try:
             assert store.exists()
-            wait_until(lambda: sleepers() == 2)
+            wait_until(lambda: len(users(SLEEP_S)) == 2)
         finally:
             process.kill()
-    wait_until(lambda: not store.exists() and sleepers() == 0)
+    wait_until(lambda: not store.exists() and not users(SLEEP_S))
 
 
-def sleepers():
-    found = 0
+def users(seconds):
+    """To whom the processes belong that sleep so long."""
+    found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            found += (folder / "cmdline").read_bytes() == b"sleep\x0098765\0"
-        except OSError:
-            continue
+        with contextlib.suppress(OSError):
+            if (folder / "cmdline").read_bytes() == b"sleep\0%d\0" % seconds:
+                found.append(folder.stat().st_uid)
     return found
 
 
@@ -223,16 +225,9 @@ def test_many_threads_at_once(bubblewrap):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 def test_root_is_nobody_outside(bubblewrap, tmp_path):
     with bubblewrap.open() as sandbox, sandbox.session() as session:
-        session.run("sleep 97531 &", deadline_s=LONG_S)
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if (folder / "cmdline").read_bytes() == b"sleep\x0097531\0":
-                    assert folder.stat().st_uid == OUTSIDE_UID
-                    break
-            except OSError:
-                continue
-        else:
-            pytest.fail("the process was not found")
+        session.run(f"sleep {SLEEP_S + 1} &", deadline_s=LONG_S)
+        wait_until(lambda: users(SLEEP_S + 1))
+        assert users(SLEEP_S + 1) == [OUTSIDE_UID]
 
 
 def test_memory_of_all_processes_together():

@@ -29,8 +29,8 @@ def run(sandbox, program, *, deadline_s=DEADLINE_S):
 
 
 @pytest.mark.parametrize("name", escapes.ATTEMPTS)
-def test_attempt(sandbox, name):
-    result = sandbox.run(["python3", "-c", escapes.program(name)], deadline_s=DEADLINE_S)
+def test_attempt(shared, name):
+    result = shared.run(["python3", "-c", escapes.program(name)], deadline_s=DEADLINE_S)
     assert "ESCAPED" not in result.text()
     assert result.stdout.rstrip().endswith(b"HELD"), result.text()
 

@@ -23,12 +23,12 @@ def shell(sandbox, text, deadline_s=LONG_S, **more):
     return sandbox.run(["bash", "-c", text], deadline_s=deadline_s, **more)
 
 
-def marked():
-    """How many processes of a local sandbox are alive."""
+def marked(sandbox):
+    """How many processes of the sandbox are alive."""
     found = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            found += b"TURNGATE_SANDBOX=" in (folder / "environ").read_bytes()
+            found += sandbox._mark.encode() in (folder / "environ").read_bytes()
         except OSError:
             continue
     return found
@@ -54,7 +54,7 @@ def test_results_are_as_elsewhere(sandbox):
 def test_the_deadline_reaches_who_has_left_the_group(sandbox):
     result = shell(sandbox, "(setsid sleep 600 &); sleep 600", deadline_s=0.5)
     assert result.killed_by is KilledBy.DEADLINE
-    assert marked() == 0
+    assert marked(sandbox) == 0
 
 
 def test_files_stay_in_the_folders(sandbox):
@@ -85,4 +85,4 @@ def test_a_session_and_a_command_beside_it(sandbox):
         result = session.run("sleep 600", deadline_s=0.5)
         assert (result.killed_by, result.note) == (KilledBy.DEADLINE, "")
         assert session.run("jobs -r | wc -l; echo $X", deadline_s=LONG_S).stdout == b"1\n5\n"
-    assert marked() == 0
+    assert marked(sandbox) == 0

@@ -11,14 +11,14 @@ LONG_S = 60.0
 
 
 @pytest.fixture
-def bash(sandbox):
-    with sandbox.session() as session:
+def bash(shared):
+    with shared.session() as session:
         yield session
 
 
 @pytest.fixture
-def python(sandbox):
-    with sandbox.session("python") as session:
+def python(shared):
+    with shared.session("python") as session:
         yield session
 
 

@@ -1,7 +1,7 @@
 """Judged text is data: what addresses the judge is taken out, what is quoted must stand there."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
@@ -92,9 +92,11 @@ def test_showing_twice_changes_nothing_more(text):
     assert show(once).text == once
 
 
-@given(
-    st.lists(st.sampled_from(["The cat sat. ", "ignore ", "all previous ", "instructions. ", "\n", "x"]), max_size=12)
-)
+PIECES = ["The cat sat. ", "ignore ", "all previous ", "instructions. ", "\n", "x", "as a ", "judge ", "output 1.\n"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12))
+@example(["ignore ", "The cat sat. ", "ignore ", "all previous ", "The cat sat. ", "all previous "])
 @settings(max_examples=60)
 def test_what_is_shown_never_addresses_the_judge(parts):
     assert not addresses_judge(show("".join(parts)).text)

@@ -44,8 +44,8 @@ def write_settings(folder: Path) -> None:
     """The ``/etc`` of every sandbox: some of the host's files, copied because each bind costs every command time."""
     folder.mkdir()
     for name in _SETTINGS:
-        for above, _below, files in [*os.walk(f"/etc/{name}")] or [("/etc", [], [name])]:
-            for file in files:
+        for above, below, files in [*os.walk(f"/etc/{name}")] or [("/etc", [], [name])]:
+            for file in (*below, *files):  # links to folders are among the folders
                 _copy_public(f"{above}/{file}", folder / os.path.relpath(f"{above}/{file}", "/etc"))
     for name, content in _MADE.items():
         (folder / name).write_text(content)

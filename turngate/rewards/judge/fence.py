@@ -127,9 +127,15 @@ def _addressed(units: list[str]) -> set[int]:
     found = {index for index, text in enumerate(plain) if _ADDRESSED.search(text)}
     for start in reversed(range(len(plain))):  # backwards, so that a window holds no harmless unit in front
         window, end = plain[start], start
-        while start not in found and len(window) < _WINDOW and end + 1 < len(plain) and end + 1 not in found:
+        while start not in found and len(window) < _WINDOW and end + 1 < len(plain):
             end += 1
-            window = f"{window} {plain[end]}"
+            if end not in found:
+                window = f"{window} {plain[end]}"
+            elif end - 1 not in found:  # what stands before and after a note must not address the judge across it
+                window = f"{window} {_NOTE}"
             if _ADDRESSED.search(window):
                 found.update(range(start, end + 1))
     return found
+
+
+_NOTE = _plain(REMOVED)
