@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from command_line import turngate
 
-from turngate import cli
 from turngate.evaluations import read_evaluations
 from turngate.store import Store
 
@@ -55,19 +55,6 @@ def write_config(folder: Path, steps: int = 2) -> Path:
     path = folder / "lock.toml"
     path.write_text(CONFIG.format(folder=folder / "runs", steps=steps))
     return path
-
-
-def turngate(*arguments: object) -> int:
-    """Run the command line in this process; its exit code."""
-    before = sys.argv
-    sys.argv = ["turngate", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = before
-    return 0
 
 
 def curve(run: Path) -> list[dict[str, float]]:

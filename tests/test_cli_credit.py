@@ -4,15 +4,14 @@ import io
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import turngate
 from rich.console import Console
 
-from turngate import cli
 from turngate.config import load
 from turngate.report.probes import ranges, show_probe
 from turngate.store import Store
@@ -53,19 +52,6 @@ epochs = 4
 episodes_per_batch = 8
 lr = 5e-3
 """
-
-
-def turngate(*arguments: object) -> int:
-    """Run the command line in this process; its exit code."""
-    before = sys.argv
-    sys.argv = ["turngate", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = before
-    return 0
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import turngate
 from rich.console import Console
 
-from turngate import cli
 from turngate.envs.lock import RUBRIC as LOCK
 from turngate.envs.lock import LockEnv
 from turngate.envs.sql.env import SqlEnv
@@ -492,31 +491,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def command(*arguments: object) -> int:
-    """Run the command line in this process; its exit code."""
-    before = sys.argv
-    sys.argv = ["turngate", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = before
-    return 0
-
-
 def test_the_command_prints_the_table_and_where_the_scores_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = record_run(tmp_path / "run", "sql", SQL, steps=1)
     file = tmp_path / "reasoning.json"
     file.write_text(REASONING_RUBRIC.model_dump_json())
-    assert command("rescore", run, "--rubric", file) == 0
+    assert turngate("rescore", run, "--rubric", file) == 0
     out = capsys.readouterr().out
     assert "changed order within their group" in out
     assert out.splitlines()[-1] == f"scores: {run / 'rescored' / 'reasoning'}"
     assert Store(run / "rescored" / "reasoning").steps() == Store(run).steps()
-    assert command("rescore", run, "--rubric", file, "--write", "again") == 0
+    assert turngate("rescore", run, "--rubric", file, "--write", "again") == 0
     assert (run / "rescored" / "again" / "rubric.json").exists()
 
 
@@ -534,7 +520,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 ) -> None:
     file = tmp_path / "mine.json"
     file.write_text(data if isinstance(data, str) else json.dumps(data))
-    assert command("rescore", runs["sql"], "--rubric", file) == 2
+    assert turngate("rescore", runs["sql"], "--rubric", file) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert expected in error

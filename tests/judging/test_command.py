@@ -1,15 +1,14 @@
 """``turngate judge-check``: the command, its table, and its one-line mistakes."""
 
 import shutil
-import sys
 
 import pytest
 import tiny_judge
+from command_line import turngate
 from labelled_rows import ROWS, grader, measure, work, write
 from rich.console import Console
 from scripted_judge import DOWN
 
-from turngate import cli
 from turngate.errors import ConfigError, UserError
 from turngate.judging.command import folder_version, judge_check, table
 
@@ -32,18 +31,6 @@ def test_the_table_says_it_in_words(tmp_path):
     assert "unavailable" in empty
     assert "–" in empty
     assert "!" in next(line for line in empty.splitlines() if "no verdict" in line)
-
-
-def turngate(*arguments):
-    before = sys.argv
-    sys.argv = ["turngate", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = before
-    return 0
 
 
 DISTINCT = [work(f"add {n} and {n}", f"the sum of both is {2 * n}", n != 2) for n in range(4)]

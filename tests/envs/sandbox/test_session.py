@@ -5,7 +5,7 @@ import time
 import pytest
 
 from turngate.envs.sandbox import KilledBy
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, EnvError
 
 LONG_S = 60.0
 
@@ -137,3 +137,12 @@ def test_python_survives_a_child_that_does_not_stop(python):
 def test_a_nul_byte_is_refused(bash):
     with pytest.raises(ConfigError, match="NUL"):
         bash.run("a\0b", deadline_s=1)
+
+
+@pytest.mark.parametrize("shell", ["bash", "python"])
+def test_a_closed_sandbox_gives_no_session(backend, shell):
+    sandbox = backend.open()
+    sandbox.close()
+    sandbox.close()
+    with pytest.raises(EnvError, match="closed"):
+        sandbox.session(shell)

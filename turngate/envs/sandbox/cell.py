@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import select
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from turngate.envs.sandbox import wire
 from turngate.envs.sandbox.base import (
@@ -20,7 +19,6 @@ from turngate.envs.sandbox.base import (
     Entry,
     KilledBy,
     Result,
-    Sandbox,
     SandboxFileError,
     Snapshot,
     check_command,
@@ -28,7 +26,7 @@ from turngate.envs.sandbox.base import (
 )
 from turngate.envs.sandbox.command import Command
 from turngate.envs.sandbox.files import as_file, listed, read_all, write_all
-from turngate.envs.sandbox.session import SHELLS, Session
+from turngate.envs.sandbox.owned import OwnedSandbox
 from turngate.errors import EnvError
 
 if TYPE_CHECKING:
@@ -52,14 +50,12 @@ class Layers(Snapshot):
     layers: tuple[Layer, ...]
 
 
-class BubblewrapSandbox(Sandbox):
+class BubblewrapSandbox(OwnedSandbox):
     """See ``Sandbox``."""
 
     def __init__(self, backend: Bubblewrap, layers: tuple[Layer, ...]) -> None:
-        self.limits = backend.limits
-        self._backend, self._layers = backend, layers
-        self._numbers, self._closed, self._lock = count(), False, threading.Lock()
-        self._sessions: list[Session] = []
+        super().__init__(backend.limits, backend.sandboxes.discard)
+        self._backend, self._layers, self._numbers = backend, layers, count()
         self._group = backend.groups.make() if backend.groups else None
         try:
             self._keeper, self._gone = backend.enter(self, layers, self._group.entrances if self._group else ())
@@ -103,8 +99,7 @@ class BubblewrapSandbox(Sandbox):
         extra: Sequence[int] = (),
     ) -> Command:
         """Start a program and do not wait. For ``run`` and sessions."""
-        if self._closed:
-            raise EnvError("the sandbox is closed")
+        self._check_open()
         request = {
             "run": next(self._numbers),
             "argv": list(argv),
@@ -114,11 +109,8 @@ class BubblewrapSandbox(Sandbox):
         }
         return Command(self._keeper, request, stdin, extra)
 
-    def session(self, shell: Literal["bash", "python"] = "bash") -> Session:
-        """See ``Sandbox.session``."""
-        session = Session(SHELLS[shell], lambda: CellShell(self, SHELLS[shell].argv), self.limits.output_bytes)
-        self._sessions.append(session)
-        return session
+    def _shell(self, argv: Sequence[str]) -> CellShell:
+        return CellShell(self, argv)
 
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
         """See ``Sandbox.read``."""
@@ -146,15 +138,7 @@ class BubblewrapSandbox(Sandbox):
         """See ``Sandbox.fork``."""
         return self._backend.open(self.snapshot())
 
-    def close(self) -> None:
-        """See ``Sandbox.close``."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._backend.sandboxes.discard(self)
-        for session in self._sessions:
-            session.close()
+    def _release(self) -> None:
         with suppress(OSError):  # the keeper is gone already
             self._keeper.shutdown(socket.SHUT_RDWR)  # also wakes a thread that waits for an answer
         gone = select.select([self._gone], [], [], CLOSE_S)[0]
@@ -170,8 +154,7 @@ class BubblewrapSandbox(Sandbox):
     def ask(self, request: wire.Message) -> tuple[wire.Message, Sequence[int]]:
         """The keeper's answer and its files. Raises SandboxFileError with what the system says if it could not."""
         with self._lock:
-            if self._closed:
-                raise EnvError("the sandbox is closed")
+            self._check_open()
             try:
                 wire.send(self._keeper, request)
                 answer, files = wire.receive(self._keeper)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -19,14 +18,14 @@ from turngate.envs.sandbox.base import (
     Entry,
     KilledBy,
     Result,
-    Sandbox,
     SandboxFileError,
     Snapshot,
     check_command,
     in_folders,
 )
 from turngate.envs.sandbox.docker_exec import Exec, Warden
-from turngate.envs.sandbox.session import REPORT, SHELLS, Session
+from turngate.envs.sandbox.owned import OwnedSandbox
+from turngate.envs.sandbox.session import REPORT
 from turngate.envs.sandbox.streams import HeadTail, Sink, Streams
 from turngate.errors import EnvError, MissingExtra
 
@@ -87,14 +86,12 @@ class Container:
             self.warden.close()
 
 
-class DockerSandbox(Sandbox):
+class DockerSandbox(OwnedSandbox):
     """See ``Sandbox``."""
 
     def __init__(self, backend: Docker, container: Container) -> None:
-        self.limits = backend.limits
-        self._backend, self.container = backend, container
-        self._closed, self._lock, self._killed = False, threading.Lock(), 0
-        self._sessions: list[Session] = []
+        super().__init__(backend.limits, backend.sandboxes.discard)
+        self._backend, self.container, self._killed = backend, container, 0
         self.shells: set[int] = set()
 
     def run(
@@ -125,8 +122,7 @@ class DockerSandbox(Sandbox):
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
     ) -> Result:
-        if self._closed:
-            raise EnvError("the sandbox is closed")
+        self._check_open()
         start_s = time.monotonic()
         mark = self.container.warden.mark()
         process = self.container.start(argv, env=env)
@@ -155,13 +151,8 @@ class DockerSandbox(Sandbox):
             time_s=time.monotonic() - start_s,
         )
 
-    def session(self, shell: Literal["bash", "python"] = "bash") -> Session:
-        """See ``Sandbox.session``."""
-        if self._closed:
-            raise EnvError("the sandbox is closed")
-        session = Session(SHELLS[shell], lambda: ContainerShell(self, SHELLS[shell].argv), self.limits.output_bytes)
-        self._sessions.append(session)
-        return session
+    def _shell(self, argv: Sequence[str]) -> ContainerShell:
+        return ContainerShell(self, argv)
 
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
         """See ``Sandbox.read``."""
@@ -211,15 +202,7 @@ class DockerSandbox(Sandbox):
         """See ``Sandbox.fork``."""
         return self._backend.open(self.snapshot())
 
-    def close(self) -> None:
-        """See ``Sandbox.close``."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._backend.sandboxes.discard(self)
-        for session in self._sessions:
-            session.close()
+    def _release(self) -> None:
         self.container.close()
 
     def _carry(self, process: Exec, sinks: dict[int, Sink], errors: HeadTail) -> None:

@@ -18,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 import uuid
 import weakref
@@ -26,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from turngate.envs.sandbox.base import (
     ENVIRONMENT,
@@ -38,14 +36,13 @@ from turngate.envs.sandbox.base import (
     Limits,
     Path_,
     Result,
-    Sandbox,
     SandboxFileError,
     Snapshot,
     check_command,
     in_folders,
 )
 from turngate.envs.sandbox.files import as_file, listed, read_all, write_all
-from turngate.envs.sandbox.session import SHELLS, Session
+from turngate.envs.sandbox.owned import OwnedSandbox
 from turngate.envs.sandbox.streams import HeadTail, Streams
 from turngate.envs.sandbox.trees import copy_tree
 from turngate.errors import ConfigError, DataError, EnvError
@@ -119,13 +116,12 @@ class Local(Backend):
         return path
 
 
-class LocalSandbox(Sandbox):
+class LocalSandbox(OwnedSandbox):
     """See ``Sandbox``, and the module's text for what this one is not."""
 
     def __init__(self, backend: Local, copy: Copy | None) -> None:
-        self.limits, self._backend = backend.limits, backend
-        self._folder, self._lock, self._closed = backend.new_folder(), threading.Lock(), False
-        self._sessions: list[Session] = []
+        super().__init__(backend.limits, backend.sandboxes.discard)
+        self._backend, self._folder = backend, backend.new_folder()
         self._mark = f"{_SANDBOX}={uuid.uuid4().hex}"
         if copy is not None:
             copy_tree(copy.folder, self._folder)
@@ -195,8 +191,7 @@ class LocalSandbox(Sandbox):
         extra: Sequence[int] = (),
     ) -> tuple[subprocess.Popen[bytes], str]:
         """Start a program and do not wait: the process, and the mark of all that it starts."""
-        if self._closed:
-            raise EnvError("the sandbox is closed")
+        self._check_open()
         folder = self.inside(os.path.join(WORK, cwd))
         if not os.path.isdir(folder):
             raise SandboxFileError(f"Can't chdir to {os.path.join(WORK, cwd)}; choose a folder that exists")
@@ -216,13 +211,8 @@ class LocalSandbox(Sandbox):
         )
         return process, mark
 
-    def session(self, shell: Literal["bash", "python"] = "bash") -> Session:
-        """See ``Sandbox.session``."""
-        if self._closed:
-            raise EnvError("the sandbox is closed")
-        session = Session(SHELLS[shell], lambda: LocalShell(self, SHELLS[shell].argv), self.limits.output_bytes)
-        self._sessions.append(session)
-        return session
+    def _shell(self, argv: Sequence[str]) -> LocalShell:
+        return LocalShell(self, argv)
 
     def inside(self, path: str) -> str:
         """Where a path of the sandbox lies. Raises SandboxFileError if that is outside of its folders."""
@@ -275,15 +265,7 @@ class LocalSandbox(Sandbox):
         """See ``Sandbox.fork``."""
         return self._backend.open(self.snapshot())
 
-    def close(self) -> None:
-        """See ``Sandbox.close``."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        self._backend.sandboxes.discard(self)
-        for session in self._sessions:
-            session.close()
+    def _release(self) -> None:
         kill_marked(self._mark)
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -1,0 +1,18 @@
+"""The command line, run in the process of a test."""
+
+import sys
+
+from turngate import cli
+
+
+def turngate(*arguments: object) -> int:
+    """Its exit code."""
+    before = sys.argv
+    sys.argv = ["turngate", *map(str, arguments)]
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.argv = before
+    return 0
