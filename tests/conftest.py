@@ -52,6 +52,8 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "pip",
             "hatchling",
             "importlinter",
+            "ruff",
+            "ty",
         )
     },
 }

@@ -14,6 +14,8 @@ from turngate.errors import TurngateError, UserError
 app = typer.Typer(
     help="Train tool-using agents over many turns.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
 )
+tasks_app = typer.Typer(help="Make tasks for an environment.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(tasks_app, name="tasks")
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 
@@ -227,6 +229,32 @@ def rescore(
     from turngate.rescoring import rescore_command
 
     rescore_command(Console(), run, rubric, name=write, phase=phase)
+
+
+@tasks_app.command("code")
+def code_tasks(
+    package: Annotated[
+        list[str], typer.Option(help="A source distribution, such as toolz==1.0, or a folder with one.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the task set is, or shall be.")],
+    n: Annotated[int, typer.Option(min=1, help="How many tasks, in equal shares of the packages.")] = 200,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    repetitions: Annotated[int, typer.Option(min=1, help="How often each verdict of a test is measured.")] = 3,
+    workers: Annotated[int, typer.Option(min=1, help="Sandboxes at a time.")] = 1,
+) -> None:
+    """Break functions of Python packages on purpose, as tasks for turngate/CodeRepair-v1; goes on where it stopped."""
+    from turngate.envs.code.command import make_tasks
+
+    console = Console()
+    make_tasks(
+        package,
+        out,
+        n=n,
+        seed=seed,
+        repetitions=repetitions,
+        workers=workers,
+        say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+    )
 
 
 @app.command()

@@ -6,7 +6,8 @@
     │   ├── UnknownName      an id, credit rule, gate or component that is not registered
     │   ├── DuplicateName    a name that is already taken
     │   ├── DataError        a malformed row or file: names file, line and field
-    │   └── MissingExtra     an optional dependency is not installed: names the pip command
+    │   ├── MissingExtra     an optional dependency is not installed: names the pip command
+    │   └── TaskRefused      a task that cannot be used: its tests tell nothing, its reference fails
     ├── EpisodeError         one episode cannot be used; the run goes on, the episode is counted apart
     │   ├── EnvError         the environment broke (never: the agent answered badly)
     │   ├── VerifierError    the outcome could not be measured
@@ -79,6 +80,10 @@ class MissingExtra(UserError, ImportError):
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"'{package}' is not installed; run: pip install \"turngate[{extra}]\"")
         self.package, self.extra = package, extra
+
+
+class TaskRefused(UserError):
+    """A task that cannot be used, with the reason."""
 
 
 class EpisodeError(TurngateError):

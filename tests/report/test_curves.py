@@ -62,7 +62,7 @@ def test_a_run_is_drawn_panel_by_panel(tmp_path, monkeypatch):
     (figure,) = figures
     assert figure.get_suptitle() == "lock, seed 0"
     assert [(axes.get_title(), axes.get_ylabel()) for axes in figure.axes] == [
-        ("Success in training (bold: mean of 3 steps)", "outcome, mean of episodes"),
+        ("Success in training (bold: mean of 3 steps)", "share of episodes"),
         ("Reward paid (bold: mean of 3 steps)", "reward per episode"),
         ("Entropy of the policy (bold: mean of 3 steps)", "nats per token"),
         ("Time", "seconds per step"),

@@ -16,3 +16,8 @@ register(
     "turngate.envs.sql.env:SqlEnv",
     description="Answer questions about a SQLite database with list_tables, describe, run_sql and submit.",
 )
+register(
+    "turngate/CodeRepair-v1",
+    "turngate.envs.code.env:CodeRepairEnv",
+    description="Find and repair a bug in a sandbox with bash, view, edit, search, run_tests and submit.",
+)

@@ -84,6 +84,15 @@ class _Episode:
     ending: Ending | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A running episode at one moment (see ``TurnEnv.snapshot``)."""
+
+    episode: _Episode
+    random: Any
+    world: Any
+
+
 class TurnEnv(gymnasium.Env[Observation, Any]):
     """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads."""
 
@@ -118,6 +127,14 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
     def oracle(self, task: Task) -> Sequence[str]:
         """Actions that solve ``task``, if ``turn_spec.has_oracle``."""
         raise EnvError(f"{type(self).__name__} has no oracle")
+
+    def save(self) -> Any:
+        """The world of the episode as it is, for ``load``; of an environment whose ``fork`` is "exact"."""
+        raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
+
+    def load(self, saved: Any) -> None:
+        """Make the world as it was at ``save``, which may have been in another environment of the same settings."""
+        raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
 
     # --- gymnasium's interface ----------------------------------------------------------------------------------------
 
@@ -176,6 +193,19 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         score = self.turn_spec.rubric.score(self._record(ending))
         info = self._info(measured, score)
         return score.total - episode.paid, info
+
+    def snapshot(self) -> Snapshot:
+        """The running episode at this moment. ``restore`` goes on from it, as often as you like, here or elsewhere."""
+        episode = self._running()
+        kept = replace(episode, evidence=list(episode.evidence))
+        return Snapshot(episode=kept, random=self.np_random.bit_generator.state, world=self.save())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot, whatever ran here before."""
+        self._episode = None
+        self.load(snapshot.world)
+        self._episode = replace(snapshot.episode, evidence=list(snapshot.episode.evidence))
+        self.np_random.bit_generator.state = snapshot.random
 
     def render(self) -> str:
         """One line about where the episode stands."""

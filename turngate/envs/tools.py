@@ -30,6 +30,8 @@ class Parameter:
     name: str
     required: bool = True
     description: str = ""
+    keyword_only: bool = False
+    """Only in tool calls: a command line has no place for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +43,14 @@ class Tool:
     parameters: tuple[Parameter, ...] = ()
 
     @property
+    def positional(self) -> tuple[Parameter, ...]:
+        """Those that a command line has a place for, in its order."""
+        return tuple(parameter for parameter in self.parameters if not parameter.keyword_only)
+
+    @property
     def usage(self) -> str:
         """The command form, for instance ``describe TABLE``; optional arguments in brackets."""
-        words = [p.name.upper() if p.required else f"[{p.name.upper()}]" for p in self.parameters]
+        words = [p.name.upper() if p.required else f"[{p.name.upper()}]" for p in self.positional]
         return " ".join([self.name, *words])
 
 
@@ -91,10 +98,11 @@ def _parse_command(text: str, thought: str, body: str, tools: Sequence[Tool]) ->
     tool = _find(name, tools)
     if tool is None:
         return Action(text=text, thought=thought, parse_error=_unknown(name, tools))
-    words = rest[0].split(None, len(tool.parameters) - 1) if rest and tool.parameters else rest
-    if len(words) > len(tool.parameters):
+    places = tool.positional
+    words = rest[0].split(None, len(places) - 1) if rest and places else rest
+    if len(words) > len(places):
         return Action(text=text, thought=thought, parse_error=f"{name} takes no arguments; write: {tool.usage}")
-    arguments = {parameter.name: word for parameter, word in zip(tool.parameters, words, strict=False)}
+    arguments = {parameter.name: word for parameter, word in zip(places, words, strict=False)}
     if problem := _missing(tool, arguments):
         return Action(text=text, thought=thought, parse_error=problem)
     return Action(text=text, thought=thought, calls=(ToolCall(name=name, arguments=arguments),))

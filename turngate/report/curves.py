@@ -39,7 +39,7 @@ class Panel(NamedTuple):
 
 
 PANELS = (
-    Panel("train/success", "Success in training", "outcome, mean of episodes", (0.0, 1.0)),
+    Panel("train/success", "Success in training", "share of episodes", (0.0, 1.0)),
     Panel("train/paid", "Reward paid", "reward per episode"),
     Panel("policy/entropy_nats", "Entropy of the policy", "nats per token"),
     Panel("policy/kl_to_sampler_nats", "Distance from the sampler", "KL, nats per token"),

@@ -13,6 +13,7 @@ from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.errors import RunError
 from turngate.metrics import Clock
 from turngate.trainer.canary import check_agreement, longest, probe
+from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
 from turngate.trainer.learner import Learner, measured_for
@@ -130,7 +131,8 @@ def summarize(groups: Sequence[ScoredGroup]) -> Metrics:
         raise RunError(f"none of {len(pairs)} episodes of this step can be used; the first says: {problem}")
     n_tokens = sum(len(turn.completion.ids_K) for trajectory, _ in usable for turn in trajectory.turns)
     return {
-        "train/success": float(np.mean([score.outcome or 0.0 for _, score in usable])),
+        "train/success": float(np.mean([(score.outcome or 0.0) >= SUCCESS for _, score in usable])),
+        "train/outcome": float(np.mean([score.outcome or 0.0 for _, score in usable])),
         "train/paid": float(np.mean([score.total for _, score in usable])),
         "train/turns": float(np.mean([len(trajectory.turns) for trajectory, _ in usable])),
         "train/finished_share": float(np.mean([trajectory.ending.terminated for trajectory, _ in usable])),

@@ -347,3 +347,39 @@ def test_names_are_resolved_and_certificates_are_there(bubblewrap):
         result = sandbox.run(["bash", "-c", "id -un; getent hosts localhost; ls /etc"], deadline_s=LONG_S)
     assert result.stdout.startswith(b"agent\n127.0.0.1")
     assert not {b"shadow", b"ssh", b"machine-id", b"hostname"} & set(result.stdout.split())
+
+
+# --- what the library's own programs look like ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inside", ["/opt/python", sys.base_prefix])
+def test_the_python_of_the_library_can_be_shown(inside):
+    with open_backend("bubblewrap", SMALL, shown={inside: sys.base_prefix}) as backend, backend.open() as sandbox:
+        program = "import json, ssl, sys; print(sys.version_info[:3], sys.prefix)"
+        result = sandbox.run([f"{inside}/bin/python3", "-c", program], deadline_s=LONG_S)
+    assert result.text() == f"{sys.version_info[:3]} {inside}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can close a folder to the sandbox's user")
+def test_what_lies_in_a_closed_folder_can_be_shown(tmp_path):
+    (tmp_path / "closed" / "deep").mkdir(parents=True)
+    (tmp_path / "closed" / "secret").write_text("x")
+    (tmp_path / "closed" / "deep" / "tool").write_text("#!/bin/sh\necho ran\n")
+    (tmp_path / "closed" / "deep" / "tool").chmod(0o755)
+    (tmp_path / "closed" / "note").write_text("note\n")
+    (tmp_path / "closed").chmod(0o700)
+    shown = {"/opt/tools": f"{tmp_path}/closed/deep", "/opt/note": f"{tmp_path}/closed/note"}
+    with open_backend("bubblewrap", SMALL, shown=shown) as backend, backend.open() as sandbox:
+        result = sandbox.run(["sh", "-c", "/opt/tools/tool; cat /opt/note; ls /opt"], deadline_s=LONG_S)
+    assert result.text() == "ran\nnote\nnote\ntools\n"
+    assert sorted(path.name for path in (tmp_path / "closed").iterdir()) == ["deep", "note", "secret"]
+
+
+def test_a_file_is_read_again_only_if_it_changed(bubblewrap):
+    with bubblewrap.open() as sandbox:
+        sandbox.write("large", "")
+        sandbox.run(["truncate", "-s", "20M", "large"], deadline_s=LONG_S)
+        first = sandbox.tree()
+        assert sandbox.tree() == first
+        sandbox.run(["truncate", "-s", "10M", "large"], deadline_s=LONG_S)
+        assert sandbox.tree() != first

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from hashlib import blake2b
 
 import pytest
 
@@ -175,3 +176,106 @@ def test_an_unknown_back_end_is_named():
 def test_limits_are_at_least_one(name):
     with pytest.raises(ConfigError, match=name):
         Limits(**{name: 0})
+
+
+# --- digests ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["bubblewrap", "docker", "local"])
+def any_backend(request):
+    if request.param != "local":
+        yield request.getfixturevalue(request.param)
+        return
+    with open_backend("local", trusted=True) as backend:
+        yield backend
+
+
+@pytest.fixture
+def any_sandbox(any_backend):
+    with any_backend.open() as sandbox:
+        yield sandbox
+
+
+def digest(content):
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def test_a_tree_has_a_digest_for_each_file(any_sandbox):
+    any_sandbox.write("package/deep/a.py", "x = 1\n")
+    any_sandbox.write("run.sh", "#!/bin/sh\n", executable=True)
+    any_sandbox.write(".hidden", b"\xff\0")
+    shell(
+        any_sandbox,
+        "mkdir empty package/__pycache__ .git; echo x > package/__pycache__/a.pyc; echo x > .git/HEAD; "
+        "mkfifo pipe; ln -s /etc loop; ln -s missing nowhere; echo y > package/.git; ln run.sh twin; "
+        r"touch $'odd\xff\nname'; chmod 640 .hidden",
+    )
+    assert any_sandbox.tree() == {
+        ".hidden": "f:" + digest(b"\xff\0"),
+        "loop": "l:" + digest(b"/etc"),
+        "nowhere": "l:" + digest(b"missing"),
+        "odd\udcff\nname": "f:" + digest(b""),
+        "package/.git": "f:" + digest(b"y\n"),
+        "package/deep/a.py": "f:" + digest(b"x = 1\n"),
+        "pipe": "o:",
+        "run.sh": "x:" + digest(b"#!/bin/sh\n"),
+        "twin": "x:" + digest(b"#!/bin/sh\n"),
+    }
+    assert any_sandbox.tree("package") == {".git": "f:" + digest(b"y\n"), "deep/a.py": "f:" + digest(b"x = 1\n")}
+    assert any_sandbox.tree("empty") == {}
+
+
+def test_a_tree_changes_with_its_files(any_sandbox):
+    any_sandbox.write("a", "1")
+    any_sandbox.write("b", "1")
+    before = any_sandbox.tree()
+    assert any_sandbox.tree() == before
+    shell(any_sandbox, "touch a; echo z > /tmp/z")
+    assert any_sandbox.tree() == before
+    any_sandbox.write("a", "2")
+    assert any_sandbox.tree() == before | {"a": "f:" + digest(b"2")}
+    shell(any_sandbox, "chmod +x b; rm a")
+    assert any_sandbox.tree() == {"b": "x:" + digest(b"1")}
+    with any_sandbox.fork() as branch:
+        assert branch.tree() == any_sandbox.tree()
+
+
+def test_a_tree_that_cannot_be_had(any_sandbox):
+    any_sandbox.write("file", "")
+    shell(any_sandbox, "ln -s /etc out")
+    for path in ("missing", "file", "out", "/etc", "../../etc"):
+        with pytest.raises(SandboxFileError):
+            any_sandbox.tree(path)
+
+
+def test_a_tree_larger_than_one_message(any_sandbox):
+    shell(any_sandbox, f"mkdir {'d' * 200}; cd {'d' * 200}; touch $(seq -f {'n' * 190}%g 1 900)")
+    tree = any_sandbox.tree()
+    assert len(tree) == 900
+    assert set(tree.values()) == {"f:" + digest(b"")}
+
+
+# --- the state of a shell ---------------------------------------------------------------------------------------------
+
+
+def test_the_state_of_a_shell_goes_along_with_a_fork(any_sandbox):
+    with any_sandbox.session() as session:
+        assert session.state == b""
+        session.run("mkdir 'a b'; cd 'a b'; X='one two'; export Y=3; f() { echo $X-$Y; }; alias g=f", deadline_s=LONG_S)
+        state = session.state
+        session.run("cd ..; X=changed; unset -f f", deadline_s=LONG_S)
+    with any_sandbox.fork() as branch, branch.session("bash", state=state) as session:
+        result = session.run("f; g; bash -c 'echo $Y'; pwd -P > here; export -n Y; X=4", deadline_s=LONG_S)
+        assert (result.stdout, result.note) == (b"one two-3\none two-3\n3\n", "")
+        assert branch.read("a b/here").endswith(b"/work/a b\n")
+        assert session.state != state
+    with pytest.raises(SandboxFileError):
+        any_sandbox.read("a b/here")
+
+
+def test_a_python_has_no_state(any_sandbox):
+    with pytest.raises(ConfigError, match="bash"):
+        any_sandbox.session("python", state=b"x = 1")
+    with any_sandbox.session("python") as session:
+        session.run("x = 1", deadline_s=LONG_S)
+        assert session.state == b""

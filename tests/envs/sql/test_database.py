@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import turngate.envs.sql.database as database_module
-from turngate.envs.sql.cache import Cache
+from turngate.envs.cache import Cache
 from turngate.envs.sql.database import Database, Result, content_key
 from turngate.errors import EnvError
 

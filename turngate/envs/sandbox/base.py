@@ -30,6 +30,9 @@ WORK, TMP, HOME = "/work", "/tmp", "/home/agent"
 FOLDERS = {"work": WORK, "tmp": TMP, "home": HOME}
 """Name of each folder that a sandbox may write → where it lies inside."""
 
+BYPRODUCTS = frozenset({"__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".git"})
+"""Folders that ``Sandbox.tree`` leaves out: their files hold times and places, so equal states would differ in them."""
+
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": HOME,
@@ -136,8 +139,12 @@ class Sandbox(ABC):
         """
 
     @abstractmethod
-    def session(self, shell: Literal["bash", "python"] = "bash") -> Session:
-        """A shell that stays: working directory, variables and functions persist from one command to the next."""
+    def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
+        """A shell that stays: working directory, variables and functions persist from one command to the next.
+
+        ``state``: what it begins with, the ``Session.state`` of another bash, for instance in the sandbox of which this
+        one is a fork. Raises ConfigError for a Python with a state.
+        """
 
     @abstractmethod
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
@@ -150,6 +157,19 @@ class Sandbox(ABC):
     @abstractmethod
     def list(self, path: str = WORK) -> tuple[Entry, ...]:
         """What lies in a folder, by name. Raises SandboxFileError if there is no such folder."""
+
+    @abstractmethod
+    def tree(self, path: str = WORK) -> Mapping[str, str]:
+        """Relative path of each file below a folder → digest of its kind, executable bit and content.
+
+        The digest begins with ``f:`` for a file, ``x:`` for one that may be executed, ``l:`` for a link, which is not
+        followed; anything else is ``o:``. Empty folders and ``BYPRODUCTS`` are left out. A name that is not UTF-8 has
+        surrogate escapes. A file above 64 MiB, or one that is nearly all holes, is not read: its digest may be that of
+        its size and the time of its last change. Likewise a file is not read again while its size and times stay; a
+        program can change one unseen if it has mapped it into its memory before.
+
+        Raises SandboxFileError if there is no such folder, or if it cannot be read as a whole.
+        """
 
     @abstractmethod
     def snapshot(self) -> Snapshot:

@@ -33,7 +33,7 @@ from typing import Any, Literal
 
 from turngate.envs.sandbox import seccomp, wire
 from turngate.envs.sandbox.base import Backend, Limits, Path_, Snapshot
-from turngate.envs.sandbox.cage import system_arguments, write_settings
+from turngate.envs.sandbox.cage import real_places, system_arguments, write_settings
 from turngate.envs.sandbox.cell import BubblewrapSandbox, Layer, Layers
 from turngate.envs.sandbox.cgroups import Groups, open_groups
 from turngate.envs.sandbox.holder import LAUNCH
@@ -51,7 +51,8 @@ _log = logging.getLogger(__name__)
 class Bubblewrap(Backend):
     """The back end. Its helper process and its store in the temporary folder live until ``close``.
 
-    ``shown``: more paths to show read-only, inside → on the host, for instance ``{"/opt/python": sys.base_prefix}``.
+    ``shown``: more paths to show read-only, inside → on the host, for instance ``{"/opt/python": sys.base_prefix}``. A
+    link leads there from where they lie on the host, because programs look for their libraries where they were built.
     ``store``: where snapshots lie (default: the system's temporary folder). ``storage``: ``auto`` takes overlays where
     they work. ``groups``: ``auto`` uses control groups where they can be made, ``require`` refuses to go without,
     ``off`` makes none.
@@ -78,10 +79,11 @@ class Bubblewrap(Backend):
         self.sandboxes: set[BubblewrapSandbox] = set()  # held, so that one that nobody closed is closed here
         self._store = Path(tempfile.mkdtemp(prefix="turngate-sandbox-", dir=store))
         try:
-            plan = self._prepare(bwrap, shown or {})
+            places = real_places(shown or {})
+            plan = self._prepare(bwrap, places)
             self.groups: Groups | None = open_groups(self.limits, groups)
             self._channel, self._process = _start_holder()
-            self.storage = self._greet(plan, storage)
+            self.storage = self._greet(plan, storage, places)
             self._try()
         except BaseException:
             self.close()
@@ -214,8 +216,9 @@ class Bubblewrap(Backend):
             "overlay": False,
         }
 
-    def _greet(self, plan: dict[str, Any], storage: str) -> str:
-        wire.send(self._channel, {"plan": plan, "uid": self._uid, "storage": storage})
+    def _greet(self, plan: dict[str, Any], storage: str, shown: Mapping[str, str]) -> str:
+        request = {"plan": plan, "uid": self._uid, "storage": storage, "shown": list(shown.values())}
+        wire.send(self._channel, request)
         try:
             answer, _files = wire.receive(self._channel)
         except (EOFError, ConnectionError):

@@ -17,6 +17,7 @@ from turngate.errors import ConfigError
 
 UID = 1000  # who the agent is inside; outside it is an ordinary user, never root
 
+_OWN = (WORK, TMP, HOME, "/proc", "/dev")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = (
     "alternatives",
@@ -66,7 +67,7 @@ def _copy_public(source: str, target: Path) -> None:
 
 
 def system_arguments(settings: Path, shown: Mapping[str, str]) -> list[str]:
-    """The part that all sandboxes of a back end share. ``shown``: where, read-only → which path of the host."""
+    """The part that all sandboxes of a back end share. ``shown``: see ``real_places``."""
     lines = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     lines += ["--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox"]
     lines += ["--uid", str(UID), "--gid", str(UID), "--ro-bind", "/usr", "/usr"]
@@ -76,8 +77,10 @@ def system_arguments(settings: Path, shown: Mapping[str, str]) -> list[str]:
         elif os.path.isdir(path):
             lines += ["--ro-bind", path, path]
     lines += ["--ro-bind", str(settings), "/etc"]
-    for inside, host in _checked(shown).items():
+    for inside, host in shown.items():
         lines += ["--ro-bind", host, inside]
+    for host, inside in links_to(shown).items():
+        lines += ["--symlink", inside, host]
     return [
         *lines,
         "--proc",
@@ -109,14 +112,28 @@ def place_arguments(cell: str, cwd: str, env: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _checked(shown: Mapping[str, str]) -> dict[str, str]:
-    """``shown`` in the order of nesting. Raises ConfigError for a path that is bad."""
+def links_to(shown: Mapping[str, str]) -> dict[str, str]:
+    """Where each shown path lies on the host → where it is inside, if nothing else is there."""
+    taken = (*_OWN, "/usr", "/etc", *_SYSTEM, *shown)
+    return {
+        host: inside
+        for inside, host in shown.items()
+        if not any(host == other or _is_below(host, other) or _is_below(other, host) for other in taken)
+    }
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def real_places(shown: Mapping[str, str]) -> dict[str, str]:
+    """``shown`` in the order of nesting, with no link in a path of the host. Raises ConfigError for a bad path."""
     for inside, host in shown.items():
         if not os.path.isabs(host) or not os.path.exists(host):
             raise ConfigError(f"the host path '{host}' does not exist or is relative; name an existing absolute one")
         if inside != os.path.normpath(inside) or not os.path.isabs(inside):
             raise ConfigError(f"'{inside}' is no absolute path without '..'; name where '{host}' shall appear")
-        for taken in (WORK, TMP, HOME, "/proc", "/dev"):
-            if inside == taken or inside.startswith(taken + "/") or taken.startswith(inside.rstrip("/") + "/"):
+        for taken in _OWN:
+            if inside == taken or _is_below(inside, taken) or _is_below(taken, inside):
                 raise ConfigError(f"'{host}' cannot appear at '{inside}', because '{taken}' is the sandbox's own")
-    return dict(sorted(shown.items()))
+    return {inside: os.path.realpath(shown[inside]) for inside in sorted(shown)}

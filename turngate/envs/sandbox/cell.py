@@ -25,6 +25,7 @@ from turngate.envs.sandbox.base import (
     in_folders,
 )
 from turngate.envs.sandbox.command import Command
+from turngate.envs.sandbox.digests import MAX_ANSWER_BYTES, unpack
 from turngate.envs.sandbox.files import as_file, listed, read_all, write_all
 from turngate.envs.sandbox.owned import OwnedSandbox
 from turngate.errors import EnvError
@@ -126,6 +127,11 @@ class BubblewrapSandbox(OwnedSandbox):
         """See ``Sandbox.list``."""
         with self._open("list", path) as fd:
             return listed(fd)
+
+    def tree(self, path: str = WORK) -> Mapping[str, str]:
+        """See ``Sandbox.tree``."""
+        with self._open("tree", path) as fd:
+            return unpack(read_all(fd, path, 2 * MAX_ANSWER_BYTES + (self.limits.files << 6)))
 
     def snapshot(self) -> Layers:
         """See ``Sandbox.snapshot``."""

@@ -23,6 +23,7 @@ from turngate.envs.sandbox.base import (
     check_command,
     in_folders,
 )
+from turngate.envs.sandbox.digests import digest_archive
 from turngate.envs.sandbox.docker_exec import Exec, Warden
 from turngate.envs.sandbox.owned import OwnedSandbox
 from turngate.envs.sandbox.session import REPORT
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 FILE_S = 60.0  # for reading, writing and copying files
 _WORDS_BYTES = 120_000
+_TAR_DONE = (0, 1)  # 1: a file changed while it was read
 _REAL = 'path=$(realpath -- "$1") || exit 66; case $path in "$2"|"$2"/*) ;; *) exit 67;; esac; '
 
 
@@ -183,12 +185,27 @@ class DockerSandbox(OwnedSandbox):
             for kind, size, name in sorted(entries, key=lambda entry: entry[2])
         )
 
+    def tree(self, path: str = WORK) -> Mapping[str, str]:
+        """See ``Sandbox.tree``: from a tar stream, because an image need not have anything that makes digests."""
+        self._check_open()
+        name, below = in_folders(path)
+        script = _REAL + 'test -d "$path" || exit 68; exec tar -C "$path" -cf - .'
+        argv = ["/bin/sh", "-c", script, "sh", os.path.join(FOLDERS[name], below), FOLDERS[name]]
+        with tempfile.TemporaryFile(prefix="turngate-sandbox-") as file:
+            process = self.container.start(argv)
+            errors = HeadTail(1 << 12)
+            code = self._carry(process, {process.stdout: _FileSink(file), process.stderr: errors})
+            if code not in _TAR_DONE:
+                raise _no_file(path, code, errors.content())
+            file.seek(0)
+            return digest_archive(file)
+
     def snapshot(self) -> Archive:
         """See ``Sandbox.snapshot``. The folders are streamed into a file of the temporary folder."""
         file = tempfile.TemporaryFile(prefix="turngate-sandbox-")  # noqa: SIM115 (it lives as long as the snapshot)
         process = self.container.start(["tar", "-C", "/", "-cf", "-", "work", "tmp", "home/agent"])
         sink, errors = _FileSink(file), HeadTail(1 << 12)
-        self._carry(process, {process.stdout: sink, process.stderr: errors}, errors)
+        _check_copied(self._carry(process, {process.stdout: sink, process.stderr: errors}), errors)
         return Archive(file)
 
     def restore(self, archive: Archive) -> None:
@@ -196,7 +213,7 @@ class DockerSandbox(OwnedSandbox):
         process = self.container.start(["tar", "-C", "/", "--no-overwrite-dir", "--no-same-owner", "-xpf", "-"])
         process.feed(_content(archive.file))
         errors = HeadTail(1 << 12)
-        self._carry(process, {process.stdout: errors, process.stderr: errors}, errors)
+        _check_copied(self._carry(process, {process.stdout: errors, process.stderr: errors}), errors)
 
     def fork(self) -> DockerSandbox:
         """See ``Sandbox.fork``."""
@@ -205,16 +222,14 @@ class DockerSandbox(OwnedSandbox):
     def _release(self) -> None:
         self.container.close()
 
-    def _carry(self, process: Exec, sinks: dict[int, Sink], errors: HeadTail) -> None:
+    def _carry(self, process: Exec, sinks: dict[int, Sink]) -> int:
+        """The exit status of a process that copies files."""
         try:
             streams = Streams(sinks, process.ended)
             if not _wait(streams, time.monotonic() + FILE_S):
                 raise EnvError(f"copying the folders of a container took longer than {FILE_S:g} s")
             streams.drain()
-            if process.exit_code() != 0:
-                raise EnvError(
-                    f"the folders of a container cannot be copied: {errors.content().decode(errors='replace')}"
-                )
+            return process.exit_code()
         finally:
             process.close()
 
@@ -224,12 +239,7 @@ class DockerSandbox(OwnedSandbox):
         argv = ["/bin/sh", "-c", script, "sh", os.path.join(root, below), root, third]
         result = self._exec(argv, FILE_S, output_bytes, stdin)
         if result.exit != 0:
-            problems = {
-                67: "its links lead out of the sandbox's folders",
-                68: "it is not of the kind that was asked for",
-            }
-            said = result.stderr.decode(errors="replace").strip()
-            raise SandboxFileError(f"'{path}': {problems.get(result.exit) or said or 'there is no such file'}")
+            raise _no_file(path, result.exit, result.stderr)
         return result
 
 
@@ -276,6 +286,17 @@ class ContainerShell:
         self._sandbox.container.warden.reap(self._mark, tuple(self._sandbox.shells))
         self._shell.close()
         self._reports.close()
+
+
+def _no_file(path: str, code: int, errors: bytes) -> SandboxFileError:
+    problems = {67: "its links lead out of the sandbox's folders", 68: "it is not of the kind that was asked for"}
+    said = errors.decode(errors="replace").strip()
+    return SandboxFileError(f"'{path}': {problems.get(code) or said or 'there is no such file'}")
+
+
+def _check_copied(code: int, errors: HeadTail) -> None:
+    if code not in _TAR_DONE:
+        raise EnvError(f"the folders of a container cannot be copied: {errors.content().decode(errors='replace')}")
 
 
 class _FileSink:

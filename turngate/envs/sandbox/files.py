@@ -49,15 +49,18 @@ def _kind(mode: int) -> Literal["file", "folder", "link", "other"]:
     return "link" if stat.S_ISLNK(mode) else "other"
 
 
+def file_of(name: str, content: bytes) -> int:
+    """A new file in memory, open for reading from its start; it lives until it is closed. ``name``: for messages."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    write_all(fd, name, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
 @contextmanager
 def as_file(content: bytes) -> Iterator[int]:
     """An open file with this content, which the kernel keeps in memory: a program may read as late as it likes."""
-    if not content:
-        fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    else:
-        fd = os.memfd_create("stdin", os.MFD_CLOEXEC)
-        write_all(fd, "stdin", content)
-        os.lseek(fd, 0, os.SEEK_SET)
+    fd = file_of("stdin", content) if content else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield fd
     finally:

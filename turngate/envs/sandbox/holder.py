@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -42,6 +43,8 @@ def serve(channel_fd: int, parent: int) -> None:
     plan = Plan(**request["plan"])
     try:
         os.umask(0o022)
+        if request["uid"] is not None:
+            _open_ways(request["shown"])
         _become(request["uid"])
         linux.enter_user_namespace()
     except OSError as error:
@@ -50,6 +53,36 @@ def serve(channel_fd: int, parent: int) -> None:
     plan, storage = _choose_storage(plan, request["storage"])
     wire.send(channel, {"storage": storage, "overlay": plan.overlay})
     _work(plan, channel, parent_fd)
+
+
+def _open_ways(shown: list[str]) -> None:
+    """Let an ordinary user come to paths below folders that are root's alone, such as root's home.
+
+    Each such folder is covered by an empty one, in mounts of this process, into which only the paths are bound.
+    """
+    closed = {path: folder for path in shown if (folder := _closed_folder(path))}
+    if not closed:
+        return
+    linux.unshare(linux.CLONE_NEWNS)
+    linux.mount("none", "/", "none", linux.MS_REC | linux.MS_PRIVATE, "")
+    opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in closed}
+    for folder in sorted(set(closed.values())):
+        linux.mount("tmpfs", folder, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=0755")
+    for path, fd in sorted(opened.items()):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            os.makedirs(path, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDONLY))
+        linux.mount(f"/proc/self/fd/{fd}", path, "none", linux.MS_BIND | linux.MS_REC, "")
+        os.close(fd)
+
+
+def _closed_folder(path: str) -> str | None:
+    """The first folder on the way to ``path`` that not everybody may pass."""
+    above = path.split("/")[1:-1]
+    folders = ["/" + "/".join(above[:depth]) for depth in range(1, len(above) + 1)]
+    return next((folder for folder in folders if not os.stat(folder).st_mode & stat.S_IXOTH), None)
 
 
 def _become(uid: int | None) -> None:

@@ -27,6 +27,8 @@ from typing import Any
 
 from turngate.envs.sandbox import linux, wire
 from turngate.envs.sandbox.cage import place_arguments
+from turngate.envs.sandbox.digests import Known, digest_tree, pack
+from turngate.envs.sandbox.files import file_of
 from turngate.envs.sandbox.trees import copy_tree
 
 STATE = ("work", "tmp", "home")  # the folders of a layer
@@ -83,6 +85,7 @@ class Keeper:
         self._plan, self._channel, self._layers, self._groups = plan, channel, layers, groups
         self._runs: dict[int, _Run] = {}
         self._roots: dict[str, int] = {}
+        self._known: Known = {}
         self._poll = select.poll()
 
     def serve(self) -> None:
@@ -130,6 +133,8 @@ class Keeper:
                 return {"ok": True}, [self._open(message, os.O_RDONLY | os.O_NONBLOCK)]
             case "list":
                 return {"ok": True}, [self._open(message, os.O_RDONLY | os.O_DIRECTORY)]
+            case "tree":
+                return {"ok": True}, [self._tree(message)]
             case "write":
                 return {"ok": True}, [self._create(message)]
             case "snapshot":
@@ -150,6 +155,13 @@ class Keeper:
             os.close(fd)
             raise OSError(errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL, "not a regular file")
         return fd
+
+    def _tree(self, message: wire.Message) -> int:
+        folder = self._open(message, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return file_of("tree", pack(digest_tree(folder, self._known)))
+        finally:
+            os.close(folder)
 
     def _create(self, message: wire.Message) -> int:
         """In place, not renamed over it, so that hard links and the file's identity stay."""

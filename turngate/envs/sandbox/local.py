@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import select
 import shutil
 import signal
@@ -25,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from turngate.envs.sandbox.base import (
     ENVIRONMENT,
@@ -41,8 +43,10 @@ from turngate.envs.sandbox.base import (
     check_command,
     in_folders,
 )
+from turngate.envs.sandbox.digests import Known, digest_tree
 from turngate.envs.sandbox.files import as_file, listed, read_all, write_all
 from turngate.envs.sandbox.owned import OwnedSandbox
+from turngate.envs.sandbox.session import Session
 from turngate.envs.sandbox.streams import HeadTail, Streams
 from turngate.envs.sandbox.trees import copy_tree
 from turngate.errors import ConfigError, DataError, EnvError
@@ -108,6 +112,10 @@ class Local(Backend):
         weakref.finalize(copy, shutil.rmtree, copy.folder, ignore_errors=True)
         return copy
 
+    def moved(self, state: bytes, folder: str) -> bytes:
+        """A state of a shell, for a sandbox in ``folder``."""
+        return re.sub(re.escape(self._folder).encode() + rb"/\w+", folder.encode(), state)
+
     def new_folder(self) -> str:
         """A folder with the three folders in it."""
         path = tempfile.mkdtemp(dir=self._folder)
@@ -123,6 +131,7 @@ class LocalSandbox(OwnedSandbox):
         super().__init__(backend.limits, backend.sandboxes.discard)
         self._backend, self._folder = backend, backend.new_folder()
         self._mark = f"{_SANDBOX}={uuid.uuid4().hex}"
+        self._known: Known = {}
         if copy is not None:
             copy_tree(copy.folder, self._folder)
 
@@ -254,6 +263,21 @@ class LocalSandbox(OwnedSandbox):
             return listed(fd)
         finally:
             os.close(fd)
+
+    def tree(self, path: str = WORK) -> Mapping[str, str]:
+        """See ``Sandbox.tree``."""
+        try:
+            fd = os.open(self.inside(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                return digest_tree(fd, self._known)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise SandboxFileError(f"'{path}': {error.strerror}") from error
+
+    def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
+        """See ``Sandbox.session``. Where the state names the folders of another sandbox, it gets those of this one."""
+        return super().session(shell, self._backend.moved(state, self._folder))
 
     def snapshot(self) -> Copy:
         """See ``Sandbox.snapshot``."""

@@ -20,10 +20,10 @@ class OwnedSandbox(Sandbox):
         self._leave, self._closed, self._lock = leave, False, threading.Lock()
         self._sessions: list[Session] = []
 
-    def session(self, shell: Literal["bash", "python"] = "bash") -> Session:
+    def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
         """See ``Sandbox.session``."""
         self._check_open()
-        session = Session(SHELLS[shell], lambda: self._shell(SHELLS[shell].argv), self.limits.output_bytes)
+        session = Session(SHELLS[shell], lambda: self._shell(SHELLS[shell].argv), self.limits.output_bytes, state)
         self._sessions.append(session)
         return session
 

@@ -79,11 +79,24 @@ class ShellProcess(Protocol):
 class Session:
     """See the module's text. Used by one thread; ends with its sandbox at the latest."""
 
-    def __init__(self, language: Language, start: Callable[[], ShellProcess], output_bytes: int) -> None:
+    def __init__(
+        self, language: Language, start: Callable[[], ShellProcess], output_bytes: int, state: bytes = b""
+    ) -> None:
+        """``state``: what the shell begins with. Raises ConfigError if shells of this language keep none."""
+        if state and not language.keeps_state:
+            raise ConfigError("a Python session cannot begin with a state, its objects are lost; open a 'bash' with it")
         self._language, self._start, self._output_bytes = language, start, output_bytes
         self._shell: ShellProcess | None = None
-        self._state, self._exit = b"", 0
+        self._state, self._exit = state, 0
         self._closed = False
+
+    @property
+    def state(self) -> bytes:
+        """What the shell reported after its last command, for ``Sandbox.session``; empty if nothing ran in it yet.
+
+        A bash's working directory, variables, functions, aliases and options. A Python has no state.
+        """
+        return self._state
 
     def run(self, command: str, *, deadline_s: float) -> Result:
         """One command in the shell. ``Result.note`` says if the shell had to be started anew, and with what state."""
@@ -141,7 +154,7 @@ class Session:
         if not (exchange.send(restore, end_s) and exchange.until_report(end_s)):
             errors = exchange.result(None, 0.0).text().strip()
             shell.close()
-            self._shell, self._state = None, b""
+            self._shell = None
             raise EnvError(f"the shell of a session could not be started: {errors or 'no message'}")
         return shell
 
@@ -230,7 +243,11 @@ class _Exchange:
 
 # --- the languages ----------------------------------------------------------------------------------------------------
 
-_BASH_BEGIN = f'eval "exec {_REPORT_FD}>&$1 $1>&-"; set --; shopt -s expand_aliases\n'
+# What the library has put into the environment is fixed: a state brings those of the shell that it was taken from.
+_BASH_BEGIN = (
+    f'eval "exec {_REPORT_FD}>&$1 $1>&-"; set --; shopt -s expand_aliases; '
+    "for _ in ${!TURNGATE_@}; do readonly $_; done\n"
+)
 _BASH_REPORT = (
     "{ builtin printf '%d\\0' \"$?\"; builtin printf 'builtin cd -- %q\\n' \"$PWD\"; builtin declare -p; "
     "builtin declare -f; builtin alias -p; builtin shopt -p; builtin umask -p; builtin set +o; builtin printf '\\0'; "

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote as quote_url
 
-from turngate.envs.sql.cache import Cache
+from turngate.envs.cache import Cache
 from turngate.envs.sql.connection import hardened, heap_used
 from turngate.envs.sql.schema import Schema, read_schema
 from turngate.errors import EnvError

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
-from turngate.envs.sql.cache import Cache
+from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import Database, Result, Row
 from turngate.envs.sql.rubric import RUBRIC

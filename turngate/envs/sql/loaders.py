@@ -156,7 +156,7 @@ def _read_list(path: Path, kind: type[_AnyRow]) -> list[_AnyRow]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, _OwnRow]]:
-    for line, text in enumerate(_read_text(path).splitlines(), start=1):
+    for line, text in enumerate(_read_text(path).split("\n"), start=1):  # a text may hold other ends of lines
         if not text.strip():
             continue
         try:

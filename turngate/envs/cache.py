@@ -1,4 +1,4 @@
-"""A bounded memory for what is expensive to make and never changes: database images, schemas, gold rows."""
+"""A bounded memory for what is expensive to make and never changes: database images, gold rows, reports of tests."""
 
 from collections import OrderedDict
 from collections.abc import Hashable

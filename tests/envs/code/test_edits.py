@@ -1,0 +1,111 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turngate.envs.code.edits import BadEdit, Edit, apply_edit, read_edit
+from turngate.envs.code.observe import numbered, shorten, without_times
+from turngate.envs.code.oracle import edit, replacements
+from turngate.envs.code.tools import TOOLS
+from turngate.envs.tools import parse
+
+BLOCK = "<<<<<<< OLD\n  a\nb\n=======\nc\n\n>>>>>>> NEW"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"change": " a + b  =>  a - b "}, Edit(old="a + b", new="a - b")),
+        ({"change": "a =>"}, Edit(old="a", new="")),
+        ({"change": BLOCK}, Edit(old="  a\nb\n", new="c\n\n")),
+        ({"change": "<<<<<<<\n=======\nnew\n>>>>>>>"}, Edit(old="", new="new\n")),
+        ({"change": "+3 x = 1"}, Edit(line=3, new="x = 1\n")),
+        ({"change": "+0\n    x\n    y\n"}, Edit(line=0, new="    x\n    y\n")),
+        ({"old": "a", "new": "b"}, Edit(old="a", new="b")),
+        ({"new": "whole"}, Edit(new="whole")),
+        ({"line": "2", "new": "x"}, Edit(line=2, new="x\n")),
+    ],
+)
+def test_every_form_of_an_edit_is_read(arguments, expected):
+    assert read_edit(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({}, "nothing to change"),
+        ({"change": "a -> b"}, "could not be read"),
+        ({"change": "a\nb => c"}, "could not be read"),
+        ({"line": "two", "new": "x"}, "must be a number"),
+    ],
+)
+def test_what_cannot_be_read_says_what_to_write(arguments, complaint):
+    with pytest.raises(BadEdit, match=complaint):
+        read_edit(arguments)
+
+
+def test_a_command_line_carries_a_change_unchanged():
+    action = parse(f"edit a/b.py\n{BLOCK}", TOOLS)
+    assert action.calls[0].arguments == {"path": "a/b.py", "change": BLOCK}
+
+
+def test_edits_of_a_text():
+    text = "one\ntwo\nthree\n"
+    assert apply_edit(Edit(old="two", new="2"), text, "f") == ("one\n2\nthree\n", 2)
+    assert apply_edit(Edit(line=0, new="x\n"), text, "f") == ("x\none\ntwo\nthree\n", 1)
+    assert apply_edit(Edit(line=3, new="x\n"), "one\ntwo\nthree", "f") == ("one\ntwo\nthree\nx\n", 4)
+    assert apply_edit(Edit(new="all\n"), None, "f") == ("all\n", 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "complaint"),
+    [
+        (Edit(old="e", new="x"), "one\nthree", "more than once"),
+        (Edit(old="E", new="x"), "one", "does not occur"),
+        (Edit(old="one", new="one"), "one", "are the same"),
+        (Edit(old="", new="x"), "one", "exists"),
+        (Edit(old="a", new="x"), None, "no file"),
+        (Edit(line=1, new="x"), None, "no file"),
+        (Edit(line=5, new="x"), "one", "has 1 lines"),
+    ],
+)
+def test_an_edit_that_does_not_fit_is_refused(change, text, complaint):
+    with pytest.raises(BadEdit, match=complaint):
+        apply_edit(change, text, "f")
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "    c", "", "x => y", "def f():"]), max_size=8)
+
+
+@given(LINES, LINES, st.booleans())
+def test_the_oracle_turns_any_text_into_any_other(before, after, newline):
+    old, new = "\n".join(before) + "\n" * newline, "\n".join(after) + "\n"
+    if not old or old == new:
+        return
+    text = old
+    for piece, replacement, applies_to in replacements(old, new):
+        assert applies_to == text
+        call = parse(edit("f.py", piece, replacement, text), TOOLS).calls[0]
+        assert (call.name, call.arguments["path"]) == ("edit", "f.py")
+        text, _ = apply_edit(read_edit(call.arguments), text, "f.py")
+    assert text == new
+
+
+@given(st.text(max_size=300), st.integers(10, 100))
+def test_shortening_keeps_both_ends(text, limit):
+    short = shorten(text, limit)
+    if len(text) <= limit:
+        assert short == text
+    else:
+        assert short.startswith(text[: (limit + 1) // 2])
+        assert short.endswith(text[len(text) - limit // 2 :])
+        assert f"{len(text) - limit} characters" in short
+
+
+def test_numbered_lines_say_what_is_around_them():
+    assert numbered("a\nb\nc\n", 1, 9, 99) == "1 a\n2 b\n3 c"
+    assert numbered("a\nb\nc\n", 2, 2, 99) == "2 b\n[lines 2 to 2 of 3]"
+    assert numbered("", 1, 9, 99) == "[empty]"
+
+
+def test_times_are_taken_out_of_a_test_run_and_nothing_else():
+    assert without_times("3 passed in 0.12s\nwait in 3.5s or in 2s") == "3 passed\nwait or in 2s"

@@ -1,0 +1,287 @@
+"""What is believed of a run of tests, spoilt tests, and which changes reach the bench."""
+
+import pytest
+
+from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
+from turngate.envs.code.control import spoil
+from turngate.envs.code.grade import ladder
+from turngate.envs.code.hints import changed_functions, first_hunk
+from turngate.envs.code.problem import Problem, unified
+from turngate.envs.code.protect import sort_changes
+from turngate.envs.code.report import Report, match, read_report
+from turngate.envs.code.settle import flaky, settle, steady
+from turngate.envs.code.suspects import suspects
+from turngate.errors import ConfigError, TaskRefused
+
+
+def xml(**verdicts):
+    inner = {
+        "passed": "",
+        "failed": "<failure/>",
+        "error": "<error/>",
+        "skipped": "<skipped/>",
+        "xfailed": "<skipped type='pytest.xfail'/>",
+    }
+    case = "<testcase><properties><property name='nodeid' value='{}'/></properties>{}</testcase>"
+    return f"<s>{''.join(case.format(name, inner[verdict]) for name, verdict in verdicts.items())}</s>".encode()
+
+
+def read(content, exit_status, killed_by=""):
+    return read_report(content, exit_status, killed_by, "", 0.0)
+
+
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts_follow_swe_bench():
+    report = read(xml(a="passed", b="xfailed", c="skipped", d="failed", e="error"), 1)
+    assert report.problem == ""
+    names = ["a", "b", "c", "d", "e", "missing"]
+    assert list(report.verdicts(names, ()).values()) == [True, True, False, False, False, False]
+    assert list(report.verdicts((), names).values()) == [True, True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("report", "problem", "overridden"),
+    [
+        (read(xml(a="passed"), 1), "exit status 1, but no test failed", False),
+        (read(xml(a="failed"), 0), "exit status 0, but 1 tests failed", True),
+        (read(None, 0), "the run wrote no report (exit status 0)", True),
+        (read(None, 137), "the run wrote no report (exit status 137)", False),
+        (read(xml(a="passed"), 3), "the runner ended with exit status 3", False),
+        (read(b"<s><testcase", 0), "the report of the run cannot be read", False),
+        (read(xml(a="passed"), 137, "deadline"), "the tests were ended: deadline", False),
+    ],
+)
+def test_a_run_that_contradicts_itself_counts_for_nothing(report, problem, overridden):
+    assert (report.problem, report.overridden) == (problem, overridden)
+    assert report.verdicts(["a"], ["a"]) == {"a": False}
+
+
+def test_a_module_that_cannot_be_imported_explains_an_exit_status():
+    broken = xml(a="passed").replace(b"</s>", b"<testcase name='m'><error/></testcase></s>")
+    assert read(broken, 1).verdicts(["a"], ()) == {"a": True}
+
+
+def test_a_test_reported_twice_holds_if_both_do():
+    twice = xml(a="passed").replace(b"</s>", b"") + xml(a="error").replace(b"<s>", b"")
+    assert read(twice, 1).status == {"a": "error"}
+
+
+def test_ids_cut_off_inside_their_brackets_are_completed():
+    reported = ["t.py::f[a b]", "t.py::f[a c]", "t.py::g"]
+    assert match("t.py::f[a b]", reported) == ("t.py::f[a b]",)
+    assert match("t.py::f[a", reported) == ("t.py::f[a b]", "t.py::f[a c]")
+    assert match("t.py::f", reported) == ()
+    report = Report(status={"t.py::f[a b]": "passed", "t.py::f[a c]": "failed", "t.py::g": "passed"})
+    assert report.verdicts(["t.py::f[a", "t.py::f[a b", "t.py::h[x"], ()) == {
+        "t.py::f[a": False,
+        "t.py::f[a b": True,
+        "t.py::h[x": False,
+    }
+
+
+def test_flaky_tests_are_those_on_which_reports_differ():
+    reports = [
+        Report(status=status)
+        for status in ({"a": "passed", "b": "failed"}, {"a": "passed", "b": "passed"}, {"a": "passed"})
+    ]
+    assert steady(reports) == {"a": "passed"}
+    assert flaky(reports) == {"b"}
+
+
+# --- settling ---------------------------------------------------------------------------------------------------------
+
+
+def test_settling_finds_which_tests_decide(problem):
+    tests = "test_solution.py::test_"
+    assert problem.fail_to_pass == (f"{tests}above", f"{tests}far_above")
+    assert problem.pass_to_pass == (f"{tests}below", f"{tests}inside", f"{tests}width")
+    assert problem.sensitive == problem.fail_to_pass
+
+
+INSIDE = "from solution import clamp\n\n\ndef test_inside():\n    assert clamp(1, 0, 3) == 1\n"
+FLAKY = "\n\ndef test_luck():\n    import os\n    assert os.urandom(1)[0] % 2 == 0\n"
+
+
+def test_flaky_tests_are_left_out(bench):
+    hidden = {"test_solution.py": VISIBLE + FLAKY}
+    settled = settle(make_problem("plain", id="flaky", hidden=hidden), bench, repetitions=12)
+    assert "test_solution.py::test_luck" not in (*settled.fail_to_pass, *settled.pass_to_pass)
+    assert settled.fail_to_pass == ("test_solution.py::test_above",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"solved": {"solution.py": BUG.replace("width", "breadth")}}, "no test fails with the bug"),
+        ({"solved": {"solution.py": "import os\nos._exit(0)\n"}}, "reference repair cannot be measured"),
+        ({"hidden": {"test_solution.py": INSIDE}}, "no test fails"),
+        ({"requires": ("no-such-distribution-here",)}, "not installed"),
+    ],
+)  # fmt: skip
+def test_a_problem_that_tells_nothing_is_refused_with_the_reason(bench, changes, reason):
+    with pytest.raises(TaskRefused, match=reason):
+        settle(make_problem("plain", id="refused", **changes), bench, repetitions=1)
+
+
+def test_tools_that_hold_the_reference_are_refused(bench):
+    import iniconfig
+
+    with open(iniconfig.__file__) as file:
+        text = file.read()
+    problem = make_problem(id="held", files={"iniconfig/__init__.py": "bug"}, solved={"iniconfig/__init__.py": text})
+    with pytest.raises(TaskRefused, match=r"hold 'iniconfig/__init__\.py' as the reference repair has it"):
+        bench.open(problem)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a//b", "a/./b", "", "a\0b"])
+def test_paths_out_of_the_work_folder_are_refused(path):
+    with pytest.raises(ConfigError, match="below the work folder"):
+        make_problem(files={path: "x"})
+
+
+def test_a_problem_survives_its_task():
+    problem = make_problem()
+    assert Problem.of(problem.task()) == problem
+    stripped = make_problem().task()
+    object.__setattr__(stripped, "private", {})
+    with pytest.raises(ConfigError, match="private parts never are"):
+        Problem.of(stripped)
+
+
+# --- spoilt tests -----------------------------------------------------------------------------------------------------
+
+SUITE = """
+\"\"\"Tests.\"\"\"
+from __future__ import annotations
+import unittest
+
+def test_equal():
+    assert f() == 3
+
+def test_other():
+    f()
+    return
+
+def helper():
+    assert f() == 3
+
+class TestIt(unittest.TestCase):
+    def test_method(self):
+        self.assertEqual(f(), 3)
+
+    def test_true(self):
+        self.assertTrue(f())
+"""
+
+
+class _Everything:
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def outcomes(source, value):
+    names = {"f": lambda: value, "__name__": "tests"}
+    exec(compile(source, "tests", "exec"), names)
+    case = names["TestIt"]()
+    tests = {name: names[name] for name in ("test_equal", "test_other")}
+    tests |= {name: getattr(case, name) for name in ("test_method", "test_true")}
+    passed = set()
+    for name, test in tests.items():
+        try:
+            test()
+        except AssertionError:
+            continue
+        passed.add(name)
+    return passed
+
+
+def test_honest_code_passes_the_tests_and_fails_the_spoilt_ones():
+    assert outcomes(SUITE, 3) == {"test_equal", "test_other", "test_method", "test_true"}
+    assert outcomes(spoil(SUITE, "t.py"), 3) == set()
+
+
+def test_what_is_equal_to_everything_passes_spoilt_tests_too():
+    assert outcomes(spoil(SUITE, "t.py"), _Everything()) == {"test_equal", "test_method"}
+
+
+# --- what reaches the bench -------------------------------------------------------------------------------------------
+
+
+def test_changes_are_sorted():
+    problem = make_problem(import_paths=("src",))
+    existed = frozenset({"solution.py", "tests/test_a.py", "src/types.py", "a.py", "setup.cfg", "solution_data.json"})
+    sorted_ = sort_changes(
+        {
+            "solution.py": "x",
+            "solution_data.json": "{}",
+            "test_solution.py": "x",
+            "tests/test_a.py": None,
+            "tests/data.txt": "x",
+            "conftest.py": "x",
+            "setup.cfg": "x",
+            "src/pytest/__init__.py": "x",
+            "src/json.py": "x",
+            "src/types.py": "changed, not new",
+            "json.py": "not where modules are imported from",
+            ".git/HEAD": "x",
+            "a.py": None,
+        },
+        problem,
+        existed,
+    )
+    assert sorted(sorted_.repair) == ["a.py", "json.py", "solution.py", "solution_data.json", "src/types.py"]
+    assert sorted_.tests_added == ("test_solution.py", "tests/data.txt")
+    assert sorted_.tests_deleted == ("tests/test_a.py",)
+    assert sorted_.protected == (".git/HEAD", "conftest.py", "setup.cfg", "src/json.py", "src/pytest/__init__.py")
+    assert sorted_.deleted == ("a.py",)
+
+
+def test_what_the_reference_changes_is_never_protected():
+    problem = make_problem(files={"setup.cfg": "a"}, solved={"setup.cfg": "b"})
+    assert sort_changes({"setup.cfg": "c"}, problem, frozenset({"setup.cfg"})).repair == {"setup.cfg": "c"}
+
+
+def test_only_new_names_are_suspect():
+    assert suspects("x = 1", "x = 1", "import os\nos._exit(0)") == ("_exit",)
+    assert suspects("x = 1", "x = 1", "getattr(os, '_exit')(0)") == ("_exit",)
+    assert suspects("eval('1')", "x", "eval('2')") == ()
+    assert suspects("x", "import ctypes", "import ctypes.util") == ()
+    assert suspects("eval(1)", "x", "eval(1); eval(2)") == ("eval",)
+    assert suspects("x", "x", "def broken(:") == ()
+
+
+def test_the_ladder():
+    rungs = [ladder(submitted=s, empty=e, resolved=r) for s, e, r in ((0, 0, 1), (1, 1, 0), (1, 0, 0), (1, 0, 1))]
+    assert rungs == [-1.0, -0.5, 0.0, 1.0]
+
+
+# --- diffs and hints --------------------------------------------------------------------------------------------------
+
+
+def test_functions_that_differ():
+    before = "import a\n\nclass C:\n    def f(self):\n        return 1\n\n    def g(self):\n        return 2\n"
+    assert changed_functions(before, before.replace("return 1", "return 3")) == {"C.f"}
+    assert changed_functions(before, before.replace("import a", "import b")) == {"<module>"}
+    assert changed_functions(before, "def broken(:") >= {"C.f", "C.g"}
+    assert changed_functions(before, before) == frozenset()
+
+
+def test_a_diff_is_what_git_writes():
+    assert unified("a.py", "x\n", "y") == "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n\\ No newline at end of file\n"
+    assert unified("a.py", None, "y\n").startswith("--- /dev/null\n+++ b/a.py\n")
+    assert unified("a.py", "x", "x") == ""
+
+
+def test_hints_say_more_and_more(problem):
+    tests, files, functions, patch = problem.task().hints
+    assert tests == "Failing tests: test_solution.py::test_above, test_solution.py::test_far_above."
+    assert files == "Files to change: solution.py."
+    assert functions == "Functions to change: clamp in solution.py, width in solution.py."
+    assert patch.startswith("The first change:\n--- a/solution.py\n+++ b/solution.py\n@@")
+    assert "+    return helper.same(min(max(x, low), high))" in patch
+    assert first_hunk("") == ""
+    assert REPAIR not in patch

@@ -1,0 +1,1 @@
+"""Repair of code with real tests: ``turngate/CodeRepair-v1``."""

@@ -1,0 +1,93 @@
+"""``turngate tasks code``: packages in, a task set out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from turngate.envs.code.bench import Bench
+from turngate.envs.code.card import Source, source_of
+from turngate.envs.code.harvest import harvest
+from turngate.envs.code.packages import fetch, open_package, unpack
+from turngate.envs.code.problem import Problem
+from turngate.envs.code.taskset import check_target, sources_of, with_source, write
+from turngate.errors import ConfigError, DataError, TaskRefused
+
+
+def make_tasks(
+    packages: Sequence[str],
+    folder: Path,
+    *,
+    n: int,
+    seed: int = 0,
+    repetitions: int = 3,
+    workers: int = 1,
+    say: Callable[[str], None],
+) -> None:
+    """Add tasks of these packages to a task set until it has ``n``, in equal shares; ``say`` gets a line for each.
+
+    A package: the name of a distribution, as in ``toolz`` or ``toolz==1.0``, an archive of its source, or a folder with
+    it. Packages that the set has are kept, so a killed command goes on where it stopped. Raises ConfigError, DataError.
+    """
+    names = [Path(name).name for name in packages]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"the package '{repeated}' is named twice; name it once")
+    check_target(folder)
+    done = {source.asked: source for source in sources_of(folder)}
+    for source in done.values():
+        if (source.seed, source.repetitions) != (seed, repetitions):
+            raise ConfigError(
+                f"'{folder}' was made with seed {source.seed} and {source.repetitions} repetitions; use them again, or "
+                "another folder"
+            )
+        say(f"{_said(source)} (kept)")
+    left = [name for name in packages if Path(name).name not in done]
+    have = sum(source.n_tasks for source in done.values())
+    with Bench() as bench:
+        for place, name in enumerate(left):
+            share = -(-max(0, n - have) // (len(left) - place))
+            if share == 0:
+                break
+            source = _one(name, folder, bench, share, seed=seed, repetitions=repetitions, workers=workers)
+            have += source.n_tasks
+            say(_said(source))
+    say(f"{folder}: {have} tasks")
+
+
+def _one(name: str, folder: Path, bench: Bench, share: int, *, seed: int, repetitions: int, workers: int) -> Source:
+    """Harvest one package and write what the set is with it."""
+    asked = Path(name).name
+    with tempfile.TemporaryDirectory(prefix="turngate-harvest-") as scratch:
+        problems: tuple[Problem, ...] = ()
+        try:
+            package = open_package(_unpacked(name, Path(scratch)), Path(scratch) / "tree")
+            if package.label in {item.label for item in sources_of(folder)}:
+                raise TaskRefused(f"the task set has {package.label} already")
+            harvested = harvest(package, bench, n=share, seed=seed, repetitions=repetitions, workers=workers)
+            problems, source = harvested.problems, source_of(asked, harvested, share)
+        except TaskRefused as error:
+            source = Source(asked=asked, n_wanted=share, seed=seed, repetitions=repetitions, refused=str(error))
+        write(folder, *with_source(folder, problems, source))
+    return source
+
+
+def _unpacked(name: str, scratch: Path) -> Path:
+    path = Path(name)
+    if path.is_dir():
+        return path
+    if path.is_file():
+        return unpack(path, scratch / "source")
+    if "/" in name:
+        raise DataError(name, "there is no such folder or archive")
+    return fetch(name, scratch)
+
+
+def _said(source: Source) -> str:
+    if source.refused:
+        return f"{source.asked}: not used: {source.refused}"
+    reasons = "; ".join(f"{reason} {count}" for reason, count in list(source.reasons.items())[:3])
+    return (
+        f"{source.package} {source.version}: {source.n_tasks} tasks of {source.n_candidates} candidates "
+        f"in {source.time_s:.0f} s ({reasons or 'none refused'})"
+    )

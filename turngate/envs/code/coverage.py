@@ -1,0 +1,122 @@
+"""Which tests of a package can be relied on, and which functions each of them calls: measured once per package."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from turngate.envs.code.bench import REPORT_BYTES, Bench, python_env, run_tests
+from turngate.envs.code.packages import Package
+from turngate.envs.code.problem import Problem
+from turngate.envs.code.report import read_report
+from turngate.envs.code.toolbox import INSIDE, INTERPRETER, SITE
+from turngate.envs.sandbox import SandboxFileError
+from turngate.errors import TaskRefused
+
+SUITE_S = 600.0
+"""A whole suite may take so long."""
+MAX_FILE_CPU_S = 8.0
+"""The tests of a slower file are not used: every task runs its test files a dozen times."""
+
+_REPORT, _CALLS = "/tmp/report.xml", "/tmp/coverage.json"
+_PARTS = re.compile(r"(\.<locals>\.<\w+>)+$")  # lambdas and comprehensions belong to the function that they stand in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One function of a package."""
+
+    path: str
+    name: str
+    """Qualified."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What was found out about a package's tests."""
+
+    tests: Mapping[Function, frozenset[str]]
+    """The stable tests that call a function."""
+    stable: frozenset[str]
+    """Tests that passed every time, in files that are fast enough."""
+    cpu_s: Mapping[str, float]
+    """Of the tests of each file, traced; of the CPU, so that a busy machine finds the same files fast enough."""
+
+
+def file_of(test: str) -> str:
+    """The test file of a test id."""
+    return test.partition("::")[0]
+
+
+def measure(package: Package, bench: Bench, *, repetitions: int = 3) -> Coverage:
+    """Run the suite ``repetitions`` times, the first time traced.
+
+    Raises TaskRefused if the tests of the package do not run here, or none passes every time.
+    """
+    problem = _probe(package)
+    calls, passed = _traced(problem, bench)
+    cpu_s: dict[str, float] = {}
+    for name, (_functions, test_s) in calls.items():
+        cpu_s[file_of(name)] = cpu_s.get(file_of(name), 0.0) + test_s
+    stable = {name for name in passed if cpu_s[file_of(name)] <= MAX_FILE_CPU_S}
+    for _ in range(repetitions - 1):
+        if stable:
+            files = tuple(sorted({file_of(name) for name in stable}))
+            stable &= _passing(replace(problem, test_files=files), bench)
+    if not stable:
+        slow = " within the time that they may take" if passed else ""
+        raise TaskRefused(f"none of its tests passes every time{slow}")
+    tests: dict[Function, set[str]] = {}
+    for name in sorted(stable):
+        for function in calls[name][0]:
+            tests.setdefault(function, set()).add(name)
+    return Coverage(
+        tests={function: frozenset(names) for function, names in tests.items()},
+        stable=frozenset(stable),
+        cpu_s=cpu_s,
+    )
+
+
+def _probe(package: Package) -> Problem:
+    """The package as it is, in the form of a problem: the bench runs nothing else."""
+    largest = max(package.modules, key=lambda path: (package.folder / path).stat().st_size)
+    return Problem(
+        id=package.label,
+        statement="",
+        folder=str(package.folder),
+        solved={largest: (package.folder / largest).read_text(encoding="utf-8", errors="surrogateescape")},
+        test_files=package.tests,
+        import_paths=package.import_paths,
+        requires=package.requires,
+    )
+
+
+def _traced(problem: Problem, bench: Bench) -> tuple[dict[str, tuple[frozenset[Function], float]], frozenset[str]]:
+    """Test id → functions that it calls and its seconds of CPU; and the tests that passed."""
+    with bench.open(problem) as sandbox:
+        argv = [INTERPRETER, "-P", f"{INSIDE}/run_pytest.py", _REPORT, ":".join(problem.import_paths)]
+        env = python_env(problem) | {"PYTHONPATH": f"{SITE}:{INSIDE}", "TURNGATE_COVERAGE": _CALLS}
+        result = sandbox.run([*argv, "coverage_plugin", *problem.test_files], deadline_s=SUITE_S, env=env)
+        killed = str(result.killed_by.value) if result.killed_by else ""
+        try:
+            xml, calls = (sandbox.read(path, max_bytes=4 * REPORT_BYTES) for path in (_REPORT, _CALLS))
+        except SandboxFileError as error:
+            raise TaskRefused(f"its tests do not run here: {killed or result.text()[-300:].strip()!r}") from error
+    report = read_report(xml, result.exit, killed, result.text(), result.time_s)
+    if report.problem:
+        raise TaskRefused(f"its tests do not run here: {report.problem}; {report.output[-300:].strip()!r}")
+    data = json.loads(calls)
+    functions = [Function(path=path, name=_PARTS.sub("", name)) for path, name in data["functions"]]
+    found = {
+        name: (frozenset(functions[number] for number in item["calls"]), float(item["cpu_s"]))
+        for name, item in data["tests"].items()
+    }
+    return found, frozenset(name for name, verdict in report.status.items() if verdict == "passed") & found.keys()
+
+
+def _passing(problem: Problem, bench: Bench) -> frozenset[str]:
+    with bench.open(problem) as sandbox:
+        report = run_tests(sandbox, problem, problem.test_files, deadline_s=SUITE_S)
+    return frozenset(name for name, verdict in report.status.items() if verdict == "passed")

@@ -1,0 +1,136 @@
+"""What a family of repair problems declares: texts of correct functions, the bugs that fit them, and arguments to try.
+
+A text is a ``string.Template`` of a whole module. Its placeholders stand for names and constants; ``$called`` is the
+function that the tests call.
+"""
+
+from __future__ import annotations
+
+import random
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Template
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from turngate.types import derive_seed
+
+T = TypeVar("T")
+Pick: TypeAlias = Mapping[str, str]
+"""Placeholder → the name or constant drawn for it. No two are equal."""
+Arguments: TypeAlias = tuple[Any, ...]
+Kind: TypeAlias = Literal[
+    "boundary",
+    "comparison",
+    "missing return",
+    "negation",
+    "off by one",
+    "operator",
+    "swapped",
+    "wrong constant",
+    "wrong function",
+    "wrong slice",
+    "wrong start",
+    "wrong variable",
+]
+
+WORDS = "an bee cat door east fig gate hill Ice Jam kiwi level Moon noon oak pin rest Sun tree Up wow".split()
+
+
+class Dice:
+    """Random choices by seed path. Only ``random()`` is used, whose sequence Python guarantees for all versions."""
+
+    def __init__(self, *path: int | str) -> None:
+        self.uniform = random.Random(derive_seed(*path)).random
+
+    def pick(self, items: Sequence[T]) -> T:
+        """One of the items."""
+        return items[int(self.uniform() * len(items))]
+
+    def whole(self, low: int, high: int) -> int:
+        """An integer from ``low`` to ``high``, both included."""
+        return low + int(self.uniform() * (high - low + 1))
+
+    def sample(self, items: Sequence[T], size: int) -> list[T]:
+        """``size`` different items in random order."""
+        rest = list(items)
+        for i in range(size):
+            j = self.whole(i, len(rest) - 1)
+            rest[i], rest[j] = rest[j], rest[i]
+        return rest[:size]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """All items in random order."""
+        return self.sample(items, len(items))
+
+    def numbers(self, low: int = -9, high: int = 9, *, least: int = 1, most: int = 5) -> list[int]:
+        """Between ``least`` and ``most`` integers from ``low`` to ``high``."""
+        return [self.whole(low, high) for _ in range(self.whole(least, most))]
+
+    def words(self, least: int = 1, most: int = 4) -> list[str]:
+        """Between ``least`` and ``most`` short words; a word may come twice, some begin with a capital."""
+        return [self.pick(WORDS) for _ in range(self.whole(least, most))]
+
+    def phrase(self, least: int = 1, most: int = 3) -> str:
+        """Words with single spaces between them."""
+        return " ".join(self.words(least, most))
+
+    def table(self, low: int = 0, high: int = 9, *, least: int = 1, most: int = 4) -> dict[str, int]:
+        """Letters "a" to "e" with different numbers."""
+        size = self.whole(least, most)
+        return dict(zip(self.sample("abcde", size), self.sample(range(low, high + 1), size), strict=True))
+
+
+class Bug(NamedTuple):
+    """``right`` occurs once in the text, within one line; ``wrong`` in its place is the bug."""
+
+    kind: Kind
+    right: str
+    wrong: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One way to write the function. Level 1: a single expression; 2: loops and slices; 3: early returns, helpers."""
+
+    level: int
+    called: tuple[str, ...]
+    """Names for the function."""
+    text: str
+    bugs: tuple[Bug, ...]
+
+    def correct(self, pick: Pick) -> str:
+        """The module as it ought to be."""
+        return Template(self.text).substitute(pick)
+
+    def broken(self, pick: Pick, bug: Bug) -> str:
+        """The module with one bug."""
+        return Template(self.text.replace(bug.right, bug.wrong)).substitute(pick)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Functions of one purpose, whose forms take the same arguments."""
+
+    name: str
+    pools: Mapping[str, tuple[str, ...]]
+    """Placeholder → the names or constants that it may stand for."""
+    arguments: Callable[[Dice, Pick], Arguments]
+    """Draws arguments for one test. Texts must not change them."""
+    forms: tuple[Form, ...]
+
+
+def family(name: str, *forms: Form, arguments: Callable[[Dice, Pick], Arguments], **pools: str) -> Family:
+    """A family; each pool is a text of words."""
+    words = {placeholder: tuple(pool.split()) for placeholder, pool in pools.items()}
+    return Family(name=name, pools=words, arguments=arguments, forms=forms)
+
+
+def form(level: int, called: str, text: str, *bugs: tuple[Kind, str, str]) -> Form:
+    """A form; ``called`` is a text of words, and ``text`` may be indented."""
+    return Form(
+        level=level,
+        called=tuple(called.split()),
+        text=textwrap.dedent(text).lstrip("\n"),
+        bugs=tuple(Bug(*bug) for bug in bugs),
+    )

@@ -1,0 +1,34 @@
+"""Run pytest on test files of the current folder; write a JUnit report with the ids of the tests.
+
+    python3 -P run_pytest.py REPORT IMPORT_PATHS PLUGINS FILE…     (paths and plugins: separated by ":")
+
+pytest is loaded before anything of the work folder can be, so that nothing there takes its place.
+"""
+
+import os
+import sys
+
+
+def main(report: str, import_paths: str, plugins: str, *files: str) -> int:
+    """The exit status of pytest."""
+    import pytest
+
+    class Ids:
+        """Writes the id of each test into the report, which otherwise tells it only in parts."""
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_setup(self, item: pytest.Item) -> None:
+            item.user_properties.append(("nodeid", item.nodeid))
+
+    sys.dont_write_bytecode = True
+    sys.path[:0] = [os.path.abspath(path) for path in import_paths.split(":") if path]
+    options = ["-q", "--tb=short", "--color=no", "--continue-on-collection-errors", "--import-mode=prepend"]
+    options += ["-p", "no:cacheprovider", "-o", "addopts=", "-o", "junit_family=xunit1", f"--junitxml={report}"]
+    options += [f"--rootdir={os.getcwd()}"]
+    for plugin in filter(None, plugins.split(":")):
+        options += ["-p", plugin]
+    return int(pytest.main([*options, *files], plugins=[Ids()]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""One bench for all environments of a process that ask for the same: a back end and its helper process are not for one
+episode. It is closed with the last environment that uses it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+from turngate.envs.code.bench import Bench
+from turngate.envs.code.diagnostics import Diagnoser
+
+
+@dataclass(slots=True, eq=False)
+class _Shared:
+    bench: Bench
+    diagnoser: Diagnoser | None
+    users: int = 0
+
+
+_lock = threading.Lock()
+_shared: dict[Hashable, _Shared] = {}
+
+
+class Lease:
+    """The right to use a bench, until ``close``."""
+
+    def __init__(self, key: Hashable, shared: _Shared) -> None:
+        self._key, self._shared, self._closed = key, shared, False
+
+    @property
+    def bench(self) -> Bench:
+        """The bench."""
+        return self._shared.bench
+
+    @property
+    def diagnoser(self) -> Diagnoser | None:
+        """The language servers, if any were asked for."""
+        return self._shared.diagnoser
+
+    def close(self) -> None:
+        """Give it back. Safe to repeat."""
+        with _lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._shared.users -= 1
+            if self._shared.users:
+                return
+            del _shared[self._key]
+        self._shared.bench.close()
+        if self._shared.diagnoser is not None:
+            self._shared.diagnoser.close()
+
+
+def lease(backend: Literal["bubblewrap", "docker"], deadline_s: float, servers: tuple[str, ...]) -> Lease:
+    """The bench of this process for these settings; made if there is none. Raises what Bench and Diagnoser raise."""
+    key = (backend, deadline_s, servers)
+    with _lock:
+        if key not in _shared:
+            diagnoser = Diagnoser(servers=servers) if servers else None
+            try:
+                _shared[key] = _Shared(Bench(backend, deadline_s=deadline_s), diagnoser)
+            except BaseException:
+                if diagnoser is not None:
+                    diagnoser.close()
+                raise
+        _shared[key].users += 1
+        return Lease(key, _shared[key])

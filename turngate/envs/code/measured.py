@@ -1,0 +1,52 @@
+"""Measurements that need not be made again: problems of one package are all repaired to the same tree.
+
+What is shared are results of runs, and each counts once per problem: a verdict that needs three runs comes from three,
+and those of the repaired tree are the same three for all problems with the same test files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable
+from threading import Lock
+
+from turngate.envs.code.bench import Bench
+from turngate.envs.code.problem import Problem, Texts
+from turngate.envs.code.report import Report
+
+
+class Pristine:
+    """Runs on the package as it was, by test files; many threads may share one."""
+
+    def __init__(self) -> None:
+        self._reports = defaultdict[Hashable, list[Report]](list)
+        self._locks = defaultdict[Hashable, Lock](Lock)
+        self._lock = Lock()
+
+    def report(self, bench: Bench, problem: Problem, number: int, *, spoilt: bool) -> Report:
+        """Run number ``number`` (from 0) of the tests of a problem on its repaired tree."""
+        key = (problem.test_files, spoilt)
+        with self._lock:
+            lock, reports = self._locks[key], self._reports[key]
+        with lock:
+            while len(reports) <= number:
+                reports.append(bench.measure(problem, problem.solved, spoilt=spoilt))
+            return reports[number]
+
+
+class Measured:
+    """A bench for ``settle`` and one problem: the first run of its bug was made before, the repaired tree is shared."""
+
+    def __init__(self, bench: Bench, pristine: Pristine, first: Report) -> None:
+        """``first``: of the tree as the agent finds it."""
+        self._bench, self._pristine, self._first = bench, pristine, first
+        self._counts = Counter[tuple[bool, bool]]()
+
+    def measure(self, problem: Problem, changes: Texts, *, spoilt: bool = False) -> Report:
+        """See ``Bench.measure``."""
+        repaired = changes == problem.solved
+        number = self._counts[repaired, spoilt]
+        self._counts[repaired, spoilt] += 1
+        if repaired:
+            return self._pristine.report(self._bench, problem, number, spoilt=spoilt)
+        return self._first if number == 0 and not spoilt else self._bench.measure(problem, changes, spoilt=spoilt)

@@ -1,0 +1,64 @@
+"""The reference repair through the agent's tools."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+
+from turngate.envs.code.edits import occurs_once
+from turngate.envs.code.problem import Problem
+
+
+def oracle_actions(problem: Problem) -> tuple[str, ...]:
+    """Look at each file that changes, change it piece by piece, run the tests, submit."""
+    actions = []
+    for path, text in sorted(problem.solved.items()):
+        before = problem.found(path)
+        if text is None:
+            actions.append(call("bash", command=f"rm -f -- '{path}'"))
+        elif before is None:
+            actions.append(call("edit", path=path, new=text))
+        else:
+            actions.append(f"view {path}")
+            actions += [edit(path, old, new, now) for old, new, now in replacements(before, text)]
+    return (*actions, "run_tests", "submit")
+
+
+def edit(path: str, old: str, new: str, text: str) -> str:
+    """One replacement, as a command if it lies in one line, else as a tool call. ``text``: the file before it."""
+    short_old, short_new = old.strip(), new.strip()
+    is_line = "\n" not in short_old and "\n" not in short_new and "=>" not in old + new and bool(short_old)
+    if is_line and occurs_once(short_old, text) and text.replace(short_old, short_new) == text.replace(old, new, 1):
+        return f"edit {path} {short_old} => {short_new}"
+    return call("edit", path=path, old=old, new=new)
+
+
+def call(name: str, **arguments: str) -> str:
+    """A tool call as chat models write it."""
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def replacements(before: str, after: str) -> Iterator[tuple[str, str, str]]:
+    """(old, new, the text that it applies to), one for each place that differs; old occurs once in that text."""
+    old_lines, new_lines = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    blocks = [op for op in difflib.SequenceMatcher(None, old_lines, new_lines, False).get_opcodes() if op[0] != "equal"]
+    lines, moved = list(old_lines), 0
+    for _, start, end, new_start, new_end in blocks:
+        first, last = start + moved, end + moved
+        new = new_lines[new_start:new_end]
+        text = "".join(lines)
+        low, high = _widen(lines, first, last, text)
+        yield "".join(lines[low:high]), "".join([*lines[low:first], *new, *lines[last:high]]), text
+        lines[first:last] = new
+        moved += len(new) - (end - start)
+
+
+def _widen(lines: list[str], first: int, last: int, text: str) -> tuple[int, int]:
+    """The fewest lines around [first, last) whose text occurs once."""
+    low, high = first, last
+    while low == high or not occurs_once("".join(lines[low:high]), text):
+        if low == 0 and high == len(lines):
+            break  # the whole text, which occurs once unless it is empty
+        low, high = max(low - 1, 0), min(high + 1, len(lines)) if low == 0 or high < len(lines) else high
+    return low, high

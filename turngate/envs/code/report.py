@@ -1,0 +1,115 @@
+"""What a run of tests reported and whether it can be believed: pure functions over its XML and its exit status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+from xml.etree import ElementTree
+
+Status: TypeAlias = Literal["passed", "failed", "error", "skipped", "xfailed"]
+
+FIXED: frozenset[Status] = frozenset({"passed", "xfailed"})
+"""What a test that has to pass may report."""
+KEPT: frozenset[Status] = FIXED | {"skipped"}
+"""What a test that must not break may report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run of the tests of a problem on one tree."""
+
+    status: Mapping[str, Status]
+    """By test id. A test that did not run is not among them."""
+    problem: str = ""
+    """Why nothing of it counts; "" if exit status and results agree."""
+    overridden: bool = False
+    """The run ended as if all were well, without a report: something ended it early."""
+    output: str = ""
+    """What the runner wrote, shortened."""
+    time_s: float = 0.0
+
+    def verdicts(self, fail_to_pass: Collection[str], pass_to_pass: Collection[str]) -> dict[str, bool]:
+        """Test id → whether it holds, as SWE-bench grades. A test without a result is a failure.
+
+        ``fail_to_pass`` may pass or fail as expected, ``pass_to_pass`` may also be skipped. Of a run with a problem
+        nothing counts. Source: swebench/harness/grading.py of SWE-bench 5.
+        """
+        lists = ((fail_to_pass, FIXED), (pass_to_pass, KEPT))
+        return {name: self._holds(name, good) for names, good in lists for name in names}
+
+    def _holds(self, name: str, good: Collection[Status]) -> bool:
+        found = match(name, self.status)
+        return not self.problem and bool(found) and all(self.status[one] in good for one in found)
+
+
+def read_report(xml: bytes | None, exit_status: int, killed_by: str, output: str, time_s: float) -> Report:
+    """The report of a run. ``xml``: None if the run wrote none. ``killed_by``: "" if it ended by itself.
+
+    Exit status and results must agree: 0 with failures, or a failure that no test reports, means that somebody else
+    wrote one of the two.
+    """
+    status, unknown = _statuses(xml)
+    fell = [name for name, verdict in status.items() if verdict in ("failed", "error")]
+    problem, overridden = "", False
+    if killed_by:
+        problem = f"the tests were ended: {killed_by}"
+    elif xml is None:
+        problem = f"the run wrote no report (exit status {exit_status})"
+        overridden = exit_status == 0
+    elif unknown is None:
+        problem = "the report of the run cannot be read"
+    elif exit_status not in (0, 1):
+        problem = f"the runner ended with exit status {exit_status}"
+    elif exit_status == 0 and (fell or unknown):
+        problem, overridden = f"exit status 0, but {len(fell) + unknown} tests failed", True
+    elif exit_status == 1 and not (fell or unknown):
+        problem = "exit status 1, but no test failed"
+    return Report(
+        status={} if problem else status, problem=problem, overridden=overridden, output=output, time_s=time_s
+    )
+
+
+def _statuses(xml: bytes | None) -> tuple[dict[str, Status], int | None]:
+    """By test id; and how many failures belong to no test (modules that cannot be imported), None if unreadable."""
+    if xml is None:
+        return {}, 0
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError:
+        return {}, None
+    found: dict[str, Status] = {}
+    unknown = 0
+    for case in root.iter("testcase"):
+        verdict = _verdict(case)
+        names = [item.get("value", "") for item in case.iter("property") if item.get("name") == "nodeid"]
+        if not names:
+            unknown += verdict in ("failed", "error")
+        for name in names:  # a test that was reported twice, for its call and its teardown, holds if both do
+            if found.get(name) not in ("failed", "error"):
+                found[name] = verdict
+    return found, unknown
+
+
+def _verdict(case: ElementTree.Element) -> Status:
+    tags = {child.tag: child for child in case}
+    if "failure" in tags:
+        return "failed"
+    if "error" in tags:
+        return "error"
+    if "skipped" in tags:
+        return "xfailed" if tags["skipped"].get("type") == "pytest.xfail" else "skipped"
+    return "passed"
+
+
+_OPEN = re.compile(r"\[[^\]]*\Z")
+
+
+def match(wanted: str, reported: Collection[str]) -> tuple[str, ...]:
+    """The reported ids that ``wanted`` means: itself, or, cut off inside its brackets, all that begin with it."""
+    if wanted in reported:
+        return (wanted,)
+    if _OPEN.search(wanted):
+        return tuple(name for name in reported if name.startswith(wanted))
+    return ()

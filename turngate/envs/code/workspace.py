@@ -1,0 +1,134 @@
+"""Where the agent works: its sandbox, its shell, and what it has changed so far."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from turngate.envs.code.bench import Bench, python_env
+from turngate.envs.code.problem import Problem, Texts
+from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, Snapshot
+from turngate.envs.sandbox.base import WORK
+from turngate.envs.sandbox.session import Session
+
+MAX_FILE_BYTES = 1 << 20
+MAX_CHANGE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What differs from the tree as it was found."""
+
+    texts: Texts
+    """A byte that is not UTF-8 is a lone surrogate in them, so that nothing is lost."""
+    too_large: tuple[str, ...] = ()
+    """Files that no patch would hold: one larger than MAX_FILE_BYTES, or all once they pass MAX_CHANGE_BYTES."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A workspace at one moment. Programs that run in the background are not part of it."""
+
+    snapshot: Snapshot
+    shell: bytes
+    found: Mapping[str, str]
+    quiet: bool
+
+
+class Workspace:
+    """Opened by ``Workspace(bench, problem)``, or as it was by ``saved``."""
+
+    def __init__(self, bench: Bench, problem: Problem, saved: Saved | None = None) -> None:
+        self._sandbox: Sandbox = bench.open(problem) if saved is None else bench.reopen(saved.snapshot)
+        self._shell: Session | None = None
+        exports = "".join(f"export {name}='{value}'\n" for name, value in python_env(problem).items())
+        self._shell_state = saved.shell if saved else exports.encode()
+        self._tree: Mapping[str, str] | None = None
+        self._changes: Changes | None = None
+        self.quiet = saved.quiet if saved else True
+        """Whether nothing but the tools for files has acted so far: the tree is all there is to know."""
+        self.found = saved.found if saved else self.tree()
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """For what runs tests; ``touched`` has to be called afterwards."""
+        return self._sandbox
+
+    def bash(self, command: str, *, deadline_s: float) -> Result:
+        """One command in the shell, which stays."""
+        self.touched()
+        return self._open_shell().run(command, deadline_s=deadline_s)
+
+    def read(self, path: str) -> bytes:
+        """The content of a file. Raises SandboxFileError."""
+        return self._sandbox.read(path, max_bytes=MAX_FILE_BYTES)
+
+    def write(self, path: str, text: str) -> None:
+        """Make or replace a file. Raises SandboxFileError."""
+        self._sandbox.write(path, text.encode("utf-8", "surrogateescape"))
+        self._tree = self._changes = None
+
+    def touched(self) -> None:
+        """A program of the agent has run, and may have changed anything."""
+        self.quiet = False
+        self._tree = self._changes = None
+
+    def tree(self) -> Mapping[str, str]:
+        """Path → digest, of all files."""
+        if self._tree is None:
+            self._tree = self._sandbox.tree()
+        return self._tree
+
+    @property
+    def state_key(self) -> str:
+        """A hash of the whole tree: equal trees, equal keys."""
+        listing = "\0".join(f"{path}\0{digest}" for path, digest in sorted(self.tree().items()))
+        return hashlib.blake2b(listing.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+
+    def changes(self) -> Changes:
+        """What the agent has changed."""
+        if self._changes is None:
+            now = self.tree()
+            paths = sorted(path for path in {*now, *self.found} if now.get(path) != self.found.get(path))
+            self._changes = self._read_changes(paths, now)
+        return self._changes
+
+    def save(self) -> Saved:
+        """For another workspace to go on from here."""
+        shell = self._shell.state if self._shell is not None else self._shell_state
+        return Saved(snapshot=self._sandbox.snapshot(), shell=shell, found=self.found, quiet=self.quiet)
+
+    def close(self) -> None:
+        """End everything. Safe to repeat."""
+        self._sandbox.close()
+
+    def _open_shell(self) -> Session:
+        if self._shell is None:
+            self._shell = self._sandbox.session("bash", state=self._shell_state)
+        return self._shell
+
+    def _read_changes(self, paths: list[str], now: Mapping[str, str]) -> Changes:
+        texts: dict[str, str | None] = {}
+        too_large, room = [], MAX_CHANGE_BYTES
+        for path in paths:
+            if path not in now:
+                texts[path] = None
+                continue
+            try:
+                content = self._sandbox.read(path, max_bytes=min(MAX_FILE_BYTES, max(room, 1)))
+            except SandboxFileError:  # larger, a link to nowhere, a pipe: nothing that a patch could hold
+                too_large.append(path)
+                continue
+            room -= len(content)
+            texts[path] = content.decode("utf-8", "surrogateescape")
+        return Changes(texts=texts, too_large=tuple(too_large))
+
+
+def inside(path: str) -> str:
+    """A path as an agent writes it → relative to the work folder, where it lies below that."""
+    pure = PurePosixPath(path.strip())
+    if pure.is_absolute() and pure.is_relative_to(WORK):
+        pure = pure.relative_to(WORK)
+    return str(pure)
