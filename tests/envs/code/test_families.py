@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from turngate.envs.code.families import FAMILIES, MAX_LEVEL
-from turngate.envs.code.families_schema import Dice, Family
+from turngate.envs.code.families.schema import Dice, Family
 from turngate.envs.code.generate import MODULE, TESTS, Draft, build, draft
 from turngate.envs.code.problem import Problem
 

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from turngate.envs.code.families import FAMILIES, HELD_OUT
-from turngate.envs.code.families_schema import Bug, Dice, Form, family, form
+from turngate.envs.code.families.schema import Bug, Dice, Form, family, form
 from turngate.envs.code.generate import MODULE, GeneratedCode, _task, build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.tasks import TaskSource

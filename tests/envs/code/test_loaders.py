@@ -18,10 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.envs.code import loaders
 from turngate.envs.code.bench import Bench
-from turngate.envs.code.history import MAX_BYTES
 from turngate.envs.code.loaders import Dropped, LoadedProblems, match_ids, quixbugs, swe_bench
+from turngate.envs.code.loaders.history import MAX_BYTES, History
 from turngate.errors import ConfigError, DataError, UnknownName
 
 BUGGY = "def area(width, height):\n    return width + height\n"
@@ -192,9 +191,9 @@ def test_bare_repositories(tmp_path: Path, repo: Repo, place: str) -> None:
 
 def test_a_tree_is_exported_once(tmp_path: Path, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     exported: list[str] = []
-    export = loaders.History.export
+    export = History.export
     monkeypatch.setattr(
-        loaders.History, "export", lambda self, name, folder: (exported.append(name), export(self, name, folder))
+        History, "export", lambda self, name, folder: (exported.append(name), export(self, name, folder))
     )
     rows = [row(repo), row(repo, instance_id="second")]
     one, two = load(tmp_path, repo, *rows).problems

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from turngate.envs.sandbox import KilledBy, Limits, cage, open_backend, seccomp
-from turngate.envs.sandbox.bubblewrap import OUTSIDE_UID
+from turngate.envs.sandbox.bubblewrap import OUTSIDE_UID, SPARE
 from turngate.envs.sandbox.cgroups import open_groups
 from turngate.errors import ConfigError, EnvError
 
@@ -383,3 +383,63 @@ def test_a_file_is_read_again_only_if_it_changed(bubblewrap):
         assert sandbox.tree() == first
         sandbox.run(["truncate", "-s", "10M", "large"], deadline_s=LONG_S)
         assert sandbox.tree() != first
+
+
+def test_what_is_shown_is_read_only_and_outlives_the_back_end(tmp_path):
+    folder = tmp_path / "my tools"
+    (folder / "open").mkdir(parents=True)
+    (folder / "open" / "file").write_text("x")
+    for path in (folder, folder / "open", folder / "open" / "file"):
+        path.chmod(0o777)
+    with open_backend("bubblewrap", SMALL, shown={"/opt/my tools": str(folder)}) as backend, backend.open() as sandbox:
+        result = sandbox.run(["bash", "-c", "cd '/opt/my tools/open'; cat file; rm file; touch new"], deadline_s=LONG_S)
+        assert result.text().count("Read-only file system") == 2
+        assert result.stdout == b"x"
+    assert [path.name for path in sorted(folder.rglob("*"))] == ["open", "file"]
+
+
+# --- what sandboxes and commands share --------------------------------------------------------------------------------
+
+
+def test_commands_of_one_sandbox_share_a_network_and_others_do_not_reach_it(bubblewrap):
+    serve = """
+import socket
+tcp, unix = socket.create_server(("127.0.0.1", 8000)), socket.socket(socket.AF_UNIX)
+unix.bind("\\0name")
+unix.listen()
+print("ready", flush=True)
+import time
+time.sleep(600)
+"""
+    ask = """
+import socket
+for family, address in ((socket.AF_INET, ("127.0.0.1", 8000)), (socket.AF_UNIX, "\\0name")):
+    print(socket.socket(family).connect_ex(address) == 0)
+"""
+    with bubblewrap.open() as sandbox, bubblewrap.open() as other, sandbox.session() as session:
+        sandbox.write("serve.py", serve)
+        session.run("python3 serve.py > out & until grep -q ready out; do sleep 0.01; done", deadline_s=LONG_S)
+        assert sandbox.run(["python3", "-c", ask], deadline_s=LONG_S).stdout == b"True\nTrue\n"
+        assert other.run(["python3", "-c", ask], deadline_s=LONG_S).stdout == b"False\nFalse\n"
+
+
+def test_terminals_belong_to_one_sandbox(bubblewrap):
+    with bubblewrap.open() as sandbox, bubblewrap.open() as other, sandbox.session("python") as session:
+        session.run("import os, pty; pair = pty.openpty(); name = os.ttyname(pair[1])", deadline_s=LONG_S)
+        assert session.run("print(name)", deadline_s=LONG_S).stdout == b"/dev/pts/0\n"
+        assert other.run(["ls", "/dev/pts"], deadline_s=LONG_S).stdout == b"ptmx\n"
+
+
+def test_a_command_begins_with_default_signals(bubblewrap):
+    with bubblewrap.open() as sandbox:
+        ignored = sandbox.run(["grep", "SigIgn", "/proc/self/status"], deadline_s=LONG_S).stdout.split()[1]
+    assert int(ignored, 16) & sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)) == 0
+
+
+def test_keepers_wait_ahead_and_are_used_once():
+    with open_backend("bubblewrap", SMALL) as backend, contextlib.ExitStack() as stack:
+        wait_until(lambda: len(children(backend._process.pid)) == SPARE)
+        sandboxes = [stack.enter_context(backend.open()) for _ in range(2 * SPARE)]
+        networks = {sandbox.run(["readlink", "/proc/self/ns/net"], deadline_s=LONG_S).stdout for sandbox in sandboxes}
+        assert len(networks) == 2 * SPARE
+        wait_until(lambda: len(children(backend._process.pid)) == 3 * SPARE)

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from turngate.envs.code.families import FAMILIES, HELD_OUT, MAX_LEVEL
-from turngate.envs.code.families_schema import Arguments, Bug, Dice, Family, Form, Pick
+from turngate.envs.code.families.schema import Arguments, Bug, Dice, Family, Form, Pick
 from turngate.envs.code.problem import Problem
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task

@@ -94,9 +94,7 @@ def write(folder: str | Path, problems: Sequence[Problem], sources: Sequence[Sou
     check_target(folder)
     root = Path(folder)
     (root / TREES).mkdir(parents=True, exist_ok=True)
-    rows = []
-    for problem in problems:
-        rows.append(_row_of(root, problem))
+    rows = [_row_of(root, problem) for problem in problems]
     card = facts(problems, Counter(split_of(problem.id) for problem in problems), sources)
     _write(root / ROWS, "".join(rows))
     _write(root / PAGE, page(card))
@@ -145,7 +143,7 @@ def _row_of(root: Path, problem: Problem) -> str:
     row: dict[str, Any] = {item.name: getattr(problem, item.name) for item in fields(problem)}
     row["as_in_tree"] = {}
     for name in ("solved", "hidden"):
-        same = tuple(path for path, text in row[name].items() if _text(tree / path) == text)
+        same = tuple(path for path, text in row[name].items() if text is not None and _text(tree / path) == text)
         row["as_in_tree"][name] = same
         row[name] = {path: text for path, text in row[name].items() if path not in same}
     return _Row(**row | {"folder": f"{TREES}/{label}"}).model_dump_json() + "\n"

@@ -1,8 +1,8 @@
 """Sandboxes of Linux namespaces, made by bubblewrap: the default. They start in milliseconds, without a daemon.
 
 Three processes stand between the library and a command (see ``holder.py``, ``keeper.py``): one *holder* for all, one
-*keeper* per sandbox, and bubblewrap itself per command. A sandbox is a file system that the keeper holds; each command
-gets fresh namespaces around it: no network, its own processes, IPC and host name, a read-only system, no
+*keeper* per sandbox, and bubblewrap itself per command. A sandbox is a file system that the keeper holds, with a host
+name, IPC and a network of its own that leads nowhere; each command gets fresh processes in it, a read-only system, no
 capabilities, no new privileges, a system-call filter (``seccomp.py``) and limits.
 
 What bounds what: processes, open files and the address space of each process by resource limits; files and their bytes
@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -33,9 +34,9 @@ from typing import Any, Literal
 
 from turngate.envs.sandbox import seccomp, wire
 from turngate.envs.sandbox.base import Backend, Limits, Path_, Snapshot
-from turngate.envs.sandbox.cage import real_places, system_arguments, write_settings
+from turngate.envs.sandbox.cage import real_places, write_settings
 from turngate.envs.sandbox.cell import BubblewrapSandbox, Layer, Layers
-from turngate.envs.sandbox.cgroups import Groups, open_groups
+from turngate.envs.sandbox.cgroups import Group, Groups, open_groups
 from turngate.envs.sandbox.holder import LAUNCH
 from turngate.envs.sandbox.trees import copy_tree
 from turngate.errors import ConfigError, DataError, EnvError
@@ -43,6 +44,8 @@ from turngate.errors import ConfigError, DataError, EnvError
 INSTALL = "apt-get install -y bubblewrap"
 OUTSIDE_UID = 1_900_000_000
 """Who a sandbox is on the host if the library runs as root: a number that no user has."""
+SPARE = 4
+"""Keepers that are made ahead and wait, so that a sandbox opens at once; none is used twice."""
 CLOSE_S = 10.0
 
 _log = logging.getLogger(__name__)
@@ -77,13 +80,13 @@ class Bubblewrap(Backend):
         self._pid, self._lock, self._closed = os.getpid(), threading.RLock(), False  # a collected layer locks again
         self._names = count()
         self.sandboxes: set[BubblewrapSandbox] = set()  # held, so that one that nobody closed is closed here
+        self._spare: deque[tuple[socket.socket, Group | None]] = deque()
         self._store = Path(tempfile.mkdtemp(prefix="turngate-sandbox-", dir=store))
         try:
-            places = real_places(shown or {})
-            plan = self._prepare(bwrap, places)
+            plan = self._prepare(bwrap, real_places(shown or {}))
             self.groups: Groups | None = open_groups(self.limits, groups)
             self._channel, self._process = _start_holder()
-            self.storage = self._greet(plan, storage, places)
+            self.storage = self._greet(plan, storage)
             self._try()
         except BaseException:
             self.close()
@@ -146,6 +149,8 @@ class Bubblewrap(Backend):
                 process.kill()
                 process.wait()
         shutil.rmtree(self._store, ignore_errors=True)  # the holder has removed it, unless it never came so far
+        for keeper, group in self._spare:
+            _leave(keeper, group)
         groups: Groups | None = getattr(self, "groups", None)
         if groups is not None:
             groups.close()
@@ -158,25 +163,44 @@ class Bubblewrap(Backend):
         weakref.finalize(layer, self._forget, layer.name).atexit = False
         return layer
 
-    def enter(
-        self, sandbox: BubblewrapSandbox, layers: Sequence[Layer], groups: Sequence[int]
-    ) -> tuple[socket.socket, int]:
-        """Have the holder make a keeper: the channel to it, and a file that is ready when it is gone."""
-        ours, theirs = wire.pair()
-        with self._lock:
-            if self._closed:
-                raise EnvError("the sandbox back end is closed; open a new one")
-            if os.getpid() != self._pid:
-                raise EnvError("the sandbox back end was made by another process; make one in each process")
+    def enter(self, sandbox: BubblewrapSandbox, layers: Sequence[Layer]) -> tuple[socket.socket, int, Group | None]:
+        """Let a keeper begin: the channel to it, a file that is ready when it is gone, and its group."""
+        names = [layer.name for layer in layers]
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise EnvError("the sandbox back end is closed; open a new one")
+                if os.getpid() != self._pid:
+                    raise EnvError("the sandbox back end was made by another process; make one in each process")
+                was_spare = bool(self._spare)
+                keeper, group = self._spare.popleft() if was_spare else self._make_keeper()
+                with suppress(OSError):  # it is gone, and so there is no welcome
+                    wire.send(keeper, {"layers": names})
+                self.sandboxes.add(sandbox)
+                self._fill()  # while that one works
             try:
-                request = {"do": "open", "layers": [layer.name for layer in layers]}
-                wire.send(self._channel, request, [theirs.fileno(), *groups])
-            except OSError as error:
-                raise EnvError(f"the holder of the sandboxes is gone: {error}") from error
-            finally:
-                theirs.close()
-            self.sandboxes.add(sandbox)
-        return ours, _welcome(ours)
+                return keeper, _welcome(keeper), group
+            except EnvError:
+                _leave(keeper, group)
+                if not was_spare:
+                    raise
+
+    def _fill(self) -> None:
+        while len(self._spare) < SPARE:
+            self._spare.append(self._make_keeper())
+
+    def _make_keeper(self) -> tuple[socket.socket, Group | None]:
+        """Have the holder make a keeper, and do not wait for it: the channel to it, and its group."""
+        group = self.groups.make() if self.groups else None
+        ours, theirs = wire.pair()
+        try:
+            wire.send(self._channel, {"do": "open"}, [theirs.fileno(), *(group.entrances if group else ())])
+        except OSError as error:
+            _leave(ours, group)
+            raise EnvError(f"the holder of the sandboxes is gone: {error}") from error
+        finally:
+            theirs.close()
+        return ours, group
 
     def state_of(self, layers: Sequence[Layer]) -> Layers:
         """A snapshot of these layers."""
@@ -199,11 +223,11 @@ class Bubblewrap(Backend):
         store = self._store
         store.chmod(0o711)
         write_settings(store / "etc")
-        arguments = system_arguments(store / "etc", shown)
         (store / "filter").write_bytes(seccomp.program())
         (store / "filter").chmod(0o644)
         (store / "layers" / "empty" / "work").mkdir(parents=True)
         (store / "cell").mkdir()
+        (store / "root").mkdir()
         for path in (store, *store.rglob("*")):
             self._give(path)
         limits = asdict(self.limits)
@@ -211,14 +235,13 @@ class Bubblewrap(Backend):
             "store": str(store),
             "bwrap": bwrap,
             "filter": str(store / "filter"),
-            "arguments": arguments,
+            "shown": dict(shown),
             "limits": limits,
             "overlay": False,
         }
 
-    def _greet(self, plan: dict[str, Any], storage: str, shown: Mapping[str, str]) -> str:
-        request = {"plan": plan, "uid": self._uid, "storage": storage, "shown": list(shown.values())}
-        wire.send(self._channel, request)
+    def _greet(self, plan: dict[str, Any], storage: str) -> str:
+        wire.send(self._channel, {"plan": plan, "uid": self._uid, "storage": storage})
         try:
             answer, _files = wire.receive(self._channel)
         except (EOFError, ConnectionError):
@@ -266,14 +289,18 @@ def _start_holder() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     return ours, process
 
 
+def _leave(keeper: socket.socket, group: Group | None) -> None:
+    keeper.close()  # the keeper ends
+    if group is not None:
+        group.close()
+
+
 def _welcome(keeper: socket.socket) -> int:
     try:
         answer, files = wire.receive(keeper)
     except (EOFError, ConnectionError):
-        keeper.close()
         raise EnvError("a sandbox ended as it started; the message of its keeper is on stderr") from None
     if "error" in answer:
-        keeper.close()
         raise EnvError(f"a sandbox could not be made: {answer['error']}")
     return files[0]
 

@@ -1,8 +1,4 @@
-"""The command line of bubblewrap for one program in one sandbox.
-
-The system is bound read-only, and so is everything else that bubblewrap makes (its root and ``/dev`` are memory file
-systems without a size). The only writable places are folders of the sandbox's own file system, whose size is bounded.
-"""
+"""What a command may see of the host's settings and folders, and the command line of bubblewrap for it."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from turngate.errors import ConfigError
 UID = 1000  # who the agent is inside; outside it is an ordinary user, never root
 
 _OWN = (WORK, TMP, HOME, "/proc", "/dev")
-_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = (
     "alternatives",
     "gitconfig",
@@ -66,47 +62,14 @@ def _copy_public(source: str, target: Path) -> None:
         target.chmod(0o644)
 
 
-def system_arguments(settings: Path, shown: Mapping[str, str]) -> list[str]:
-    """The part that all sandboxes of a back end share. ``shown``: see ``real_places``."""
-    lines = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    lines += ["--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox"]
-    lines += ["--uid", str(UID), "--gid", str(UID), "--ro-bind", "/usr", "/usr"]
-    for path in _SYSTEM:
-        if os.path.islink(path):
-            lines += ["--symlink", os.readlink(path), path]
-        elif os.path.isdir(path):
-            lines += ["--ro-bind", path, path]
-    lines += ["--ro-bind", str(settings), "/etc"]
-    for inside, host in shown.items():
-        lines += ["--ro-bind", host, inside]
-    for host, inside in links_to(shown).items():
-        lines += ["--symlink", inside, host]
-    return [
-        *lines,
-        "--proc",
-        "/proc",
-        "--tmpfs",
-        "/proc/1",
-        "--remount-ro",
-        "/proc/1",
-        "--dev",
-        "/dev",
-        "--dir",
-        "/run",
-        "--dir",
-        "/var",
-        "--symlink",
-        TMP,
-        "/var/tmp",
-    ]
+def arguments(root: str, cwd: str, env: Mapping[str, str]) -> list[str]:
+    """What bubblewrap is told about one command. ``root``: the mounts that are its ``/`` (see ``mounts.py``).
 
-
-def place_arguments(cell: str, cwd: str, env: Mapping[str, str]) -> list[str]:
-    """The part of one command. ``cell``: the mounted file system of its sandbox."""
-    lines = ["--bind", f"{cell}/shm", "/dev/shm", "--remount-ro", "/dev"]
-    for source, target in (("work", WORK), ("tmp", TMP), ("home", HOME)):
-        lines += ["--bind", f"{cell}/{source}", target]
-    lines += ["--remount-ro", "/", "--chdir", cwd, "--clearenv"]
+    ``/proc/1`` is bubblewrap's own first process, which no filter binds; an empty folder hides it.
+    """
+    lines = ["--unshare-user", "--unshare-pid", "--die-with-parent", "--cap-drop", "ALL"]
+    lines += ["--uid", str(UID), "--gid", str(UID), "--dev-bind", root, "/", "--proc", "/proc"]
+    lines += ["--bind", f"{root}/run", "/proc/1", "--chdir", cwd, "--clearenv"]
     for name, value in env.items():
         lines += ["--setenv", name, value]
     return lines
@@ -114,11 +77,12 @@ def place_arguments(cell: str, cwd: str, env: Mapping[str, str]) -> list[str]:
 
 def links_to(shown: Mapping[str, str]) -> dict[str, str]:
     """Where each shown path lies on the host → where it is inside, if nothing else is there."""
-    taken = (*_OWN, "/usr", "/etc", *_SYSTEM, *shown)
+    taken = (*_OWN, "/usr", "/etc", "/run", "/var", *SYSTEM, *shown)
     return {
         host: inside
         for inside, host in shown.items()
         if not any(host == other or _is_below(host, other) or _is_below(other, host) for other in taken)
+        and not any(_is_below(host, other) for other in shown.values())
     }
 
 

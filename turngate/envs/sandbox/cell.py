@@ -57,13 +57,7 @@ class BubblewrapSandbox(OwnedSandbox):
     def __init__(self, backend: Bubblewrap, layers: tuple[Layer, ...]) -> None:
         super().__init__(backend.limits, backend.sandboxes.discard)
         self._backend, self._layers, self._numbers = backend, layers, count()
-        self._group = backend.groups.make() if backend.groups else None
-        try:
-            self._keeper, self._gone = backend.enter(self, layers, self._group.entrances if self._group else ())
-        except BaseException:
-            if self._group:
-                self._group.close()
-            raise
+        self._keeper, self._gone, self._group = backend.enter(self, layers)
 
     def run(
         self,
@@ -131,7 +125,7 @@ class BubblewrapSandbox(OwnedSandbox):
     def tree(self, path: str = WORK) -> Mapping[str, str]:
         """See ``Sandbox.tree``."""
         with self._open("tree", path) as fd:
-            return unpack(read_all(fd, path, 2 * MAX_ANSWER_BYTES + (self.limits.files << 6)))
+            return unpack(read_all(fd, path, 4 * MAX_ANSWER_BYTES + (self.limits.files << 6)))
 
     def snapshot(self) -> Layers:
         """See ``Sandbox.snapshot``."""

@@ -27,8 +27,8 @@ _DIGEST_BYTES = 16
 _SPARSE = 8  # a file with so many times more bytes than it has room for is holes, and reading holes takes for ever
 _SETTLED_NS = 50_000_000  # a file changed later than that may change again within one tick of its clock
 
-Known: TypeAlias = dict[tuple[int, int], tuple[int, int, int, str]]
-"""(device, inode) → (size, change time, modification time, digest) of files read before."""
+Known: TypeAlias = dict[tuple[int, int], tuple[int, int, int, int, str]]
+"""(device, inode) → (change time, modification time, size, mode, digest) of files that were read before."""
 
 
 def digest_tree(folder: int, known: Known) -> dict[str, str]:
@@ -86,6 +86,7 @@ class _Walk:
         if depth > MAX_DEPTH:
             raise OSError(errno.ELOOP, f"the folder is nested deeper than {MAX_DEPTH}", prefix)
         below = []
+        found, recall, length, before = self.found, self._known.get, 0, len(self.found)
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = entry.name
@@ -94,10 +95,16 @@ class _Walk:
                         below.append(name)
                     continue
                 try:
-                    self.found[prefix + name] = self._digest(folder, name, entry.stat(follow_symlinks=False))
+                    status = entry.stat(follow_symlinks=False)
+                    known = recall((status.st_dev, status.st_ino))
+                    if known is not None and known[:4] == _state(status):
+                        found[prefix + name] = known[4]
+                    else:
+                        found[prefix + name] = self._digest(folder, name, status)
                 except FileNotFoundError:
                     continue  # it was removed meanwhile
-                self._room -= len(prefix) + len(name)
+                length += len(name)
+        self._room -= length + (len(found) - before) * len(prefix)
         if self._room < 0:
             raise OSError(errno.E2BIG, f"the paths in it are longer than {MAX_ANSWER_BYTES} bytes together")
         for name in below:
@@ -112,17 +119,16 @@ class _Walk:
 
     def _digest(self, folder: int, name: str, status: os.stat_result) -> str:
         mode = status.st_mode
-        if stat.S_ISREG(mode):
-            key = (status.st_dev, status.st_ino)
-            known = self._known.get(key)
-            state = (status.st_size, status.st_ctime_ns, status.st_mtime_ns)
-            if known is not None and known[:3] == state:
-                return _kind(mode) + known[3]
-            digest = _content(folder, name, status)
-            if status.st_ctime_ns < self._settled_ns:
-                self._known[key] = (*state, digest)
-            return _kind(mode) + digest
-        return _link(os.fsencode(os.readlink(name, dir_fd=folder))) if stat.S_ISLNK(mode) else "o:"
+        if not stat.S_ISREG(mode):
+            return _link(os.fsencode(os.readlink(name, dir_fd=folder))) if stat.S_ISLNK(mode) else "o:"
+        digest = _kind(mode) + _content(folder, name, status)
+        if status.st_ctime_ns < self._settled_ns:
+            self._known[status.st_dev, status.st_ino] = (*_state(status), digest)
+        return digest
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_mode
 
 
 def _content(folder: int, name: str, status: os.stat_result) -> str:

@@ -1,7 +1,7 @@
 """The holder: one helper process for all sandboxes of a back end, from which the keeper of each is forked.
 
-It is a fresh interpreter with little in it, so a fork takes a millisecond however large the training process is, and it
-loads what it needs before it gives up root. As root it becomes an ordinary user that nobody else is; a sandbox that
+It is a fresh interpreter with little in it, so a fork takes a millisecond or two however large the training process is.
+It loads what it needs before it gives up root. As root it becomes an ordinary user that nobody else is; a sandbox that
 broke all its walls would be that user. It ends, with all sandboxes and files, when the process that it serves does.
 
 ``LAUNCH`` starts it without the package's own imports (numpy and more), of which it needs none.
@@ -20,7 +20,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from turngate.envs.sandbox import linux, wire
-from turngate.envs.sandbox.keeper import Keeper, Plan, mount_cell
+from turngate.envs.sandbox.keeper import Keeper
+from turngate.envs.sandbox.mounts import Plan, mount_cell, mount_system, mount_work
 
 LAUNCH = """
 import sys, types
@@ -44,9 +45,10 @@ def serve(channel_fd: int, parent: int) -> None:
     try:
         os.umask(0o022)
         if request["uid"] is not None:
-            _open_ways(request["shown"])
+            _open_ways(list(plan.shown.values()))
         _become(request["uid"])
         linux.enter_user_namespace()
+        mount_system(plan)
     except OSError as error:
         wire.send(channel, {"error": str(error)})
         return
@@ -110,7 +112,7 @@ def _work(plan: Plan, channel: socket.socket, parent_fd: int) -> None:
         except (EOFError, ConnectionError):
             break
         if message["do"] == "open":
-            keepers.add(_fork_keeper(plan, channel, parent_fd, files, message["layers"]))
+            keepers.add(_fork_keeper(plan, channel, parent_fd, files))
         elif message["do"] == "forget":
             _remove(plan.layer(message["layer"]))
         for fd in files:
@@ -118,7 +120,7 @@ def _work(plan: Plan, channel: socket.socket, parent_fd: int) -> None:
     _end(plan, keepers)
 
 
-def _fork_keeper(plan: Plan, channel: socket.socket, parent_fd: int, files: list[int], layers: list[str]) -> int:
+def _fork_keeper(plan: Plan, channel: socket.socket, parent_fd: int, files: list[int]) -> int:
     holder = os.getpid()
     pid = os.fork()
     if pid:
@@ -127,7 +129,7 @@ def _fork_keeper(plan: Plan, channel: socket.socket, parent_fd: int, files: list
         channel.close()
         os.close(parent_fd)
         _die_with(holder)
-        Keeper(plan, socket.socket(fileno=files[0]), layers, files[1:]).serve()
+        Keeper(plan, socket.socket(fileno=files[0])).serve(files[1:])
     except BaseException as error:  # the process was forked inside the holder's loop and must never return to it
         sys.stderr.write(f"turngate: the keeper of a sandbox broke: {error!r}\n")
     finally:
@@ -153,6 +155,7 @@ def _end(plan: Plan, keepers: set[int]) -> None:
         os.kill(pid, signal.SIGKILL)
     for pid in keepers:
         os.waitpid(pid, 0)
+    linux.unmount(plan.root)  # before the store is removed: below it lie folders of the host
     _remove(plan.store)
 
 
@@ -191,10 +194,12 @@ def _try_overlay(plan: Plan) -> str | None:
     if pid == 0:
         message = b""
         try:
-            mount_cell(replace(plan, overlay=True), ["probe"])
-            shutil.rmtree(f"{plan.cell}/work/folder")
-            os.mkdir(f"{plan.cell}/work/folder")
-            if os.listdir(f"{plan.cell}/work/folder"):
+            linux.unshare(linux.CLONE_NEWNS)
+            mount_cell(plan)
+            mount_work(replace(plan, overlay=True), ["probe"])
+            shutil.rmtree(f"{plan.root}/work/folder")
+            os.mkdir(f"{plan.root}/work/folder")
+            if os.listdir(f"{plan.root}/work/folder"):
                 message = b"a folder that was replaced shows its old content"
         except OSError as error:
             message = str(error).encode()

@@ -9,11 +9,17 @@ import ctypes
 import fcntl
 import os
 import signal
+import socket
+import struct
 
-CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
-MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 0x1, 0x2, 0x4, 0x8, 0x20
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _FICLONE = 0x40049409
+_MNT_DETACH = 2
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _SYS_OPENAT2 = 437  # the same number on every architecture
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_IN_ROOT = 0x02, 0x10
 
@@ -42,6 +48,11 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
     _check(_libc.mount(*arguments), target)
 
 
+def unmount(target: str) -> None:
+    """Take a mount, and all below it, out of the tree; it ends when nobody uses it any more."""
+    _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), target)
+
+
 def enter_user_namespace() -> None:
     """Become root of a user namespace in which only the present user exists, with mounts of its own."""
     uid, gid = os.geteuid(), os.getegid()
@@ -54,6 +65,13 @@ def enter_user_namespace() -> None:
         finally:
             os.close(file)
     mount("none", "/", "none", MS_REC | MS_PRIVATE, "")
+
+
+def enter_own_network() -> None:
+    """A network of nothing but a loopback of its own, in which the host's cannot be reached."""
+    unshare(CLONE_NEWNET)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
 
 
 def die_with_parent() -> None:

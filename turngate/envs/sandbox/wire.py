@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -32,9 +33,13 @@ def send(channel: socket.socket, message: Message, files: Sequence[int] = ()) ->
 
 
 def receive(channel: socket.socket) -> tuple[Message, list[int]]:
-    """The next message and its files. Raises EOFError when the other end is gone."""
-    packet, files, _flags, _address = socket.recv_fds(channel, MAX_BYTES, _MAX_FILES, socket.MSG_CMSG_CLOEXEC)
+    """The next message and its files, which no program inherits. Raises EOFError when the other end is gone."""
+    room = socket.CMSG_LEN(_MAX_FILES * array("i").itemsize)
+    packet, extras, _flags, _address = channel.recvmsg(MAX_BYTES, room, socket.MSG_CMSG_CLOEXEC)  # recv_fds drops flags
     if not packet:
         raise EOFError("the other end of the channel is closed")
+    files = array("i")
+    for _level, _kind, data in extras:
+        files.frombytes(data[: len(data) - len(data) % files.itemsize])
     message: Message = json.loads(packet)
-    return message, files
+    return message, list(files)

@@ -1,6 +1,6 @@
 """Families that calculate with numbers."""
 
-from turngate.envs.code.families_schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
 
 _X = "x n value amount"
 _TOTAL = "total result answer"

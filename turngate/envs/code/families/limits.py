@@ -1,6 +1,6 @@
 """Families that compare numbers with limits."""
 
-from turngate.envs.code.families_schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
 
 _X = "x n value amount"
 _LOW = "low lower floor"

@@ -1,6 +1,6 @@
 """Families that search lists and build new ones."""
 
-from turngate.envs.code.families_schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
 
 _ITEMS = "items parts things rows"
 _X = "x item each"

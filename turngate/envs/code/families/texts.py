@@ -1,6 +1,6 @@
 """Families of functions over texts."""
 
-from turngate.envs.code.families_schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
 
 _TEXT = "text line phrase"
 _W = "w word x"

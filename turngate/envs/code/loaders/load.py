@@ -26,8 +26,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import from_json
 
 from turngate.envs.code.bench import Bench
-from turngate.envs.code.history import Change, History
-from turngate.envs.code.pairs import find_pairs, pair_problem
+from turngate.envs.code.loaders.history import Change, History
+from turngate.envs.code.loaders.pairs import find_pairs, pair_problem
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.report import match
 from turngate.envs.code.settle import settle

@@ -1,6 +1,6 @@
 """Families that cut and reorder lists."""
 
-from turngate.envs.code.families_schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
 
 _ITEMS = "items parts things rows"
 _COUNT = "n count size"

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from turngate.envs.code.history import MAX_BYTES, utf8
+from turngate.envs.code.loaders.history import MAX_BYTES, utf8
 from turngate.envs.code.problem import Problem
 from turngate.errors import DataError, TaskRefused
 

@@ -1,6 +1,6 @@
 """Families of functions over dicts."""
 
-from turngate.envs.code.families_schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
 
 _TABLE = "table stock prices"
 _KEY = "key name k"
