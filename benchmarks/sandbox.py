@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from turngate.envs.sandbox import Backend, Sandbox, open_backend
+from turngate.envs.sandbox.base import ENVIRONMENT
 
 CALLS = 200
+PYTHON = ("python3", "-c", "pass")
 LONG_S = 60.0
 
 
@@ -33,7 +35,7 @@ def main() -> int:
     parser.add_argument("--docker", help="an image")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    report: dict[str, Any] = {"cores": os.cpu_count()}
+    report: dict[str, Any] = {"cores": os.cpu_count(), "without_sandbox": floor()}
     before = remains()
     with open_backend("bubblewrap") as backend:
         report["bubblewrap"] = speeds(backend) | {"storage": backend.storage, "memory": backend.memory_bound}
@@ -60,16 +62,19 @@ def speeds(backend: Backend) -> dict[str, float]:
     with backend.open(kept) as sandbox:
         numbers = {
             "true_ms": median_ms(lambda: run(sandbox, "true")),
-            "python_ms": median_ms(lambda: run(sandbox, "python3", "-c", "pass")),
+            "python_ms": median_ms(lambda: run(sandbox, *PYTHON)),
             "fork_ms": fork_ms(sandbox),
+            "first_tree_ms": median_ms(sandbox.tree, 1),
+            "tree_ms": median_ms(sandbox.tree),
             "reset_ms": median_ms(lambda: backend.open(kept).close()),
         }
         with sandbox.session("python") as session:
             numbers["warm_python_per_s"] = 1e3 / median_ms(lambda: session.run("x = 1", deadline_s=LONG_S))
         with sandbox.session("bash") as session:
             numbers["warm_bash_per_s"] = 1e3 / median_ms(lambda: session.run("x=1", deadline_s=LONG_S))
-    numbers["true_per_s"] = together(backend, ["true"])
-    numbers["cold_python_per_s"] = together(backend, ["python3", "-c", "pass"])
+    numbers["true_per_s"] = together(lambda: calls(backend, "true"))
+    numbers["python_per_s"] = together(lambda: calls(backend, *PYTHON))
+    numbers["cold_python_per_s"] = together(lambda: cold_calls(backend, *PYTHON))
     numbers["true_per_s_per_core"] = numbers["true_per_s"] / (os.cpu_count() or 1)
     numbers["resets_per_s"] = 1e3 / numbers["reset_ms"]
     return {name: round(value, 2) for name, value in numbers.items()}
@@ -107,14 +112,32 @@ def median_ms(action: Callable[[], object], calls: int = CALLS) -> float:
     return 1e3 * statistics.median(times)
 
 
-def together(backend: Backend, argv: list[str]) -> float:
-    """Calls per second of one thread per core, each with a sandbox."""
+def floor() -> dict[str, float]:
+    """The same programs without a sandbox: no sandbox can be faster than that."""
+    numbers = {"true_ms": median_ms(lambda: bare("true")), "python_ms": median_ms(lambda: bare(*PYTHON))}
+    numbers["python_per_s"] = together(lambda: [bare(*PYTHON) for _ in range(CALLS)])
+    return {name: round(value, 2) for name, value in numbers.items()}
 
-    def work() -> None:
+
+def bare(*argv: str) -> None:
+    assert os.waitpid(os.posix_spawnp(argv[0], argv, ENVIRONMENT), 0)[1] == 0
+
+
+def calls(backend: Backend, *argv: str) -> None:
+    with backend.open() as sandbox:
+        for _ in range(CALLS):
+            run(sandbox, *argv)
+
+
+def cold_calls(backend: Backend, *argv: str) -> None:
+    """Each in a sandbox that is opened for it and closed again."""
+    for _ in range(CALLS):
         with backend.open() as sandbox:
-            for _ in range(CALLS):
-                run(sandbox, *argv)
+            run(sandbox, *argv)
 
+
+def together(work: Callable[[], object]) -> float:
+    """Calls per second of one thread per core, each of which makes ``CALLS``."""
     threads = [threading.Thread(target=work) for _ in range(os.cpu_count() or 1)]
     start_s = time.perf_counter()
     for thread in threads:

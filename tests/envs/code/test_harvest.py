@@ -332,7 +332,7 @@ def test_half_of_the_failing_functions_are_held_back():
 
 def test_problems_are_settled_and_say_what_they_are(harvested, package):
     assert [problem.id for problem in harvested.problems] == sorted({problem.id for problem in harvested.problems})
-    assert len(harvested.problems) == 2
+    assert len({problem.patch for problem in harvested.problems}) == len(harvested.problems) == 2
     assert harvested.n_candidates % 3 == 0
     assert sum(harvested.refused.values()) <= harvested.n_candidates - 2
     assert (harvested.n_functions, harvested.n_tests) == (2, 12)
@@ -387,6 +387,16 @@ def test_runs_on_the_repaired_tree_are_shared_by_problems_and_counted_in_each(ha
     assert outputs(other) == ["first", "9", "10", "11", "12", "13", "14"]
     kinds = [(False, False)] * 2 + [(True, False)] * 3 + [(True, True)]
     assert made[:6] == [(problem.id, repaired, spoilt) for repaired, spoilt in kinds]
+
+
+def test_one_bug_becomes_one_problem(harvested, package, coverage, bench, monkeypatch):
+    found = replace(harvested.problems[0], about={})
+    monkeypatch.setattr(harvesting, "measure", lambda package, bench, repetitions: coverage)
+    monkeypatch.setattr(harvesting._Maker, "make", lambda self, number, chosen: replace(found, id=str(number)))
+    again = harvest(package, bench, n=2)
+    assert [problem.id for problem in again.problems] == ["0"]
+    assert again.n_candidates == 16
+    assert again.refused == {"the same bug as in another task": 15}
 
 
 def test_bad_numbers(package, bench):

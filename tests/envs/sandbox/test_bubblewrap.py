@@ -331,6 +331,17 @@ def test_temporary_folder_of_choice(tmp_path):
     os.rmdir(place)
 
 
+def test_a_store_behind_a_link(tmp_path):
+    place = tempfile.mkdtemp(prefix="turngate-test-", dir="/tmp")
+    os.chmod(place, 0o755)
+    (tmp_path / "link").symlink_to(place)
+    with open_backend("bubblewrap", SMALL, store=tmp_path / "link") as backend, backend.open() as sandbox:
+        result = sandbox.run(["bash", "-c", "touch /etc/x /usr/x /x /work/x; ls /work"], deadline_s=LONG_S)
+        assert (result.stdout, result.stderr.count(b"Read-only file system")) == (b"x\n", 3)
+    assert os.listdir(place) == []
+    os.rmdir(place)
+
+
 def test_settings_that_not_everybody_may_read_stay_outside(tmp_path):
     (tmp_path / "public").write_text("x")
     (tmp_path / "secret").write_text("x")

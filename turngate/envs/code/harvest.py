@@ -95,25 +95,27 @@ def harvest(
         raise TaskRefused("no function of its own is called by two of its tests")
     n_functions = len({spot.function for spot in spots})
     maker = _Maker(package, coverage, bench, seed, repetitions, Pristine())
-    problems: list[Problem] = []
-    refused, used, candidates = Counter[str](), Counter[object](), 0
+    problems: dict[str, Problem] = {}  # by patch: two operators may make the same bug
+    refused, used, number = Counter[str](), Counter[object](), 0
     with ThreadPoolExecutor(workers) as pool:
-        while spots and len(problems) < n and candidates < CANDIDATES_PER_TASK * n:
-            numbers = range(candidates, candidates + ROUND)
-            drawn = [draw(spots, used, maker.rng("draw", number)) for number in numbers]
-            candidates += ROUND
-            taken = {spot for chosen in drawn for spot in chosen}
-            spots = [spot for spot in spots if spot not in taken]
-            for chosen, made in zip(drawn, pool.map(maker.make, numbers, drawn), strict=True):
+        while spots and len(problems) < n and number < CANDIDATES_PER_TASK * n:
+            drawn: dict[int, tuple[Spot, ...]] = {}
+            while spots and len(drawn) < ROUND:
+                drawn[number] = draw(spots, used, maker.rng("draw", number))
+                spots = [spot for spot in spots if spot not in drawn[number]]
+                number += 1
+            for chosen, made in zip(drawn.values(), pool.map(maker.make, drawn, drawn.values()), strict=True):
                 if isinstance(made, str):
                     refused[made] += 1
+                elif made.patch in problems:
+                    refused["the same bug as in another task"] += 1
                 elif len(problems) < n:
-                    problems.append(made)
+                    problems[made.patch] = made
                     used.update(key for spot in chosen for key in (spot.mutation.operator, spot.function))
     return Harvest(
         package=package,
-        problems=tuple(problems),
-        n_candidates=candidates,
+        problems=tuple(problems.values()),
+        n_candidates=number,
         refused=dict(refused.most_common()),
         n_functions=n_functions,
         n_tests=len(coverage.stable),

@@ -81,7 +81,7 @@ class Bubblewrap(Backend):
         self._names = count()
         self.sandboxes: set[BubblewrapSandbox] = set()  # held, so that one that nobody closed is closed here
         self._spare: deque[tuple[socket.socket, Group | None]] = deque()
-        self._store = Path(tempfile.mkdtemp(prefix="turngate-sandbox-", dir=store))
+        self._store = Path(os.path.realpath(tempfile.mkdtemp(prefix="turngate-sandbox-", dir=store)))
         try:
             plan = self._prepare(bwrap, real_places(shown or {}))
             self.groups: Groups | None = open_groups(self.limits, groups)

@@ -9,6 +9,7 @@ broke all its walls would be that user. It ends, with all sandboxes and files, w
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import shutil
@@ -21,7 +22,7 @@ from dataclasses import replace
 
 from turngate.envs.sandbox import linux, wire
 from turngate.envs.sandbox.keeper import Keeper
-from turngate.envs.sandbox.mounts import Plan, mount_cell, mount_system, mount_work
+from turngate.envs.sandbox.mounts import Plan, mount_cell, mount_system, mount_work, mounts_at
 
 LAUNCH = """
 import sys, types
@@ -52,6 +53,7 @@ def serve(channel_fd: int, parent: int) -> None:
     except OSError as error:
         wire.send(channel, {"error": str(error)})
         return
+    gc.freeze()  # what exists now is never looked at again, so keepers share its memory
     plan, storage = _choose_storage(plan, request["storage"])
     wire.send(channel, {"storage": storage, "overlay": plan.overlay})
     _work(plan, channel, parent_fd)
@@ -155,7 +157,9 @@ def _end(plan: Plan, keepers: set[int]) -> None:
         os.kill(pid, signal.SIGKILL)
     for pid in keepers:
         os.waitpid(pid, 0)
-    linux.unmount(plan.root)  # before the store is removed: below it lie folders of the host
+    linux.unmount(plan.root)
+    if left := [*mounts_at(plan.store)]:  # never: below them lie folders of the host
+        raise RuntimeError(f"the store of the sandboxes is not removed, because of the mounts {left}")
     _remove(plan.store)
 
 

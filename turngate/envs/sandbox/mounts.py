@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from turngate.envs.sandbox import linux
@@ -125,13 +126,10 @@ def _show(source: str, target: str) -> None:
     """Bind a file or a folder, with all mounts below it, read-only."""
     _make_place(source, target)
     linux.mount(source, target, "none", linux.MS_BIND | linux.MS_REC, "")
-    for place in _mounts_at(target):
-        try:
+    _restrict(target, _SAFE | linux.MS_RDONLY)
+    for place in mounts_at(target):
+        with suppress(PermissionError):  # it lies below a folder that this user may not pass, and so no command may
             _restrict(place, _SAFE | linux.MS_RDONLY)
-        except PermissionError:
-            if place == target:
-                raise
-            continue  # a mount below a folder that this user may not pass, and so no command may
 
 
 def _make_place(source: str, target: str) -> None:
@@ -148,8 +146,8 @@ def _restrict(target: str, flags: int) -> None:
     linux.mount("none", target, "none", linux.MS_REMOUNT | linux.MS_BIND | present | flags, "")
 
 
-def _mounts_at(target: str) -> Iterator[str]:
-    """The mount at ``target`` and those below it."""
+def mounts_at(target: str) -> Iterator[str]:
+    """The mount at ``target`` and those below it. ``target`` contains no link."""
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
             place = os.fsdecode(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), line.split(b" ")[4]))

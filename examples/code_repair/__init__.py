@@ -1,0 +1,1 @@
+"""Gated against directly accumulated rewards in code repair: ``python -m examples.code_repair``."""

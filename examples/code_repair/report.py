@@ -1,0 +1,143 @@
+"""What comes out of the runs: a CSV, a figure, and the tables of the page. Seeds are the unit of every interval."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from examples.farming.report import COLOURS, interval
+from examples.farming.report import write_page as write_page
+from turngate.evaluations import read_evaluations
+from turngate.store import Store
+from turngate.types import ScoredGroup, Trajectory
+
+COLOUR = {"direct": COLOURS["summed"], "gated": COLOURS["gated"]}
+MEASURES = {
+    "resolved": "episodes that pass all hidden tests",
+    "completed": "episodes that submit a patch",
+    "modified": "episodes whose patch changes what the reference changes",
+    "turns": "turns per episode",
+    "paid": "reward paid per episode",
+}
+PHASES = ("before", "after")
+
+
+class Run(NamedTuple):
+    """One run: curves over the updates, and held-out results by (split, "sampled" or "greedy", phase)."""
+
+    rubric: str
+    seed: int
+    curves: Mapping[str, Sequence[float]]
+    results: Mapping[tuple[str, str, str], Mapping[str, float]]
+
+
+def read_run(path: Path, rubric: str, seed: int) -> Run:
+    """A run that is complete."""
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    curves = {name: [row[f"train/{name}"] for row in rows] for name in ("success", "paid", "turns")}
+    store, results = Store(path), {}
+    for phase, evaluation in read_evaluations(path):
+        kind = "sampled" if evaluation.temperature else "greedy"
+        step = 0 if phase == "before" else len(rows)
+        groups = store.read(step, phase=f"{phase}-{evaluation.split}-{kind}")
+        results[evaluation.split, kind, phase] = measures(groups)
+    return Run(rubric, seed, curves, results)
+
+
+def measures(groups: Iterable[ScoredGroup]) -> dict[str, float]:
+    """Means over the usable episodes of one evaluation."""
+    played = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
+    facts = [(_facts(trajectory), trajectory, score) for trajectory, score in played if score.usable]
+    return {
+        "resolved": fmean(bool(found["resolved"]) for found, _, _ in facts),
+        "completed": fmean(found["submitted"] and not found["empty_patch"] for found, _, _ in facts),
+        "modified": fmean(found.get("localised", 0.0) > 0 for found, _, _ in facts),
+        "turns": fmean(len(trajectory.turns) for _, trajectory, _ in facts),
+        "paid": fmean(score.total for _, _, score in facts),
+    }
+
+
+def _facts(trajectory: Trajectory) -> dict[str, Any]:
+    """The facts about an episode by name, the last of each; the best for where it changed something."""
+    facts = {fact.name: fact.value for fact in trajectory.evidence}
+    found = [fact.value for fact in trajectory.evidence if fact.name == "localised"]
+    return facts | ({"localised": max(found)} if found else {})
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def write_csv(runs: Sequence[Run], path: Path) -> None:
+    """One line for each run, split, kind of sampling, phase and measure; and for each update."""
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["rubric", "seed", "split", "sampling", "phase", "measure", "value"])
+        for run in runs:
+            for (split, kind, phase), values in run.results.items():
+                for name, value in values.items():
+                    lines.writerow([run.rubric, run.seed, split, kind, phase, name, f"{value:.6g}"])
+            for name, curve in run.curves.items():
+                for update, value in enumerate(curve, 1):
+                    lines.writerow([run.rubric, run.seed, "train", "sampled", update, name, f"{value:.6g}"])
+
+
+def write_figure(runs: Sequence[Run], path: Path) -> None:
+    """Success and payments over the updates, side by side."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    seeds = sorted({run.seed for run in runs})
+    figure = Figure(figsize=(10, 4.2), dpi=110, layout="constrained")
+    figure.suptitle(
+        f"CodeRepair-v1: the same rewards gated and directly accumulated (seeds {', '.join(map(str, seeds))})\n"
+        "thin: one seed, mean of 5 updates; bold: mean over seeds",
+        fontsize=11,
+    )
+    labels = {"success": "share of training episodes resolved", "paid": "reward paid per training episode"}
+    for axes, (measure, label) in zip(figure.subplots(1, 2), labels.items(), strict=True):
+        for rubric, colour in COLOUR.items():
+            curves = [smooth(run.curves[measure]) for run in runs if run.rubric == rubric]
+            for curve in curves:
+                axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=0.7, alpha=0.5)
+            mean = [fmean(values) for values in zip(*curves, strict=True)]
+            axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2.2, label=f"{rubric} rewards")
+        axes.set_xlabel("updates")
+        axes.set_ylabel(label)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylim(0.0, 1.02)
+    figure.axes[0].legend(frameon=False, loc="best")
+    FigureCanvasAgg(figure).print_figure(path)
+
+
+def smooth(curve: Sequence[float], width: int = 5) -> list[float]:
+    """The mean of each value and those before it, ``width`` in all."""
+    return [fmean(curve[max(0, place - width + 1) : place + 1]) for place in range(len(curve))]
+
+
+def tables(runs: Sequence[Run]) -> str:
+    """Held-out results before and after, as Markdown."""
+    lines = [
+        "| unaided, mean over seeds [95 %] | rubric | before | after | after, seed by seed |",
+        "|---|---|---|---|---|",
+    ]
+    splits = sorted({(split, kind) for run in runs for split, kind, _ in run.results})
+    for split, kind in splits:
+        for measure in MEASURES if (split, kind) == ("heldout", "sampled") else ("resolved",):
+            lines += [_line(runs, rubric, split, kind, measure) for rubric in COLOUR]
+    return "\n".join(lines)
+
+
+def _line(runs: Sequence[Run], rubric: str, split: str, kind: str, measure: str) -> str:
+    of = [run for run in runs if run.rubric == rubric]
+    before, after = ([run.results[split, kind, phase][measure] for run in of] for phase in PHASES)
+    each = ", ".join(f"{value:.2f}" for value in after)
+    return f"| {MEASURES[measure]} ({split}, {kind}) | {rubric} | {_said(before)} | {_said(after)} | {each} |"
+
+
+def _said(values: Sequence[float]) -> str:
+    found = interval(values)
+    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
