@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import statistics
 import sys
 import tempfile
@@ -120,7 +121,9 @@ def floor() -> dict[str, float]:
 
 
 def bare(*argv: str) -> None:
-    assert os.waitpid(os.posix_spawnp(argv[0], argv, ENVIRONMENT), 0)[1] == 0
+    program = shutil.which(argv[0], path=ENVIRONMENT["PATH"])
+    assert program is not None
+    assert os.waitpid(os.posix_spawn(program, argv, ENVIRONMENT), 0)[1] == 0
 
 
 def calls(backend: Backend, *argv: str) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.envs.sandbox import KilledBy, Limits, cage, open_backend, seccomp
+from turngate.envs.sandbox import KilledBy, Limits, cage, open_backend
 from turngate.envs.sandbox.bubblewrap import OUTSIDE_UID, SPARE
 from turngate.envs.sandbox.cgroups import open_groups
 from turngate.errors import ConfigError, EnvError
@@ -255,70 +254,7 @@ sys.exit(any(os.wait()[1] for _ in range(4)))
     assert alive.stdout == b"alive\n"
 
 
-# --- the system-call filter -------------------------------------------------------------------------------------------
-
-
-def interpret(program, number, arguments=(), architecture=0xC000003E):
-    """A machine for the filter: what the kernel would do."""
-    data = struct.pack("<IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
-    lines = [struct.unpack("<HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
-    at = value = 0
-    while True:
-        code, yes, no, constant = lines[at]
-        at += 1
-        if code == 0x06:
-            return constant
-        if code == 0x20:
-            value = struct.unpack_from("<I", data, constant)[0]
-        else:
-            is_true = {0x15: value == constant, 0x35: value >= constant, 0x45: bool(value & constant)}[code]
-            at += yes if is_true else no
-
-
-ALLOW, KILL, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050026, 0x00050061
-
-
-@pytest.mark.parametrize(
-    ("number", "arguments", "answer"),
-    [
-        (0, (), ALLOW),  # read
-        (59, (), ALLOW),  # execve
-        (101, (), EPERM),  # ptrace
-        (250, (), EPERM),  # keyctl
-        (435, (), ENOSYS),  # clone3
-        (425, (), ENOSYS),  # io_uring_setup
-        (56, (0x11,), ALLOW),  # clone for a process
-        (56, (0x3D0F00,), ALLOW),  # clone for a thread
-        (56, (0x10000011,), EPERM),  # clone into a user namespace
-        (16, (0, 0x5401), ALLOW),  # ioctl
-        (16, (0, 0x5412), EPERM),
-        (16, (0, 0x5412 | 1 << 40), EPERM),  # the kernel ignores the upper half, and so does the filter
-        (41, (1,), ALLOW),  # unix socket
-        (41, (2,), ALLOW),
-        (41, (40,), EAFNOSUPPORT),
-        (53, (17,), EAFNOSUPPORT),
-        (0x40000000, (), KILL),
-    ],
-)
-def test_the_filter_of_x86_64(number, arguments, answer):
-    assert interpret(seccomp.program("x86_64"), number, arguments) == answer
-
-
-@pytest.mark.parametrize(
-    ("number", "arguments", "answer"),
-    [(63, (), ALLOW), (117, (), EPERM), (220, (0x10000011,), EPERM), (198, (40,), EAFNOSUPPORT), (435, (), ENOSYS)],
-)
-def test_the_filter_of_aarch64(number, arguments, answer):
-    assert interpret(seccomp.program("aarch64"), number, arguments, 0xC00000B7) == answer
-
-
-def test_another_calling_convention_is_killed():
-    assert interpret(seccomp.program("x86_64"), 0, (), 0x40000003) == KILL
-
-
-def test_a_machine_without_a_filter_is_refused():
-    with pytest.raises(ConfigError, match="riscv64"):
-        seccomp.program("riscv64")
+# --- the store and the settings ---------------------------------------------------------------------------------------
 
 
 def test_temporary_folder_of_choice(tmp_path):
