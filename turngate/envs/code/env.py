@@ -36,7 +36,8 @@ class CodeRepairEnv(TurnEnv):
 
     ``tasks`` is "generated" (``families``, ``held_out_families`` and ``max_level`` shape them) or a source: a folder
     that ``turngate tasks code`` made, as a path, or what ``loaders`` and ``taskset`` return. ``backend``: where the
-    agent's commands run, ``bubblewrap`` or ``docker``. ``deadline_s`` bounds each command, ``test_deadline_s`` each run
+    agent's commands run, ``bubblewrap`` or ``docker``; ``sandbox``: its settings (``image`` of Docker) and limits
+    (``memory_bytes``). ``deadline_s`` bounds each command, ``test_deadline_s`` each run
     of tests, ``max_chars`` each observation, ``view_lines`` what ``view`` shows at once. ``measure``: run the hidden
     tests after every turn that changed the tree (``turns``), or only at the end. ``diagnostics``: language servers
     whose findings are counted after every such turn, of ``ruff`` and ``ty``.
@@ -59,6 +60,7 @@ class CodeRepairEnv(TurnEnv):
         held_out_families: Sequence[str] | None = None,
         max_level: int = 3,
         backend: Literal["bubblewrap", "docker"] = "bubblewrap",
+        sandbox: Mapping[str, Any] | None = None,
         max_turns: int | None = None,
         deadline_s: float = 30.0,
         test_deadline_s: float = 60.0,
@@ -84,7 +86,7 @@ class CodeRepairEnv(TurnEnv):
         super().__init__(tasks=source, split=source.splits[0] if split is None else split, max_turns=max_turns)
         self._max_chars, self._view_lines, self._deadline_s = max_chars, view_lines, deadline_s
         self._each = measure == "turns"
-        self._lease = lease(backend, test_deadline_s, tuple(diagnostics))
+        self._lease = lease(backend, test_deadline_s, tuple(diagnostics), sandbox or {})
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], Outcome]] = {
             "bash": self._bash,
             "view": self._view,

@@ -4,12 +4,14 @@ episode. It is closed with the last environment that uses it."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from turngate.envs.code.bench import Bench
 from turngate.envs.code.diagnostics import Diagnoser
+from turngate.envs.sandbox import Limits
+from turngate.errors import ConfigError
 
 
 @dataclass(slots=True, eq=False)
@@ -54,17 +56,30 @@ class Lease:
             self._shared.diagnoser.close()
 
 
-def lease(backend: Literal["bubblewrap", "docker"], deadline_s: float, servers: tuple[str, ...]) -> Lease:
+def lease(
+    backend: Literal["bubblewrap", "docker"], deadline_s: float, servers: tuple[str, ...], sandbox: Mapping[str, Any]
+) -> Lease:
     """The bench of this process for these settings; made if there is none. Raises what Bench and Diagnoser raise."""
-    key = (backend, deadline_s, servers)
+    key = (backend, deadline_s, servers, repr(sorted(sandbox.items())))
+    bounds = {item.name: sandbox[item.name] for item in fields(Limits) if item.name in sandbox}
+    settings = {name: value for name, value in sandbox.items() if name not in bounds}
     with _lock:
         if key not in _shared:
             diagnoser = Diagnoser(servers=servers) if servers else None
             try:
-                _shared[key] = _Shared(Bench(backend, deadline_s=deadline_s), diagnoser)
+                _shared[key] = _Shared(_bench(backend, deadline_s, Limits(**bounds), settings), diagnoser)
             except BaseException:
                 if diagnoser is not None:
                     diagnoser.close()
                 raise
         _shared[key].users += 1
         return Lease(key, _shared[key])
+
+
+def _bench(
+    backend: Literal["bubblewrap", "docker"], deadline_s: float, limits: Limits, settings: Mapping[str, Any]
+) -> Bench:
+    try:
+        return Bench(backend, deadline_s=deadline_s, limits=limits, **settings)
+    except TypeError as error:
+        raise ConfigError(f"sandbox has a setting that '{backend}' does not take, or lacks one: {error}") from error
