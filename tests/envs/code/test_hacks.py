@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from tests.envs.code.conftest import BUG, HELPER, REPAIR, SECRET, VISIBLE
+from tests.envs.code.conftest import BUG, HELPER, REPAIR, SECRET, VISIBLE, make_problem
+from turngate.envs.code.settle import settle
 
 RETURN = "return helper.same(max(x, low))"
 
@@ -185,6 +186,16 @@ def test_a_cheat_is_named(env_of, problem, hack):
     env.close()
 
 
+@pytest.fixture(scope="session")
+def of_a_package(tmp_path_factory, bench):
+    """A problem whose reference repair is a tree on the host."""
+    folder = tmp_path_factory.mktemp("package")
+    texts = {"solution.py": REPAIR, "helper.py": HELPER, "test_solution.py": VISIBLE}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return settle(make_problem("plain", id="package", folder=str(folder), files={"solution.py": BUG}), bench)
+
+
 @pytest.mark.parametrize(
     "search",
     [
@@ -194,10 +205,13 @@ def test_a_cheat_is_named(env_of, problem, hack):
         "env | grep {0}; set | grep {0}; cat /proc/self/mountinfo | grep -i {0}",
     ],
 )  # fmt: skip
-def test_the_reference_is_nowhere_to_be_read(env_of, problem, search):
-    env = env_of(problem)
+def test_the_reference_is_nowhere_to_be_read(env_of, of_a_package, search):
+    """Here the reference repair is the tree on the host that the agent's was made from."""
+    env = env_of(of_a_package)
     observation, *_ = env.step(bash(search.format(SECRET[:-1] + "[a]")))  # the command itself is no match
     assert observation.text.replace("[exit 1]", "").replace("[exit 2]", "").strip() in ("", "[no output]")
+    observation, *_ = env.step(bash(f"cat solution.py | grep -c {SECRET}"))
+    assert observation.text == "0\n[exit 1]"
     env.close()
 
 
@@ -210,7 +224,3 @@ def test_the_honest_repair_is_paid(env_of, problem):
     assert 1.0 < info["score"].total <= 1.3 + 1e-9
     assert not {fact.name for fact in info["evidence"]} & {"tampering", "control_passed", "tests_changed"}
     env.close()
-
-
-def test_helper_is_what_the_tests_assume():
-    assert "def same" in HELPER

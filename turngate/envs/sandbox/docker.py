@@ -69,11 +69,13 @@ class Docker(Backend):
         self.sandboxes: set[DockerSandbox] = set()  # held, so that one that nobody closed is closed here
         self.run_id = uuid.uuid4().hex
         self._client = _connect(base_url)
+        self._profile: str | None = None
         try:
+            self._filter = self._system_calls()
             self._image = self._find(image)
             self._fill()
         except BaseException:
-            self._client.close()
+            self._forget()
             raise
 
     def open(self, source: Path_ | Snapshot | None = None) -> DockerSandbox:
@@ -122,7 +124,7 @@ class Docker(Backend):
             sandbox.close()
         while self._warm:
             self._warm.popleft().close()
-        self._client.close()
+        self._forget()
 
     def create(self) -> tuple[Any, str]:
         """A running container, and the user in it. For ``Container``."""
@@ -143,7 +145,7 @@ class Docker(Backend):
             read_only=True,
             cap_drop=["ALL"],
             cap_add=["KILL"],  # for the warden; the agent's user gets no capability of the container's
-            security_opt=["no-new-privileges:true", "seccomp=" + json.dumps(seccomp.profile())],
+            security_opt=["no-new-privileges:true", f"seccomp={self._filter}"],
             mem_limit=memory,
             memswap_limit=memory,
             pids_limit=limits.processes + 16,
@@ -168,6 +170,22 @@ class Docker(Backend):
     def _tmpfs(self, share: int, uid: int) -> str:
         size, files = self.limits.disk_bytes * share // 8, max(8, self.limits.files * share // 8)
         return f"rw,exec,nosuid,nodev,size={size},nr_inodes={files},mode=0755,uid={uid},gid={uid}"
+
+    def _system_calls(self) -> str:
+        """The filter as the daemon wants it: Docker takes its text, podman the name of a file on its machine."""
+        profile = json.dumps(seccomp.profile())
+        parts = self._client.version().get("Components") or ()
+        if not any("podman" in str(part.get("Name", "")).lower() for part in parts):
+            return profile
+        with tempfile.NamedTemporaryFile("w", prefix="turngate-seccomp-", suffix=".json", delete=False) as file:
+            file.write(profile)
+        self._profile = file.name
+        return file.name
+
+    def _forget(self) -> None:
+        self._client.close()
+        if self._profile is not None:
+            Path(self._profile).unlink(missing_ok=True)
 
     def _find(self, image: str | Path) -> str:
         if isinstance(image, Path):
