@@ -224,3 +224,9 @@ def test_a_task_list_is_a_task_source():
         tasks.task("train", 5)
     with pytest.raises(ConfigError, match="task id 't0' is used twice"):
         TaskList([TASKS[0], TASKS[0]])
+
+
+def test_an_environment_without_exact_forks_has_no_snapshot(env):
+    env.reset(seed=0)
+    with pytest.raises(EnvError, match="Walk cannot be forked exactly; its fork is 'none'"):
+        env.snapshot()

@@ -62,21 +62,23 @@ def _play(env: TurnEnv, seed: int, actions: Iterable[str] | None = None) -> _Pla
     chosen = tuple(_plan(env, info) if actions is None else actions)
     played = _Played(observation=observation, info=info, actions=chosen)
     for action in chosen:
-        start_s = time.perf_counter()
-        reply, reward, terminated, truncated, info = env.step(action)
-        played.steps.append(
-            _Step(
-                observation=reply,
-                reward=reward,
-                terminated=terminated,
-                truncated=truncated,
-                info=info,
-                elapsed_s=time.perf_counter() - start_s,
-            )
-        )
+        played.steps.append(_result(env, action))
         if played.over:
             break
     return played
+
+
+def _result(env: TurnEnv, action: str) -> _Step:
+    start_s = time.perf_counter()
+    reply, reward, terminated, truncated, info = env.step(action)
+    return _Step(
+        observation=reply,
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        info=info,
+        elapsed_s=time.perf_counter() - start_s,
+    )
 
 
 def _plan(env: TurnEnv, info: Mapping[str, Any]) -> Sequence[str]:
@@ -175,6 +177,25 @@ def _difference(one: _Step, other: _Step) -> str:
     if (one.reward, one.terminated, one.truncated) != (other.reward, other.terminated, other.truncated):
         return "the reward or the end"
     return "the evidence" if one.info.get("evidence") != other.info.get("evidence") else ""
+
+
+def _fork(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """An environment that says it forks exactly goes on from a snapshot as it did the first time."""
+    if env.turn_spec.fork != "exact":
+        return
+    _, info = env.reset(seed=seeds[0])
+    plan = tuple(_plan(env, info))
+    half = len(plan) // 2
+    for action in plan[:half]:
+        env.step(action)
+    snapshot = env.snapshot()
+    first = [_result(env, action) for action in plan[half:]]
+    env.restore(snapshot)
+    second = [_result(env, action) for action in plan[half:]]
+    for turn, (one, other) in enumerate(zip(first, second, strict=True), start=half):
+        if difference := _difference(one, other):
+            yield f"{difference} of turn {turn} differs when the episode goes on from a snapshot"
+            break
 
 
 def _info(env: TurnEnv, seeds: Sequence[int]) -> Problems:
@@ -333,6 +354,7 @@ RULES: dict[str, tuple[Level, Rule]] = {
     "observation": ("error", _observation),
     "state_key": ("error", _state_key),
     "determinism": ("error", _determinism),
+    "fork": ("error", _fork),
     "info": ("error", _info),
     "ending": ("error", _ending),
     "reward_sum": ("error", _reward_sum),
