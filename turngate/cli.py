@@ -245,16 +245,22 @@ def code_tasks(
     """Break functions of Python packages on purpose, as tasks for turngate/CodeRepair-v1; goes on where it stopped."""
     from turngate.envs.code.command import make_tasks
 
-    console = Console()
-    make_tasks(
-        package,
-        out,
-        n=n,
-        seed=seed,
-        repetitions=repetitions,
-        workers=workers,
-        say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
-    )
+    make_tasks(package, out, n=n, seed=seed, repetitions=repetitions, workers=workers, say=_say)
+
+
+@tasks_app.command("check")
+def check_tasks(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A task set.")],
+    workers: Annotated[int, typer.Option(min=1, help="Sandboxes at a time.")] = 1,
+) -> None:
+    """Measure every task of a set anew: repairs pass, bugs fail. Exit code 1 if one does not hold."""
+    from turngate.envs.code.command import check_tasks
+
+    raise typer.Exit(0 if check_tasks(folder, workers=workers, say=_say) else 1)
+
+
+def _say(line: str) -> None:
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -12,14 +12,14 @@ import pytest
 from command_line import turngate
 
 from turngate.envs.code import command
-from turngate.envs.code import harvest as harvesting
-from turngate.envs.code.card import difficulty
-from turngate.envs.code.coverage import Coverage, Function, measure
-from turngate.envs.code.harvest import Spot, draw, harvest, spots_of
-from turngate.envs.code.holdback import hold_back, without
-from turngate.envs.code.measured import Measured, Pristine
-from turngate.envs.code.mutate import Mutation
-from turngate.envs.code.packages import MAX_TREE_BYTES, fetch, open_package, unpack
+from turngate.envs.code.card import difficulty, source_of
+from turngate.envs.code.mutation import harvest as harvesting
+from turngate.envs.code.mutation.coverage import Coverage, Function, measure
+from turngate.envs.code.mutation.harvest import Spot, draw, harvest, spots_of
+from turngate.envs.code.mutation.holdback import hold_back, without
+from turngate.envs.code.mutation.measured import Measured, Pristine
+from turngate.envs.code.mutation.mutate import Mutation
+from turngate.envs.code.mutation.packages import MAX_TREE_BYTES, fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.report import Report
 from turngate.envs.code.taskset import problems_of, read, sources_of, split_of, write
@@ -590,3 +590,16 @@ def test_damaged_files_are_named(stored, tmp_path):
 )
 def test_difficulty(failing, name):
     assert difficulty(failing) == name
+
+
+def test_a_task_set_is_checked_by_measuring_it_again(tmp_path, harvested, capsys):
+    write(tmp_path / "set", harvested.problems, [source_of("sums", harvested, 3)])
+    assert turngate("tasks", "check", tmp_path / "set") == 0
+    assert f"{len(harvested.problems)} of {len(harvested.problems)} tasks hold" in capsys.readouterr().out
+    rows = tmp_path / "set" / "problems.jsonl"
+    first, *others = rows.read_text().splitlines()
+    broken = json.loads(first)
+    broken["pass_to_pass"] = [*broken["pass_to_pass"], "tests/test_core.py::test_that_is_not_there"]
+    rows.write_text("\n".join([json.dumps(broken), *others]) + "\n")
+    assert turngate("tasks", "check", tmp_path / "set") == 1
+    assert f"{broken['id']}: the reference repair fails" in capsys.readouterr().out

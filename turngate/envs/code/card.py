@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turngate.envs.code.harvest import Harvest
+from turngate.envs.code.mutation.harvest import Harvest
 from turngate.envs.code.problem import Problem
 
 DIFFICULTY = ((1, "1 test"), (3, "2–3 tests"), (9, "4–9 tests"))

@@ -1,17 +1,18 @@
-"""``turngate tasks code``: packages in, a task set out."""
+"""``turngate tasks``: packages in, a task set out; and whether a task set still holds."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from turngate.envs.code.bench import Bench
 from turngate.envs.code.card import Source, source_of
-from turngate.envs.code.harvest import harvest
-from turngate.envs.code.packages import fetch, open_package, unpack
+from turngate.envs.code.mutation.harvest import harvest
+from turngate.envs.code.mutation.packages import fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.taskset import check_target, sources_of, with_source, write
+from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
 from turngate.errors import ConfigError, DataError, TaskRefused
 
 
@@ -53,6 +54,35 @@ def make_tasks(
             have += source.n_tasks
             say(_said(source))
     say(f"{folder}: {have} tasks")
+
+
+def check_tasks(folder: Path, *, workers: int = 1, say: Callable[[str], None]) -> bool:
+    """Measure every task of a set anew, once: whether all repairs pass, and fail the spoilt tests, and all bugs fail.
+
+    ``say`` gets a line for each task that does not hold, and one at the end. Raises DataError.
+    """
+    problems = problems_of(folder)
+    with Bench() as bench, ThreadPoolExecutor(workers) as pool:
+        found = pool.map(lambda problem: _breach(problem, bench), problems)
+        breaches = [(problem.id, breach) for problem, breach in zip(problems, found, strict=True) if breach]
+    for name, breach in breaches:
+        say(f"{name}: {breach}")
+    say(f"{folder}: {len(problems) - len(breaches)} of {len(problems)} tasks hold")
+    return not breaches
+
+
+def _breach(problem: Problem, bench: Bench) -> str:
+    """What is wrong with a task; "" if nothing is."""
+    repaired = bench.measure(problem, problem.solved)
+    holds = repaired.verdicts(problem.fail_to_pass, problem.pass_to_pass)
+    if not all(holds.values()):
+        return f"the reference repair fails {sum(not held for held in holds.values())} of {len(holds)} tests"
+    if any(bench.measure(problem, {}).verdicts(problem.fail_to_pass, ()).values()):
+        return "the bug passes a test that it has to fail"
+    spoilt = bench.measure(problem, problem.solved, spoilt=True)
+    if any(spoilt.status.get(name) not in ("failed", "error") for name in problem.sensitive):
+        return "the reference repair passes a spoilt test"
+    return ""
 
 
 def _one(name: str, folder: Path, bench: Bench, share: int, *, seed: int, repetitions: int, workers: int) -> Source:

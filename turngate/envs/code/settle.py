@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol
 
-from turngate.envs.code.bench import Bench
-from turngate.envs.code.problem import Problem
+from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.code.report import FIXED, KEPT, Report, Status
 from turngate.errors import ConfigError, TaskRefused
 
 
-def settle(problem: Problem, bench: Bench, *, repetitions: int = 3) -> Problem:
+class Measures(Protocol):
+    """What settling needs of a bench."""
+
+    def measure(self, problem: Problem, changes: Texts, *, spoilt: bool = False) -> Report:
+        """See ``Bench.measure``."""
+        ...
+
+
+def settle(problem: Problem, bench: Measures, *, repetitions: int = 3) -> Problem:
     """The problem with ``fail_to_pass``, ``pass_to_pass`` and ``sensitive`` as measured.
 
     Bug and reference repair are measured ``repetitions`` times each; a test that does not report the same each time is

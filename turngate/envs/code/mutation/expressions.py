@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from turngate.envs.code.mutate_site import Edit, Operator, Site
+from turngate.envs.code.mutation.site import Edit, Operator, Site
 
 _OPPOSITE: Mapping[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),

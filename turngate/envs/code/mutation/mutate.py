@@ -3,8 +3,8 @@
     found = mutations(source)                     # every small change that the operators know, in a fixed order
     broken = apply(source, [found[7]])            # the source with that change, and nothing else changed
 
-An operator reads the syntax tree and names a span of the text and what to put there (``mutate_expressions.py``,
-``mutate_statements.py``). Only the code of functions is changed: no docstring, annotation, decorator, ``assert``,
+An operator reads the syntax tree and names a span of the text and what to put there (``expressions.py``,
+``statements.py``). Only the code of functions is changed: no docstring, annotation, decorator, ``assert``,
 message of an error, call of a logger, ``__repr__``, nor what stands under ``if TYPE_CHECKING`` or ``if __name__ == …``.
 
 Like the procedural bugs of SWE-smith (https://arxiv.org/abs/2504.21798), but a file keeps its layout and comments.
@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from turngate.envs.code import mutate_expressions, mutate_statements
-from turngate.envs.code.mutate_site import Operator, Site, Text, local_names
+from turngate.envs.code.mutation import expressions, statements
+from turngate.envs.code.mutation.site import Operator, Site, Text, local_names
 from turngate.errors import ConfigError
 
-OPERATORS: Mapping[str, Operator] = {**mutate_expressions.OPERATORS, **mutate_statements.OPERATORS}
+OPERATORS: Mapping[str, Operator] = {**expressions.OPERATORS, **statements.OPERATORS}
 MAX_TOGETHER = 3
 """So many mutations can be applied at once."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from turngate.envs.code.bench import REPORT_BYTES, Bench, python_env, run_tests
-from turngate.envs.code.packages import Package
+from turngate.envs.code.mutation.packages import Package
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.report import read_report
 from turngate.envs.code.toolbox import INSIDE, INTERPRETER, SITE

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from random import Random
 
-from turngate.envs.code.coverage import file_of
+from turngate.envs.code.mutation.coverage import file_of
 
 
 def test_function(test: str) -> str:

@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from turngate.envs.code.bench import Bench, put, run_tests
-from turngate.envs.code.coverage import Coverage, Function, file_of, measure
-from turngate.envs.code.holdback import hold_back, test_function
-from turngate.envs.code.measured import Measured, Pristine
-from turngate.envs.code.mutate import Mutation, apply, mutations
-from turngate.envs.code.packages import Package
+from turngate.envs.code.mutation.coverage import Coverage, Function, file_of, measure
+from turngate.envs.code.mutation.holdback import hold_back, test_function
+from turngate.envs.code.mutation.measured import Measured, Pristine
+from turngate.envs.code.mutation.mutate import Mutation, apply, mutations
+from turngate.envs.code.mutation.packages import Package
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.report import FIXED, Report
 from turngate.envs.code.settle import settle
@@ -205,7 +205,7 @@ class _Maker:
         shortened, held = hold_back(failing, texts, self.rng("hold back", number))
         problem = replace(problem, files={**problem.files, **shortened})
         measured = Measured(self.bench, self.pristine, report)
-        settled = self._only_stable(settle(problem, cast(Bench, measured), repetitions=self.repetitions))
+        settled = self._only_stable(settle(problem, measured, repetitions=self.repetitions))
         if not set(settled.fail_to_pass) <= failing or 2 * len(settled.fail_to_pass) > len(covering):
             raise TaskRefused("other tests fail when it is measured again")
         n_held_back = sum(test_function(test) in held for test in settled.fail_to_pass)

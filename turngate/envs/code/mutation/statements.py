@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from turngate.envs.code.mutate_site import Edit, Operator, Site
+from turngate.envs.code.mutation.site import Edit, Operator, Site
 
 _OTHER_ERROR: Mapping[str, str] = {
     "ValueError": "TypeError",
