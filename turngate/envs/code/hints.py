@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import ast
 import difflib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from turngate.envs.code.problem import Problem
+from collections.abc import Mapping, Sequence
 
 MOST_TESTS = 5
 
 
-def hints(problem: Problem) -> tuple[str, ...]:
-    """Up to four, each saying more than the one before; a level that nothing is known for is left out."""
-    tests = problem.fail_to_pass[:MOST_TESTS]
-    more = len(problem.fail_to_pass) - len(tests)
-    said = f"Failing tests: {', '.join(tests)}{f' and {more} more' if more else ''}." if tests else ""
-    files = f"Files to change: {', '.join(sorted(problem.solved))}."
+def hints(
+    failing: Sequence[str], found: Mapping[str, str | None], solved: Mapping[str, str | None], patch: str
+) -> tuple[str, ...]:
+    """Up to four, each saying more than the one before; a level that nothing is known for is left out.
+
+    ``found`` and ``solved``: the texts of the files that the reference repair changes, before and after it.
+    """
+    more = len(failing) - MOST_TESTS
+    tests = ", ".join(failing[:MOST_TESTS]) + (f" and {more} more" if more > 0 else "")
     names = [
-        f"{name} in {path}" for path, text in sorted(problem.solved.items()) for name in changed(problem, path, text)
+        f"{name} in {path}"
+        for path, text in sorted(solved.items())
+        for name in sorted(changed_functions(found[path] or "", text or ""))
     ]
-    functions = f"Functions to change: {', '.join(names)}." if names else ""
-    patch = first_hunk(problem.patch)
-    return tuple(text for text in (said, files, functions, f"The first change:\n{patch}" if patch else "") if text)
-
-
-def changed(problem: Problem, path: str, text: str | None) -> tuple[str, ...]:
-    """The functions that the reference repair changes in one file, by their names with classes."""
-    return tuple(sorted(changed_functions(problem.found(path) or "", text or "")))
+    levels = (
+        (tests, f"Failing tests: {tests}."),
+        (solved, f"Files to change: {', '.join(sorted(solved))}."),
+        (names, f"Functions to change: {', '.join(names)}."),
+        (patch, f"The first change:\n{first_hunk(patch)}"),
+    )
+    return tuple(text for known, text in levels if known)
 
 
 def changed_functions(before: str, after: str) -> frozenset[str]:

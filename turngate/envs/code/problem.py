@@ -81,7 +81,9 @@ class Problem:
     def task(self, split: str = "train") -> Task:
         """The task of this problem."""
         private = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "statement"}
-        return Task(id=self.id, env_id=ENV_ID, prompt=self.statement, private=private, hints=hints(self), split=split)
+        found = {path: self.found(path) for path in self.solved}
+        helps = hints(self.fail_to_pass, found, self.solved, self.patch)
+        return Task(id=self.id, env_id=ENV_ID, prompt=self.statement, private=private, hints=helps, split=split)
 
     @staticmethod
     def of(task: Task) -> Problem:
