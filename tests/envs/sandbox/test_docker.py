@@ -95,3 +95,7 @@ def test_a_container_that_is_gone_is_an_error_of_the_environment(docker):
     with pytest.raises(EnvError):
         sandbox.run(["true"], deadline_s=LONG_S)
     sandbox.close()
+
+
+def test_what_bounds_the_number_of_files_is_said(docker):
+    assert docker.file_bound.startswith("2000 files in all folders together, by the inodes of each memory ")

@@ -63,12 +63,12 @@ class Container:
             self.container, self.user = backend.create()
         except sdk().errors.APIError as error:
             raise EnvError(f"Docker could not start a container: {error.explanation or error}") from error
-        self.api, self.id = backend.api, self.container.id
+        self._backend, self.api, self.id = backend, backend.api, self.container.id
         try:
             self.warden = Warden(self.api, self.id)
             self.warden.mark()
         except BaseException:
-            self.container.remove(force=True)
+            backend.remove(self.container.name)
             raise
 
     def start(self, argv: Sequence[str], cwd: str = "/", env: Mapping[str, str] | None = None) -> Exec:
@@ -81,9 +81,7 @@ class Container:
     def close(self) -> None:
         """Remove the container with everything in it."""
         try:
-            self.container.remove(force=True)
-        except sdk().errors.NotFound:
-            pass
+            self._backend.remove(self.container.name)
         finally:
             self.warden.close()
 

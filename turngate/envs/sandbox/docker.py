@@ -6,8 +6,10 @@ of its own. Commands are started with ``exec``; ``docker_exec.py`` tells how the
 warm, that is started ahead; each is given out once.
 
 The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through ``base_url``. Podman's service speaks
-the same language (``unix:///run/user/1000/podman/podman.sock``). Whoever may talk to the daemon is root on its machine;
-the sandbox's processes may not.
+the same language (``unix:///run/podman/podman.sock``): ``engine.py`` tells what is different there, and
+``Docker.file_bound`` says in words what bounds the number of files. Docker or podman without root is refused, because
+there a sandbox has no user number of its own. Whoever may talk to the daemon is root on its machine; the sandbox's
+processes may not.
 
 The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``) or be a root file system in a
 tar file, which is imported. It needs ``sh``, ``bash`` for sessions, ``tar``, ``find`` and ``realpath``.
@@ -25,12 +27,14 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from turngate.envs.sandbox import seccomp
 from turngate.envs.sandbox.base import HOME, TMP, WORK, Backend, Limits, Path_, Snapshot
 from turngate.envs.sandbox.container import Archive, Container, DockerSandbox, sdk
+from turngate.envs.sandbox.engine import Engine, Podman
 from turngate.envs.sandbox.trees import MAX_DEPTH
 from turngate.errors import ConfigError, DataError, EnvError
 
@@ -69,14 +73,23 @@ class Docker(Backend):
         self.sandboxes: set[DockerSandbox] = set()  # held, so that one that nobody closed is closed here
         self.run_id = uuid.uuid4().hex
         self._client = _connect(base_url)
-        self._profile: str | None = None
+        self._labels = {LABEL: self.run_id}
         try:
-            self._filter = self._system_calls()
+            self._engine = _find_engine(self._client, self._labels)
+        except BaseException:
+            self._client.close()
+            raise
+        try:
             self._image = self._find(image)
             self._fill()
         except BaseException:
-            self._forget()
+            self._disconnect()
             raise
+
+    @property
+    def file_bound(self) -> str:
+        """What bounds the number of files that a sandbox can make, in words."""
+        return f"{self.limits.files} files in all folders together, by {self._engine.file_bound}"
 
     def open(self, source: Path_ | Snapshot | None = None) -> DockerSandbox:
         """See ``Backend.open``."""
@@ -124,17 +137,42 @@ class Docker(Backend):
             sandbox.close()
         while self._warm:
             self._warm.popleft().close()
-        self._forget()
+        self._disconnect()
 
     def create(self) -> tuple[Any, str]:
         """A running container, and the user in it. For ``Container``."""
-        limits, uid = self.limits, _FIRST_UID + uuid.uuid4().int % 90_000_000
+        uid = _FIRST_UID + uuid.uuid4().int % 90_000_000
+        name = f"turngate-{uuid.uuid4().hex}"
+        try:
+            container = self._create(name, uid)
+            container.start()
+        except BaseException:
+            self.remove(name)
+            raise
+        return container, f"{uid}:{uid}"
+
+    def remove(self, name: str) -> None:
+        """Remove a container with everything in it. Safe to repeat. For ``Container``."""
+        with suppress(sdk().errors.NotFound):
+            self.api.remove_container(name, force=True)
+        self._engine.unmount(name)
+
+    @property
+    def api(self) -> Any:
+        """The daemon's interface. For ``Container``."""
+        return self._client.api
+
+    def _create(self, name: str, uid: int) -> Any:
+        limits = self.limits
         memory = limits.memory_bytes + limits.disk_bytes
         ulimits = {"nproc": limits.processes, "nofile": limits.open_files, "fsize": limits.disk_bytes, "core": 0}
         ulimits |= {"memlock": 0, "msgqueue": 0}
-        container = self._client.containers.create(
+        tmpfs, volumes = self._engine.mount(name, self._folders(uid))
+        volumes |= {host: {"bind": inside, "mode": "ro"} for inside, host in self._shown.items()}
+        return self._client.containers.create(
             self._image,
             _FIRST_PROCESS,
+            name=name,
             entrypoint="",
             user="0",
             environment={},
@@ -145,47 +183,28 @@ class Docker(Backend):
             read_only=True,
             cap_drop=["ALL"],
             cap_add=["KILL"],  # for the warden; the agent's user gets no capability of the container's
-            security_opt=["no-new-privileges:true", f"seccomp={self._filter}"],
+            security_opt=["no-new-privileges:true", f"seccomp={self._engine.filter}"],
             mem_limit=memory,
             memswap_limit=memory,
             pids_limit=limits.processes + 16,
             nano_cpus=int(self._cpus * 1e9),
-            tmpfs={place: self._tmpfs(share, uid) for place, share in _SHARES.items()},
-            volumes={host: {"bind": inside, "mode": "ro"} for inside, host in self._shown.items()},
-            ulimits=[{"Name": name, "Soft": value, "Hard": value} for name, value in ulimits.items()],
-            labels={LABEL: self.run_id},
+            tmpfs=tmpfs,
+            volumes=volumes,
+            ulimits=[{"Name": kind, "Soft": value, "Hard": value} for kind, value in ulimits.items()],
+            labels=self._labels,
         )
-        try:
-            container.start()
-        except BaseException:
-            container.remove(force=True)
-            raise
-        return container, f"{uid}:{uid}"
 
-    @property
-    def api(self) -> Any:
-        """The daemon's interface. For ``Container``."""
-        return self._client.api
+    def _folders(self, uid: int) -> dict[str, tuple[int, str]]:
+        """For ``Engine.mount``."""
+        folders = {}
+        for path, share in _SHARES.items():
+            size_bytes, files = (max(8, total * share // 8) for total in (self.limits.disk_bytes, self.limits.files))
+            folders[path] = size_bytes, f"rw,exec,nosuid,nodev,nr_inodes={files},mode=0755,uid={uid},gid={uid}"
+        return folders
 
-    def _tmpfs(self, share: int, uid: int) -> str:
-        size, files = self.limits.disk_bytes * share // 8, max(8, self.limits.files * share // 8)
-        return f"rw,exec,nosuid,nodev,size={size},nr_inodes={files},mode=0755,uid={uid},gid={uid}"
-
-    def _system_calls(self) -> str:
-        """The filter as the daemon wants it: Docker takes its text, podman the name of a file on its machine."""
-        profile = json.dumps(seccomp.profile())
-        parts = self._client.version().get("Components") or ()
-        if not any("podman" in str(part.get("Name", "")).lower() for part in parts):
-            return profile
-        with tempfile.NamedTemporaryFile("w", prefix="turngate-seccomp-", suffix=".json", delete=False) as file:
-            file.write(profile)
-        self._profile = file.name
-        return file.name
-
-    def _forget(self) -> None:
+    def _disconnect(self) -> None:
+        self._engine.close()
         self._client.close()
-        if self._profile is not None:
-            Path(self._profile).unlink(missing_ok=True)
 
     def _find(self, image: str | Path) -> str:
         if isinstance(image, Path):
@@ -233,3 +252,16 @@ def _connect(base_url: str | None) -> Any:
         where = base_url or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         raise ConfigError(f"no Docker daemon answers at '{where}' ({error}); run: {INSTALL}") from error
     return client
+
+
+def _find_engine(client: Any, labels: Mapping[str, str]) -> Engine:
+    """The one that answers. Raises ConfigError if it runs without root: it has no user to spare for a sandbox."""
+    info = client.info()
+    if info.get("Rootless") or "name=rootless" in (info.get("SecurityOptions") or ()):
+        raise ConfigError(
+            "the daemon runs without root, so no sandbox can have a user of its own; name one that root has started "
+            "(dockerd, or podman system service --time=0) by DOCKER_HOST or base_url"
+        )
+    parts = client.version().get("Components") or ()
+    is_podman = any("podman" in str(part.get("Name", "")).lower() for part in parts)
+    return (Podman if is_podman else Engine)(client, json.dumps(seccomp.profile()), labels)
