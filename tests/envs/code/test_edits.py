@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from turngate.envs.code.edits import BadEdit, Edit, apply_edit, read_edit
 from turngate.envs.code.observe import numbered, shorten, without_times
-from turngate.envs.code.oracle import edit, replacements
+from turngate.envs.code.oracle import edit, piece, replacements
 from turngate.envs.code.tools import TOOLS
 from turngate.envs.tools import parse
 
@@ -88,6 +88,23 @@ def test_the_oracle_turns_any_text_into_any_other(before, after, newline):
         assert (call.name, call.arguments["path"]) == ("edit", "f.py")
         text, _ = apply_edit(read_edit(call.arguments), text, "f.py")
     assert text == new
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("return max(low, min(n, low))", "return max(low, min(n, top))", ("low)", "top)")),
+        ("x >= level", "x > level", (">= level", "> level")),
+        ("return a", "return a + 1", ("return a", "return a + 1")),
+        ("if a and b:", "if b:", ("a and b", "b")),
+    ],
+)
+def test_an_edit_says_no_more_than_it_must(old, new, expected):
+    text = f"def f(low, top, a):\n    {old}\n"
+    short = piece(old, new, text)
+    assert short == expected
+    assert text.count(short[0]) == 1
+    assert old.replace(*short) == new
 
 
 @given(st.text(max_size=300), st.integers(10, 100))

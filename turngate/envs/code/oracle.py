@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator
 
 from turngate.envs.code.edits import occurs_once
 from turngate.envs.code.problem import Problem
+
+
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def oracle_actions(problem: Problem) -> tuple[str, ...]:
@@ -26,12 +30,42 @@ def oracle_actions(problem: Problem) -> tuple[str, ...]:
 
 
 def edit(path: str, old: str, new: str, text: str) -> str:
-    """One replacement, as a command if it lies in one line, else as a tool call. ``text``: the file before it."""
-    short_old, short_new = old.strip(), new.strip()
-    is_line = "\n" not in short_old and "\n" not in short_new and "=>" not in old + new and bool(short_old)
+    """One replacement, as a command with as little as tells its place if it lies in one line, else as a tool call.
+
+    ``text``: the file before it.
+    """
+    short_old, short_new = piece(old.strip(), new.strip(), text)
+    is_line = bool(short_old) and "\n" not in short_old + short_new and "=>" not in old + new
     if is_line and occurs_once(short_old, text) and text.replace(short_old, short_new) == text.replace(old, new, 1):
         return f"edit {path} {short_old} => {short_new}"
     return call("edit", path=path, old=old, new=new)
+
+
+def piece(old: str, new: str, text: str) -> tuple[str, str]:
+    """The smallest part of ``old`` around what differs, in whole words and marks, that occurs once in ``text``; and the
+    same part of ``new``. Neither is empty or ends in a space."""
+    olds, news = _WORD.findall(old), _WORD.findall(new)
+    same = [one == other for one, other in zip(olds, news, strict=False)]
+    low = same.index(False) if False in same else len(same)
+    rest = [one == other for one, other in zip(reversed(olds[low:]), reversed(news[low:]), strict=False)]
+    tail = rest.index(False) if False in rest else len(rest)
+    for low, tail in _wider(low, tail):
+        parts = ["".join(words[low : len(words) - tail]) for words in (olds, news)]
+        if all(part and part == part.strip() for part in parts) and occurs_once(parts[0], text):
+            return parts[0], parts[1]
+    return old, new
+
+
+def _wider(low: int, tail: int) -> Iterator[tuple[int, int]]:
+    """First what differs, then with more and more around it, to the right before to the left."""
+    yield low, tail
+    while low or tail:
+        if tail:
+            tail -= 1
+            yield low, tail
+        if low:
+            low -= 1
+            yield low, tail
 
 
 def call(name: str, **arguments: str) -> str:
