@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from turngate.envs.code.edits import occurs_once
 from turngate.envs.code.problem import Problem
 
-
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
