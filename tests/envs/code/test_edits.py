@@ -82,9 +82,9 @@ def test_the_oracle_turns_any_text_into_any_other(before, after, newline):
     if not old or old == new:
         return
     text = old
-    for piece, replacement, applies_to in replacements(old, new):
+    for original, replacement, applies_to in replacements(old, new):
         assert applies_to == text
-        call = parse(edit("f.py", piece, replacement, text), TOOLS).calls[0]
+        call = parse(edit("f.py", original, replacement, text), TOOLS).calls[0]
         assert (call.name, call.arguments["path"]) == ("edit", "f.py")
         text, _ = apply_edit(read_edit(call.arguments), text, "f.py")
     assert text == new

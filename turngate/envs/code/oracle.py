@@ -48,8 +48,8 @@ def piece(old: str, new: str, text: str) -> tuple[str, str]:
     low = same.index(False) if False in same else len(same)
     rest = [one == other for one, other in zip(reversed(olds[low:]), reversed(news[low:]), strict=False)]
     tail = rest.index(False) if False in rest else len(rest)
-    for low, tail in _wider(low, tail):
-        parts = ["".join(words[low : len(words) - tail]) for words in (olds, news)]
+    for first, after in _wider(low, tail):
+        parts = ["".join(words[first : len(words) - after]) for words in (olds, news)]
         if all(part and part == part.strip() for part in parts) and occurs_once(parts[0], text):
             return parts[0], parts[1]
     return old, new
