@@ -3,7 +3,8 @@
     python -m examples.code_repair [--seeds 3] [--updates 20] [--out runs/code_repair]
 
 The gated rewards are the default of ``turngate/CodeRepair-v1`` (G-RA), the direct ones the same list summed (D-RA,
-https://arxiv.org/abs/2508.10548). Tasks, seeds, model, demonstrations and numbers of updates and episodes are equal.
+https://arxiv.org/abs/2508.10548). Every run begins with the warm-started model of the first one; seeds differ in tasks
+and sampling. Models, tasks of a seed, and numbers of updates and episodes are equal.
 Writes code_repair.csv and code_repair.png to ``--out``, and the tables into a code_repair.md that is already there.
 A run that is complete is not run again.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -32,6 +34,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0, 1, … of each rubric")
     parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
     parser.add_argument("--updates", type=int, default=20, help="of each run")
+    parser.add_argument("--rubrics", nargs="+", choices=RUBRICS, default=RUBRICS, help="train with these only")
     parser.add_argument("--out", type=Path, default=Path("runs/code_repair"), help="folder for runs and results")
     chosen = parser.parse_args(arguments)
     if min(chosen.seeds, chosen.updates) < 1:
@@ -55,11 +58,10 @@ def main(arguments: Sequence[str]) -> None:
     """Every run, then what comes out."""
     chosen, console = options(arguments), Console()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    for seed in seeds:
-        gated = Job(config_of("gated", seed, chosen), console)
-        gated.run()
-        Job(config_of("direct", seed, chosen), console, start=gated.path / "warm_start").run()
-    runs = [read_run(chosen.out / f"{rubric}-{seed}", rubric, seed) for rubric in RUBRICS for seed in seeds]
+    start = chosen.out / "gated-0" / "warm_start"
+    for seed, rubric in product(seeds, chosen.rubrics):
+        Job(config_of(rubric, seed, chosen), console, start=start if start.exists() else None).run()
+    runs = [read_run(chosen.out / f"{rubric}-{seed}", rubric, seed) for rubric in chosen.rubrics for seed in seeds]
     write_csv(runs, chosen.out / "code_repair.csv")
     write_figure(runs, chosen.out / "code_repair.png")
     text = tables(runs)
