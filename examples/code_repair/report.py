@@ -62,10 +62,10 @@ def measures(groups: Iterable[ScoredGroup]) -> dict[str, float]:
 
 
 def _facts(trajectory: Trajectory) -> dict[str, Any]:
-    """The facts about an episode by name, the last of each; the best for where it changed something."""
-    facts = {fact.name: fact.value for fact in trajectory.evidence}
-    found = [fact.value for fact in trajectory.evidence if fact.name == "localised"]
-    return facts | ({"localised": max(found)} if found else {})
+    """The facts of an episode by name, the last of each; the best one for where it changed something."""
+    evidence = trajectory.record().evidence
+    places = [float(fact.value) for fact in evidence if fact.name == "localised" and isinstance(fact.value, float)]
+    return {fact.name: fact.value for fact in evidence} | ({"localised": max(places)} if places else {})
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -99,13 +99,15 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
     )
     labels = {"success": "share of training episodes resolved", "paid": "reward paid per training episode"}
     for axes, (measure, label) in zip(figure.subplots(1, 2), labels.items(), strict=True):
-        for rubric, colour in COLOUR.items():
+        for rubric in rubrics(runs):
+            colour = COLOUR[rubric]
             curves = [smooth(run.curves[measure]) for run in runs if run.rubric == rubric]
             for curve in curves:
                 axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=0.7, alpha=0.5)
             mean = [fmean(values) for values in zip(*curves, strict=True)]
             axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2.2, label=f"{rubric} rewards")
         axes.set_xlabel("updates")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel(label)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylim(0.0, 1.02)
@@ -118,6 +120,11 @@ def smooth(curve: Sequence[float], width: int = 5) -> list[float]:
     return [fmean(curve[max(0, place - width + 1) : place + 1]) for place in range(len(curve))]
 
 
+def rubrics(runs: Sequence[Run]) -> list[str]:
+    """Those that there are runs of, in a fixed order."""
+    return [rubric for rubric in COLOUR if any(run.rubric == rubric for run in runs)]
+
+
 def tables(runs: Sequence[Run]) -> str:
     """Held-out results before and after, as Markdown."""
     lines = [
@@ -127,7 +134,7 @@ def tables(runs: Sequence[Run]) -> str:
     splits = sorted({(split, kind) for run in runs for split, kind, _ in run.results})
     for split, kind in splits:
         for measure in MEASURES if (split, kind) == ("heldout", "sampled") else ("resolved",):
-            lines += [_line(runs, rubric, split, kind, measure) for rubric in COLOUR]
+            lines += [_line(runs, rubric, split, kind, measure) for rubric in rubrics(runs)]
     return "\n".join(lines)
 
 
@@ -140,4 +147,4 @@ def _line(runs: Sequence[Run], rubric: str, split: str, kind: str, measure: str)
 
 def _said(values: Sequence[float]) -> str:
     found = interval(values)
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]" if len(values) > 1 else f"{found.mean:.2f}"
