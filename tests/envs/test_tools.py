@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.tools import Parameter, Tool, parse
-from turngate.types import ToolCall
+from turngate.envs.tools import Parameter, Tool, one_call, parse
+from turngate.types import Action, ToolCall
 
 TOOLS = (
     Tool(name="list_tables", description="Names of all tables."),
@@ -102,8 +102,59 @@ def test_a_bad_call_is_told_what_to_write(text, problem):
     assert (action.parse_error, action.calls) == (problem, ())
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("run_sql SELECT '\0'", "a NUL character cannot be passed on; leave it out"),
+        ("run_sql \ud800", "'\\ud800' is half of a character (a lone surrogate); leave it out"),
+        (
+            '<tool_call>{"name": "run_sql", "arguments": {"query": "\\u0000"}}</tool_call>',
+            "a NUL character cannot be passed on; leave it out",
+        ),
+        (
+            '<tool_call>{"name": "run_sql", "arguments": {"query": "\\udfff"}}</tool_call>',
+            "'\\udfff' is half of a character (a lone surrogate); leave it out",
+        ),
+        (
+            '<tool_call>{"name": "\\udfff", "arguments": {}}</tool_call>',
+            "'\\udfff' is half of a character (a lone surrogate); leave it out",
+        ),
+    ],
+)
+def test_what_nothing_can_store_is_refused(text, problem):
+    action = parse(text, TOOLS)
+    assert (action.parse_error, action.calls) == (problem, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("list_tables\n", None),
+        ("list_tables now", "list_tables takes no arguments; write: list_tables"),
+        (
+            '<tool_call>{"name": "list_tables"}</tool_call>' * 2,
+            "2 tool calls in one turn, none was carried out; write exactly one",
+        ),
+    ],
+)
+def test_the_only_call_or_what_to_say(text, problem):
+    found = one_call(parse(text, TOOLS), TOOLS)
+    assert found == (problem or ToolCall(name="list_tables", arguments={}))
+
+
+def test_a_call_of_a_recorded_action_may_be_unknown():
+    action = Action(text="x", calls=(ToolCall(name="gone", arguments={}),))
+    assert one_call(action, TOOLS).startswith("unknown tool 'gone'; tools: list_tables")
+
+
 def test_broken_json_names_the_problem():
     assert parse("<tool_call>{'name': 1}</tool_call>", TOOLS).parse_error.startswith("tool call is not JSON: ")
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "9" * 5_000])
+def test_json_that_no_parser_takes(value):
+    text = '<tool_call>{"name": "run_sql", "arguments": {"query": ' + value + "}}</tool_call>"
+    assert parse(text, TOOLS).parse_error == "tool call holds what no JSON parser takes"
 
 
 def test_one_bad_call_refuses_all_of_them():
@@ -132,13 +183,13 @@ def test_whatever_is_written_is_kept_and_never_raises(text):
 def test_json_calls_carry_any_text(value, tools):
     text = "<tool_call>" + json.dumps({"name": "run_sql", "arguments": {"query": value}}) + "</tool_call>"
     action = parse(text, tools)
-    if tools and value.strip():
+    if tools and value.strip() and "\0" not in value:
         assert action.calls == (ToolCall(name="run_sql", arguments={"query": value}),)
     else:
         assert action.parse_error
 
 
-@given(st.text(min_size=1).filter(lambda text: text.strip()))
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1).filter(lambda text: text.strip()))
 def test_both_notations_mean_the_same(value):
     argument = value.strip()
     command = parse(f"run_sql {argument}", TOOLS)

@@ -1,7 +1,8 @@
 """A bounded memory for what is expensive to make and never changes: database images, gold rows, reports of tests."""
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -15,7 +16,23 @@ class Cache(Generic[Key, Value]):
     def __init__(self, room: int) -> None:
         self.room, self.weight = room, 0
         self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._making: dict[Key, tuple[Lock, int]] = {}
         self._lock = Lock()
+
+    @contextmanager
+    def alone(self, key: Key) -> Iterator[None]:
+        """One thread at a time for each key: what the first makes and keeps, those who waited find."""
+        with self._lock:
+            turn, users = self._making.get(key, (Lock(), 0))
+            self._making[key] = turn, users + 1
+        try:
+            with turn:
+                yield
+        finally:
+            with self._lock:
+                turn, users = self._making.pop(key)
+                if users > 1:
+                    self._making[key] = turn, users - 1
 
     def get(self, key: Key) -> Value | None:
         """The value under ``key``, or None."""

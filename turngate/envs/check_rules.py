@@ -24,7 +24,11 @@ Problems: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[TurnEnv, Sequence[int]], Problems]
 
 INFO_KEYS = ("evidence", "ledger", "score", "task_id", "state_key", "ending")
-GARBAGE = ("", "???", "blah " * 2000, "no_such_tool x", "\x00\x1b[2J\x07\ufffd\n\r\t", "<tool_call>{", "<think>")
+GARBAGE = (
+    "", "???", "blah " * 2000, "no_such_tool x", "\x00\x1b[2J\x07\ufffd\n\r\t", "<tool_call>{", "<think>",
+    '<tool_call>{"name": "\\ud800", "arguments": {"\\u0000": "\\udfff"}}</tool_call>',
+    f"<tool_call>{'[' * 9999}</tool_call>",
+)  # fmt: skip
 TOLERANCE = 1e-5  # rewards are float32
 SECRET_LENGTH = 4  # shorter private texts occur by chance
 

@@ -80,12 +80,14 @@ def _parse_json_calls(text: str, thought: str, body: str, tools: Sequence[Tool])
             data = json.loads(block.group(1))
         except json.JSONDecodeError as error:
             return Action(text=text, thought=thought, parse_error=f"tool call is not JSON: {error.msg}")
+        except (RecursionError, ValueError):  # brackets without end; a number of thousands of digits
+            return Action(text=text, thought=thought, parse_error="tool call holds what no JSON parser takes")
         if not isinstance(data, dict) or not isinstance(data.get("name"), str):
             return Action(text=text, thought=thought, parse_error='tool call needs {"name": …, "arguments": {…}}')
         arguments = data.get("arguments", {})
         if not isinstance(arguments, dict):
             return Action(text=text, thought=thought, parse_error='"arguments" must be an object')
-        if problem := _check(data["name"], arguments, tools):
+        if problem := _not_text(json.dumps(data, ensure_ascii=False)) or _check(data["name"], arguments, tools):
             return Action(text=text, thought=thought, parse_error=problem)
         calls.append(ToolCall(name=data["name"], arguments=arguments))
     return Action(text=text, thought=thought, calls=tuple(calls))
@@ -103,9 +105,19 @@ def _parse_command(text: str, thought: str, body: str, tools: Sequence[Tool]) ->
     if len(words) > len(places):
         return Action(text=text, thought=thought, parse_error=f"{name} takes no arguments; write: {tool.usage}")
     arguments = {parameter.name: word for parameter, word in zip(places, words, strict=False)}
-    if problem := _missing(tool, arguments):
+    if problem := _missing(tool, arguments) or _not_text(body):
         return Action(text=text, thought=thought, parse_error=problem)
     return Action(text=text, thought=thought, calls=(ToolCall(name=name, arguments=arguments),))
+
+
+def one_call(action: Action, tools: Sequence[Tool]) -> ToolCall | str:
+    """The only call of an action; or, for an environment that takes one a turn, what to tell the agent instead."""
+    if action.parse_error is not None:
+        return action.parse_error
+    if len(action.calls) != 1:
+        return f"{len(action.calls)} tool calls in one turn, none was carried out; write exactly one"
+    call = action.calls[0]
+    return call if _find(call.name, tools) else _unknown(call.name, tools)
 
 
 def _check(name: str, arguments: dict[str, Any], tools: Sequence[Tool]) -> str | None:
@@ -118,13 +130,24 @@ def _check(name: str, arguments: dict[str, Any], tools: Sequence[Tool]) -> str |
             return f"{name} has no argument '{argument}'; write: {tool.usage}"
         if not isinstance(value, str):
             return f"argument '{argument}' of {name} must be a string; write: {tool.usage}"
-    return _missing(tool, arguments)
+    return _missing(tool, arguments) or _not_text("".join(arguments.values()))
 
 
 def _missing(tool: Tool, arguments: dict[str, Any]) -> str | None:
     for parameter in tool.parameters:
         if parameter.required and not arguments.get(parameter.name, "").strip():
             return f"{tool.name} needs {parameter.name.upper()}; write: {tool.usage}"
+    return None
+
+
+def _not_text(text: str) -> str | None:
+    """What no program, file or database takes. JSON can spell half of a character, which nothing can store."""
+    if "\0" in text:
+        return "a NUL character cannot be passed on; leave it out"
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"{text[error.start]!r} is half of a character (a lone surrogate); leave it out"
     return None
 
 

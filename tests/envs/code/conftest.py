@@ -1,11 +1,16 @@
-"""A bench that the tests share, and two small problems: one for each runner."""
+"""A bench that the tests share, two small problems, one for each runner, and a package with problems made of it."""
 
 import shutil
 
 import pytest
 
+from tests.envs.code.sums import FILES, put
 from turngate.envs.code.bench import Bench
 from turngate.envs.code.env import CodeRepairEnv
+from turngate.envs.code.mutation import harvest as harvesting
+from turngate.envs.code.mutation.coverage import measure
+from turngate.envs.code.mutation.harvest import harvest
+from turngate.envs.code.mutation.packages import open_package
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.settle import settle
 from turngate.envs.tasks import TaskList
@@ -95,3 +100,24 @@ def env_of(bench):
     yield make
     for env in [*opened, kept]:
         env.close()
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    source = put(tmp_path_factory.mktemp("sums"), FILES)
+    (source / "link.py").symlink_to("/etc/passwd")
+    return open_package(source, tmp_path_factory.mktemp("tree") / "tree")
+
+
+@pytest.fixture(scope="session")
+def coverage(package, bench):
+    return measure(package, bench, repetitions=1)
+
+
+@pytest.fixture(scope="session")
+def harvested(package, coverage, bench):
+    """Two problems of candidates 0 to 5, each verdict measured once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(harvesting, "ROUND", 3)
+        patch.setattr(harvesting, "measure", lambda package, bench, repetitions: coverage)
+        return harvest(package, bench, n=2, repetitions=1)

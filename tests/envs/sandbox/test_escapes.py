@@ -175,7 +175,7 @@ def test_hard_links_do_not_lead_out(sandbox):
 
 def test_reading_a_fifo_or_a_folder_does_not_hang(sandbox):
     run(sandbox, 'os.mkfifo("pipe"); os.mkdir("folder"); os.symlink("pipe", "link")')
-    for path in ("pipe", "folder", "link", "/dev/zero", "missing", "pipe/below", "a\0b"):
+    for path in ("pipe", "folder", "link", "/dev/zero", "missing", "pipe/below", "a\0b", "\ud800"):
         with pytest.raises(SandboxFileError):
             sandbox.read(path)
     with pytest.raises(SandboxFileError):

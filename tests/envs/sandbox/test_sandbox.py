@@ -48,7 +48,8 @@ def test_a_folder_that_is_not_there(sandbox):
 
 
 @pytest.mark.parametrize(
-    ("argv", "deadline_s"), [("true", 1.0), ([], 1.0), (["a\0b"], 1.0), (["true"], 0.0), (["true"], float("nan"))]
+    ("argv", "deadline_s"),
+    [("true", 1.0), ([], 1.0), (["a\0b"], 1.0), (["\ud800"], 1.0), (["true"], 0.0), (["true"], float("nan"))],
 )
 def test_a_command_that_cannot_be_meant(sandbox, argv, deadline_s):
     with pytest.raises(ConfigError):

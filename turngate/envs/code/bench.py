@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -19,8 +19,8 @@ from turngate.envs.code.control import spoil
 from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.code.report import Report, read_report
 from turngate.envs.code.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
-from turngate.envs.sandbox import Backend, Limits, Sandbox, SandboxFileError, Snapshot, open_backend
-from turngate.envs.sandbox.base import ENVIRONMENT, WORK
+from turngate.envs.sandbox import Backend, KilledBy, Limits, Sandbox, SandboxFileError, Snapshot, open_backend
+from turngate.envs.sandbox.base import ENVIRONMENT, TMP, WORK
 from turngate.errors import ConfigError, EnvError
 
 REPORT_BYTES = 16 << 20
@@ -84,18 +84,25 @@ class Bench:
         ``spoilt``: run tests that honest code fails instead (see ``control.py``).
         """
         key = (problem.id, problem.patch, tuple(sorted(changes.items())), spoilt)
-        report = self._reports.get(key)
-        if report is None:
-            report = self.measure(problem, changes, spoilt=spoilt)
-            self._reports.put(key, report)
-        return report
+        with self._reports.alone(key):  # siblings of a group often come to the same tree in the same moment
+            report = self._reports.get(key)
+            if report is None:
+                report = self.measure(problem, changes, spoilt=spoilt)
+                self._reports.put(key, report)
+            return report
 
-    def measure(self, problem: Problem, changes: Texts, *, spoilt: bool = False, plugins: str = "") -> Report:
-        """``run``, but in any case anew."""
+    def measure(
+        self, problem: Problem, changes: Texts, *, spoilt: bool = False, deadline_s: float | None = None
+    ) -> Report:
+        """``run``, but in any case anew, and with a deadline of its own if one is given."""
         with self.open(problem) as sandbox:
-            put(sandbox, changes)
-            put(sandbox, spoilt_tests(problem) if spoilt else problem.hidden)
-            return run_tests(sandbox, problem, problem.test_files, deadline_s=self.deadline_s, plugins=plugins)
+            try:
+                put(sandbox, changes)
+                put(sandbox, spoilt_tests(problem) if spoilt else problem.hidden)
+            except SandboxFileError as error:  # such as a file where the tree has a folder
+                return Report(status={}, problem=f"the changes do not fit onto the tree: {error}")
+            limit_s = self.deadline_s if deadline_s is None else deadline_s
+            return run_tests(sandbox, problem, problem.test_files, deadline_s=limit_s)
 
     def close(self) -> None:
         """End every sandbox and remove what was made. Safe to repeat."""
@@ -144,23 +151,30 @@ def put(sandbox: Sandbox, texts: Texts) -> None:
 
 
 def run_tests(
-    sandbox: Sandbox, problem: Problem, tests: tuple[str, ...], *, deadline_s: float, plugins: str = ""
+    sandbox: Sandbox,
+    problem: Problem,
+    tests: tuple[str, ...],
+    *,
+    deadline_s: float,
+    plugin: str = "",
+    env: Mapping[str, str] | None = None,
 ) -> Report:
-    """Run test files, or single tests, of a sandbox's work folder."""
-    name = f"/tmp/{uuid.uuid4().hex}.xml"
+    """Run test files, or single tests, of a sandbox's work folder. ``plugin``: one of ``inside`` for pytest."""
+    name = f"{TMP}/{uuid.uuid4().hex}.xml"
     if problem.runner == "plain":
         argv = [INTERPRETER, "-I", "-S", f"{INSIDE}/run_plain.py", name, *tests]
     else:
         paths = ":".join(problem.import_paths)
-        argv = [INTERPRETER, "-P", f"{INSIDE}/run_pytest.py", name, paths, plugins, *tests]
-    result = sandbox.run(argv, deadline_s=deadline_s, env=python_env(problem) | {"PYTHONPATH": SITE})
-    killed = str(result.killed_by.value) if result.killed_by else ""
-    if killed == "closed":
+        argv = [INTERPRETER, "-P", f"{INSIDE}/run_pytest.py", name, paths, plugin, *tests]
+    own = python_env(problem) | {"PYTHONPATH": f"{SITE}:{INSIDE}" if plugin else SITE}
+    result = sandbox.run(argv, deadline_s=deadline_s, env=own | dict(env or {}))
+    if result.killed_by is KilledBy.CLOSED:
         raise EnvError("the sandbox was closed while its tests ran")
     try:
         xml = sandbox.read(name, max_bytes=REPORT_BYTES)
     except SandboxFileError:
         xml = None
+    killed = result.killed_by.value if result.killed_by else ""
     return read_report(xml, result.exit, killed, result.text(), result.time_s)
 
 

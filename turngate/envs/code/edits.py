@@ -12,7 +12,8 @@ FORMS = (
     "or edit PATH and then the lines <<<<<<< OLD ======= NEW >>>>>>> with the texts between"
 )
 _BLOCK = re.compile(r"\A<{5,}[^\n]*\n(?P<old>.*?)^={5,}[ \t]*\n(?P<new>.*?)^>{5,}[^\n]*\s*\Z", re.DOTALL | re.MULTILINE)
-_INSERT = re.compile(r"\A\+(?P<line>\d+)(?:[ \t]|\n|\Z)(?P<text>.*)\Z", re.DOTALL)
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_INSERT = re.compile(r"\A\+(?P<line>[0-9]{1,9})(?:[ \t]|\n|\Z)(?P<text>.*)\Z", re.DOTALL)
 
 
 class BadEdit(Exception):
@@ -34,7 +35,7 @@ def read_edit(arguments: Mapping[str, Any]) -> Edit:
         return _read_change(change)
     line = str(arguments.get("line") or "").strip()
     if line:
-        if not line.isdigit():
+        if not _NUMBER.fullmatch(line):
             raise BadEdit(f"line is '{line[:20]}'; it must be a number, 0 inserts before the first line")
         return Edit(line=int(line), new=_whole_lines(str(arguments.get("new") or "")))
     if "old" not in arguments and "new" not in arguments:

@@ -7,7 +7,9 @@ in fresh sandboxes: tests that the agent never saw, as they ought to be, on a tr
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,10 +27,26 @@ from turngate.envs.code.tools import INSTRUCTION, TOOLS
 from turngate.envs.code.workspace import Saved, Workspace, inside
 from turngate.envs.sandbox import SandboxFileError
 from turngate.envs.tasks import TaskSource
+from turngate.envs.tools import one_call
 from turngate.errors import ConfigError, EnvError, UnknownName
 from turngate.types import Action, Evidence, Observation, Task
 
+_LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?")
 GENERATOR_DEFAULTS: Mapping[str, object] = {"families": None, "held_out_families": None, "max_level": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What an episode knows at one moment; for forks."""
+
+    problem: Problem
+    place: Saved
+    turn: int
+    submitted: bool
+    steps: tuple[Step, ...]
+    tested: str
+    excess: float | None
+    done: frozenset[str]
 
 
 class CodeRepairEnv(TurnEnv):
@@ -37,9 +55,9 @@ class CodeRepairEnv(TurnEnv):
     ``tasks`` is "generated" (``families``, ``held_out_families`` and ``max_level`` shape them) or a source: a folder
     that ``turngate tasks code`` made, as a path, or what ``loaders`` and ``taskset`` return. ``backend``: where the
     agent's commands run, ``bubblewrap`` or ``docker``; ``sandbox``: its settings (``image`` of Docker) and limits
-    (``memory_bytes``). ``deadline_s`` bounds each command, ``test_deadline_s`` each run
-    of tests, ``max_chars`` each observation, ``view_lines`` what ``view`` shows at once. ``measure``: run the hidden
-    tests after every turn that changed the tree (``turns``), or only at the end. ``diagnostics``: language servers
+    (``memory_bytes``). ``deadline_s`` bounds each command, ``test_deadline_s`` each run of tests, ``max_chars`` each
+    observation, ``view_lines`` what ``view`` shows at once. ``measure``: what the hidden tests are run on, the tree
+    after every turn that changed it (``turns``), or the last one only (``end``). ``diagnostics``: language servers
     whose findings are counted after every such turn, of ``ruff`` and ``ty``.
 
     Raises ConfigError for a setting that is out of range or has no effect, UnknownName for an unknown split or kind of
@@ -47,9 +65,8 @@ class CodeRepairEnv(TurnEnv):
     """
 
     turn_spec = TurnSpec(
-        tools=TOOLS, rubric=RUBRIC, max_turns=40, deadline_s=120.0, fork="exact", side_effects="none", extra="code",
-        has_oracle=True,
-    )  # fmt: skip
+        tools=TOOLS, rubric=RUBRIC, max_turns=40, deadline_s=120.0, fork="exact", extra="code", has_oracle=True
+    )
 
     def __init__(
         self,
@@ -113,18 +130,13 @@ class CodeRepairEnv(TurnEnv):
     def act(self, action: Action) -> Outcome:
         """Carry out one tool call."""
         self._turn += 1
-        if action.parse_error is not None:
-            return self._misread(action.parse_error)
-        if len(action.calls) != 1:
-            return self._misread(f"{len(action.calls)} tool calls in one turn, none was carried out; write exactly one")
-        call = action.calls[0]
-        handler = self._handlers.get(call.name)
-        if handler is None:
-            return self._misread(f"unknown tool '{call.name[:40]}'")
+        call = one_call(action, TOOLS)
+        if isinstance(call, str):
+            return self._misread(call)
         key = f"{self._here.state_key}\x1f{call.name}\x1f{sorted(call.arguments.items())}"
         repeated = key in self._done
         self._done.add(key)
-        outcome = handler(call.arguments)
+        outcome = self._handlers[call.name](call.arguments)
         facts = [self._fact("parsed", True), self._fact("tool", call.name), self._fact("repeated", repeated)]
         return Outcome(
             observation=outcome.observation, evidence=(*facts, *outcome.evidence, *self._changed()), done=outcome.done
@@ -145,20 +157,26 @@ class CodeRepairEnv(TurnEnv):
         """Look at the files of the reference repair, make its changes, run the tests, submit."""
         return oracle_actions(Problem.of(task))
 
-    def save(self) -> Any:
+    def save(self) -> World:
         """See ``TurnEnv.save``."""
-        return (
-            self._problem, self._here.save(), self._turn, self._submitted, tuple(self._steps), self._tested,
-            self._excess, frozenset(self._done),
-        )  # fmt: skip
+        return World(
+            problem=self._problem,
+            place=self._here.save(),
+            turn=self._turn,
+            submitted=self._submitted,
+            steps=tuple(self._steps),
+            tested=self._tested,
+            excess=self._excess,
+            done=frozenset(self._done),
+        )
 
-    def load(self, saved: Any) -> None:
+    def load(self, saved: World) -> None:
         """See ``TurnEnv.load``."""
         self._leave()
-        place: Saved
-        self._problem, place, self._turn, self._submitted, steps, self._tested, self._excess, done = saved
-        self._steps, self._done = list(steps), set(done)
-        self._place = Workspace(self._bench, self._problem, place)
+        self._problem, self._turn, self._submitted = saved.problem, saved.turn, saved.submitted
+        self._steps, self._tested = list(saved.steps), saved.tested
+        self._excess, self._done = saved.excess, set(saved.done)
+        self._place = Workspace(self._bench, self._problem, saved.place)
         self._key = self._place.state_key
 
     def close(self) -> None:
@@ -170,10 +188,7 @@ class CodeRepairEnv(TurnEnv):
     # --- tools --------------------------------------------------------------------------------------------------------
 
     def _bash(self, arguments: Mapping[str, Any]) -> Outcome:
-        command = str(arguments["command"])
-        if "\0" in command:
-            return self._failed("the command contains a NUL byte; remove it")
-        result = self._here.bash(command, deadline_s=self._deadline_s)
+        result = self._here.bash(str(arguments["command"]), deadline_s=self._deadline_s)
         facts = [self._fact("call_ok", result.killed_by is None), self._fact("exit", result.exit)]
         return Outcome(observation=self._observe(result_text(result, self._max_chars)), evidence=tuple(facts))
 
@@ -181,11 +196,11 @@ class CodeRepairEnv(TurnEnv):
         path = inside(str(arguments["path"]))
         first, last = 1, self._view_lines
         if lines := str(arguments.get("lines") or "").strip():
-            bounds = lines.split("-")
-            if len(bounds) > 2 or not all(bound.strip().isdigit() for bound in bounds) or int(bounds[0]) < 1:
+            bounds = _LINES.fullmatch(lines)
+            if bounds is None or int(bounds["last"] or bounds["first"]) < int(bounds["first"]):
                 return self._failed(f"lines is '{lines[:20]}'; write for instance 10-40, counted from 1")
-            first = int(bounds[0])
-            last = int(bounds[1]) if len(bounds) == 2 else first + self._view_lines - 1
+            first = int(bounds["first"])
+            last = int(bounds["last"] or first + self._view_lines - 1)
         try:
             text = self._folder(path) or self._text(path, first, min(last, first + self._view_lines - 1))
         except SandboxFileError as error:
@@ -231,8 +246,6 @@ class CodeRepairEnv(TurnEnv):
     def _search(self, arguments: Mapping[str, Any]) -> Outcome:
         path = inside(str(arguments.get("path") or "."))
         argv = ["grep", "-rnHIE", "--exclude-dir=.git", "--exclude-dir=__pycache__", "-e", str(arguments["pattern"])]
-        if "\0" in "".join([*argv, path]):
-            return self._failed("the pattern contains a NUL byte; remove it")
         result = self._here.sandbox.run([*argv, "--", path], deadline_s=self._deadline_s)
         if result.exit == 1 and not result.stdout:
             return self._ok("no matches")
@@ -257,18 +270,23 @@ class CodeRepairEnv(TurnEnv):
 
     def _test_output(self, tests: tuple[str, ...]) -> str:
         """What the runner writes. As long as no program of the agent has run, it follows from the tree alone."""
-        place = self._here
-        key = (self._problem.id, place.state_key, tests) if place.quiet else None
-        known = self._bench.outputs.get(key) if key is not None else None
-        if known is None:
-            report = run_tests(place.sandbox, self._problem, tests, deadline_s=self._bench.deadline_s)
-            known = without_times(report.output) + (f"\n[{report.problem}]" if report.problem else "")
-            was_quiet = place.quiet
-            place.touched()
-            if key is not None and was_quiet and place.state_key == key[1]:
-                place.quiet = True  # the tests changed nothing
-                self._bench.outputs.put(key, known)
-        return known
+        place, outputs = self._here, self._bench.outputs
+        if not place.quiet:
+            return self._run_tests_here(tests)
+        key = (self._problem.id, place.state_key, tests)
+        with outputs.alone(key):
+            output = outputs.get(key)
+            if output is None:
+                output = self._run_tests_here(tests)
+                place.quiet = place.state_key == key[1]  # the tests changed nothing
+                if place.quiet:
+                    outputs.put(key, output)
+            return output
+
+    def _run_tests_here(self, tests: tuple[str, ...]) -> str:
+        report = run_tests(self._here.sandbox, self._problem, tests, deadline_s=self._bench.deadline_s)
+        self._here.touched()
+        return without_times(report.output) + (f"\n[{report.problem}]" if report.problem else "")
 
     def _submit(self, arguments: Mapping[str, Any]) -> Outcome:
         self._submitted = True
@@ -325,12 +343,10 @@ class CodeRepairEnv(TurnEnv):
         return Evidence(name=name, value=value, turn=self._turn)
 
     def _observe(self, text: str) -> Observation:
-        return Observation(text=text, state_key=self._state())
-
-    def _state(self) -> str:
-        """The tree, and whether the episode is over: equal keys, equal worlds."""
-        key = self._here.state_key
-        return hashlib.blake2b(f"{self._problem.id}\x1f{key}".encode(), digest_size=8).hexdigest()
+        """Names of files need not be UTF-8, observations have to be. The key: the problem and its tree."""
+        key = f"{self._problem.id}\x1f{self._here.state_key}"
+        state_key = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+        return Observation(text=text.encode(errors="replace").decode(), state_key=state_key)
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 

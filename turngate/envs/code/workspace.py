@@ -12,6 +12,7 @@ from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, Snapshot
 from turngate.envs.sandbox.base import WORK
 from turngate.envs.sandbox.session import Session
+from turngate.errors import EnvError
 
 MAX_FILE_BYTES = 1 << 20
 MAX_CHANGE_BYTES = 4 << 20
@@ -24,7 +25,8 @@ class Changes:
     texts: Texts
     """A byte that is not UTF-8 is a lone surrogate in them, so that nothing is lost."""
     too_large: tuple[str, ...] = ()
-    """Files that no patch would hold: one larger than MAX_FILE_BYTES, or all once they pass MAX_CHANGE_BYTES."""
+    """Files that no patch would hold: one larger than MAX_FILE_BYTES, all once they pass MAX_CHANGE_BYTES, or why the
+    whole tree cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,11 @@ class Workspace:
         self._changes: Changes | None = None
         self.quiet = saved.quiet if saved else True
         """Whether nothing but the tools for files has acted so far: the tree is all there is to know."""
+        self._lost = ""
         self.found = saved.found if saved else self.tree()
+        if self._lost:
+            self.close()
+            raise EnvError(f"the tree of problem '{problem.id}' cannot be read: {self._lost}")
 
     @property
     def sandbox(self) -> Sandbox:
@@ -76,9 +82,14 @@ class Workspace:
         self._tree = self._changes = None
 
     def tree(self) -> Mapping[str, str]:
-        """Path → digest, of all files."""
+        """Path → digest, of all files. Empty if the agent has made a tree that cannot be read, for instance because it
+        is too deep: then there is no patch, which is the agent's doing and no fault of the environment."""
         if self._tree is None:
-            self._tree = self._sandbox.tree()
+            self._lost = ""
+            try:
+                self._tree = self._sandbox.tree()
+            except SandboxFileError as error:
+                self._tree, self._lost = {}, str(error)
         return self._tree
 
     @property
@@ -91,6 +102,8 @@ class Workspace:
         """What the agent has changed."""
         if self._changes is None:
             now = self.tree()
+            if self._lost:
+                return Changes(texts={}, too_large=(self._lost,))
             paths = sorted(path for path in {*now, *self.found} if now.get(path) != self.found.get(path))
             self._changes = self._read_changes(paths, now)
         return self._changes

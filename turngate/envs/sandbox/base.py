@@ -14,6 +14,7 @@ itself broke (EnvError), or that the caller has to change something (ConfigError
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -222,6 +223,10 @@ def in_folders(path: str) -> tuple[str, str]:
     """A path of a caller → the name of its folder and the path in it. A relative path lies in /work."""
     if "\0" in path:
         raise SandboxFileError("a path contains a NUL byte; remove it")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise SandboxFileError(f"a path contains {path[error.start]!r}, which no file system can hold") from None
     for name, root in FOLDERS.items():
         if path == root or path.startswith(root + "/"):
             return name, path[len(root) :].lstrip("/") or "."
@@ -236,5 +241,9 @@ def check_command(argv: Sequence[str], deadline_s: float) -> None:
         raise ConfigError(f"argv is '{argv}'; pass a list of words, such as ['bash', '-c', TEXT]")
     if any("\0" in word for word in argv):
         raise ConfigError("a word of argv contains a NUL byte; remove it")
+    try:
+        os.fsencode("".join(argv))
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"argv contains {error.object[error.start]!r}, which no program can be given") from None
     if not deadline_s > 0:
         raise ConfigError(f"deadline_s is '{deadline_s}'; it must be above 0")

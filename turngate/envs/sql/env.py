@@ -20,7 +20,7 @@ from turngate.envs.sql.database import Database, Result, Row
 from turngate.envs.sql.rubric import RUBRIC
 from turngate.envs.sql.text import clip, result_text
 from turngate.envs.tasks import TaskList, TaskSource
-from turngate.envs.tools import Parameter, Tool
+from turngate.envs.tools import Parameter, Tool, one_call
 from turngate.errors import ConfigError, UnknownName, VerifierError
 from turngate.types import Action, Evidence, Observation, Task
 
@@ -125,15 +125,10 @@ class SqlEnv(TurnEnv):
     def act(self, action: Action) -> Outcome:
         """Carry out one tool call."""
         self._turn += 1
-        if action.parse_error is not None:
-            return self._misread(action.parse_error)
-        if len(action.calls) != 1:
-            return self._misread(f"{len(action.calls)} tool calls in one turn, none was carried out; write exactly one")
-        call = action.calls[0]
-        handler = self._handlers.get(call.name)
-        if handler is None:
-            return self._misread(f"unknown tool '{call.name[:40]}'")
-        return handler(next((str(value) for value in call.arguments.values()), "").strip())
+        call = one_call(action, TOOLS)
+        if isinstance(call, str):
+            return self._misread(call)
+        return self._handlers[call.name](next((str(value) for value in call.arguments.values()), "").strip())
 
     def verify(self) -> Iterable[Evidence]:
         """Compare the rows of the submitted query with those of the gold query."""

@@ -1,6 +1,6 @@
 """Run pytest on test files of the current folder; write a JUnit report with the ids of the tests.
 
-    python3 -P run_pytest.py REPORT IMPORT_PATHS PLUGINS FILE…     (paths and plugins: separated by ":")
+    python3 -P run_pytest.py REPORT IMPORT_PATHS PLUGIN FILE…     (paths: separated by ":"; a plugin or "")
 
 pytest is loaded before anything of the work folder can be, so that nothing there takes its place.
 """
@@ -9,7 +9,7 @@ import os
 import sys
 
 
-def main(report: str, import_paths: str, plugins: str, *files: str) -> int:
+def main(report: str, import_paths: str, plugin: str, *files: str) -> int:
     """The exit status of pytest."""
     import pytest
 
@@ -25,7 +25,7 @@ def main(report: str, import_paths: str, plugins: str, *files: str) -> int:
     options = ["-q", "--tb=short", "--color=no", "--continue-on-collection-errors", "--import-mode=prepend"]
     options += ["-p", "no:cacheprovider", "-o", "addopts=", "-o", "junit_family=xunit1", f"--junitxml={report}"]
     options += [f"--rootdir={os.getcwd()}"]
-    for plugin in filter(None, plugins.split(":")):
+    if plugin:
         options += ["-p", plugin]
     return int(pytest.main([*options, *files], plugins=[Ids()]))
 

@@ -7,12 +7,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from turngate.envs.code.bench import REPORT_BYTES, Bench, python_env, run_tests
+from turngate.envs.code.bench import Bench, run_tests
 from turngate.envs.code.mutation.packages import Package
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.report import read_report
-from turngate.envs.code.toolbox import INSIDE, INTERPRETER, SITE
-from turngate.envs.sandbox import SandboxFileError
+from turngate.envs.sandbox.base import TMP
 from turngate.errors import TaskRefused
 
 SUITE_S = 600.0
@@ -20,7 +18,9 @@ SUITE_S = 600.0
 MAX_FILE_CPU_S = 8.0
 """The tests of a slower file are not used: every task runs its test files a dozen times."""
 
-_REPORT, _CALLS = "/tmp/report.xml", "/tmp/coverage.json"
+MAX_CALLS_BYTES = 64 << 20
+
+_CALLS = f"{TMP}/coverage.json"
 _PARTS = re.compile(r"(\.<locals>\.<\w+>)+$")  # lambdas and comprehensions belong to the function that they stand in
 
 
@@ -96,17 +96,12 @@ def _probe(package: Package) -> Problem:
 def _traced(problem: Problem, bench: Bench) -> tuple[dict[str, tuple[frozenset[Function], float]], frozenset[str]]:
     """Test id → functions that it calls and its seconds of CPU; and the tests that passed."""
     with bench.open(problem) as sandbox:
-        argv = [INTERPRETER, "-P", f"{INSIDE}/run_pytest.py", _REPORT, ":".join(problem.import_paths)]
-        env = python_env(problem) | {"PYTHONPATH": f"{SITE}:{INSIDE}", "TURNGATE_COVERAGE": _CALLS}
-        result = sandbox.run([*argv, "coverage_plugin", *problem.test_files], deadline_s=SUITE_S, env=env)
-        killed = str(result.killed_by.value) if result.killed_by else ""
-        try:
-            xml, calls = (sandbox.read(path, max_bytes=4 * REPORT_BYTES) for path in (_REPORT, _CALLS))
-        except SandboxFileError as error:
-            raise TaskRefused(f"its tests do not run here: {killed or result.text()[-300:].strip()!r}") from error
-    report = read_report(xml, result.exit, killed, result.text(), result.time_s)
-    if report.problem:
-        raise TaskRefused(f"its tests do not run here: {report.problem}; {report.output[-300:].strip()!r}")
+        env = {"TURNGATE_COVERAGE": _CALLS}
+        tests = problem.test_files
+        report = run_tests(sandbox, problem, tests, deadline_s=SUITE_S, plugin="coverage_plugin", env=env)
+        if report.problem:
+            raise TaskRefused(f"its tests do not run here: {report.problem}; {report.output[-300:].strip()!r}")
+        calls = sandbox.read(_CALLS, max_bytes=MAX_CALLS_BYTES)
     data = json.loads(calls)
     functions = [Function(path=path, name=_PARTS.sub("", name)) for path, name in data["functions"]]
     found = {
@@ -117,6 +112,5 @@ def _traced(problem: Problem, bench: Bench) -> tuple[dict[str, tuple[frozenset[F
 
 
 def _passing(problem: Problem, bench: Bench) -> frozenset[str]:
-    with bench.open(problem) as sandbox:
-        report = run_tests(sandbox, problem, problem.test_files, deadline_s=SUITE_S)
+    report = bench.measure(problem, {}, deadline_s=SUITE_S)
     return frozenset(name for name, verdict in report.status.items() if verdict == "passed")

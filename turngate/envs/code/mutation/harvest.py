@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
-from turngate.envs.code.bench import Bench, put, run_tests
+from turngate.envs.code.bench import Bench
 from turngate.envs.code.mutation.coverage import Coverage, Function, file_of, measure
 from turngate.envs.code.mutation.holdback import hold_back, test_function
 from turngate.envs.code.mutation.measured import Measured, Pristine
@@ -248,9 +248,7 @@ class _Maker:
     def _screen(self, problem: Problem) -> Report:
         """The first measurement of a bug. Raises TaskRefused if the run does not come to its end."""
         limit_s = 15.0 + 6.0 * sum(self.coverage.cpu_s[path] for path in problem.test_files)
-        with self.bench.open(problem) as sandbox:
-            put(sandbox, problem.hidden)
-            report = run_tests(sandbox, problem, problem.test_files, deadline_s=min(limit_s, self.bench.deadline_s))
+        report = self.bench.measure(problem, {}, deadline_s=min(limit_s, self.bench.deadline_s))
         if report.problem:
             raise TaskRefused("the tests do not come to their end")
         return report
