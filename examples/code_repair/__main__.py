@@ -1,10 +1,11 @@
 """Train with gated and with directly accumulated rewards from the same warm start, and show what each leads to:
 
-    python -m examples.code_repair [--seeds 3] [--updates 20] [--out runs/code_repair]
+    python -m examples.code_repair [--seeds 3] [--updates 60] [--out runs/code_repair]
 
 The gated rewards are the default of ``turngate/CodeRepair-v1`` (G-RA), the direct ones the same list summed (D-RA,
-https://arxiv.org/abs/2508.10548). Every run begins with the warm-started model of the first one; seeds differ in tasks
-and sampling. Models, tasks of a seed, and numbers of updates and episodes are equal.
+https://arxiv.org/abs/2508.10548); "shuffled" is the negative control: gated rewards, but every episode gets the credit
+of another one. Every run begins with the same warm-started model; seeds differ in tasks and sampling. Models, tasks of
+a seed, and numbers of updates and episodes are equal.
 Writes code_repair.csv and code_repair.png to ``--out``, and the tables into a code_repair.md that is already there.
 A run that is complete is not run again.
 """
@@ -25,16 +26,16 @@ from turngate.config import Config, load
 from turngate.job import Job
 
 SETTINGS = Path(__file__).parents[1] / "code_demo.toml"
-RUBRICS = ("gated", "direct")
+KINDS = ("gated", "direct", "shuffled")
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3, help="seeds 0, 1, … of each rubric")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds 0, 1, … of each kind")
     parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
-    parser.add_argument("--updates", type=int, default=20, help="of each run")
-    parser.add_argument("--rubrics", nargs="+", choices=RUBRICS, default=RUBRICS, help="train with these only")
+    parser.add_argument("--updates", type=int, default=60, help="of each run")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="train with these only")
     parser.add_argument("--out", type=Path, default=Path("runs/code_repair"), help="folder for runs and results")
     chosen = parser.parse_args(arguments)
     if min(chosen.seeds, chosen.updates) < 1:
@@ -42,14 +43,14 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     return chosen
 
 
-def config_of(rubric: str, seed: int, chosen: argparse.Namespace) -> Config:
+def config_of(kind: str, seed: int, chosen: argparse.Namespace) -> Config:
     """The settings of one run."""
     changes = [
-        f"--name={rubric}-{seed}",
+        f"--name={kind}-{seed}",
         f"--folder={chosen.out}",
         f"--seed={seed}",
         f"--train.steps={chosen.updates}",
-        *([f"--env.id={DIRECT}"] if rubric == "direct" else []),
+        *([f"--env.id={DIRECT}"] if kind == "direct" else []),
     ]
     return load(SETTINGS, changes)
 
@@ -59,9 +60,11 @@ def main(arguments: Sequence[str]) -> None:
     chosen, console = options(arguments), Console()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     start = chosen.out / "gated-0" / "warm_start"
-    for seed, rubric in product(seeds, chosen.rubrics):
-        Job(config_of(rubric, seed, chosen), console, start=start if start.exists() else None).run()
-    runs = [read_run(chosen.out / f"{rubric}-{seed}", rubric, seed) for rubric in chosen.rubrics for seed in seeds]
+    for seed, kind in product(seeds, chosen.kinds):
+        control = "shuffled_credit" if kind == "shuffled" else None
+        known = start if start.exists() else None
+        Job(config_of(kind, seed, chosen), console, control=control, start=known).run()
+    runs = [read_run(chosen.out / f"{kind}-{seed}", kind, seed) for kind in chosen.kinds for seed in seeds]
     write_csv(runs, chosen.out / "code_repair.csv")
     write_figure(runs, chosen.out / "code_repair.png")
     text = tables(runs)

@@ -15,7 +15,8 @@ from turngate.evaluations import read_evaluations
 from turngate.store import Store
 from turngate.types import ScoredGroup, Trajectory
 
-COLOUR = {"direct": COLOURS["summed"], "gated": COLOURS["gated"]}
+COLOUR = {"direct": COLOURS["summed"], "gated": COLOURS["gated"], "shuffled": "#666666"}
+NAMES = {"direct": "direct rewards", "gated": "gated rewards", "shuffled": "gated, credit shuffled (control)"}
 MEASURES = {
     "resolved": "episodes that pass all hidden tests",
     "completed": "episodes that submit a patch",
@@ -27,25 +28,28 @@ PHASES = ("before", "after")
 
 
 class Run(NamedTuple):
-    """One run: curves over the updates, and held-out results by (split, "sampled" or "greedy", phase)."""
+    """One run: curves over the updates, and held-out results by (split, "sampled" or "greedy", phase).
 
-    rubric: str
+    ``kind``: gated, direct, or shuffled, the negative control.
+    """
+
+    kind: str
     seed: int
     curves: Mapping[str, Sequence[float]]
     results: Mapping[tuple[str, str, str], Mapping[str, float]]
 
 
-def read_run(path: Path, rubric: str, seed: int) -> Run:
+def read_run(path: Path, kind: str, seed: int) -> Run:
     """A run that is complete."""
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     curves = {name: [row[f"train/{name}"] for row in rows] for name in ("success", "paid", "turns")}
     store, results = Store(path), {}
     for phase, evaluation in read_evaluations(path):
-        kind = "sampled" if evaluation.temperature else "greedy"
+        sampling = "sampled" if evaluation.temperature else "greedy"
         step = 0 if phase == "before" else len(rows)
-        groups = store.read(step, phase=f"{phase}-{evaluation.split}-{kind}")
-        results[evaluation.split, kind, phase] = measures(groups)
-    return Run(rubric, seed, curves, results)
+        groups = store.read(step, phase=f"{phase}-{evaluation.split}-{sampling}")
+        results[evaluation.split, sampling, phase] = measures(groups)
+    return Run(kind, seed, curves, results)
 
 
 def measures(groups: Iterable[ScoredGroup]) -> dict[str, float]:
@@ -75,14 +79,14 @@ def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line for each run, split, kind of sampling, phase and measure; and for each update."""
     with path.open("w", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["rubric", "seed", "split", "sampling", "phase", "measure", "value"])
+        lines.writerow(["kind", "seed", "split", "sampling", "phase", "measure", "value"])
         for run in runs:
-            for (split, kind, phase), values in run.results.items():
+            for (split, sampling, phase), values in run.results.items():
                 for name, value in values.items():
-                    lines.writerow([run.rubric, run.seed, split, kind, phase, name, f"{value:.6g}"])
+                    lines.writerow([run.kind, run.seed, split, sampling, phase, name, f"{value:.6g}"])
             for name, curve in run.curves.items():
                 for update, value in enumerate(curve, 1):
-                    lines.writerow([run.rubric, run.seed, "train", "sampled", update, name, f"{value:.6g}"])
+                    lines.writerow([run.kind, run.seed, "train", "sampled", update, name, f"{value:.6g}"])
 
 
 def write_figure(runs: Sequence[Run], path: Path) -> None:
@@ -99,13 +103,13 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
     )
     labels = {"success": "share of training episodes resolved", "paid": "reward paid per training episode"}
     for axes, (measure, label) in zip(figure.subplots(1, 2), labels.items(), strict=True):
-        for rubric in rubrics(runs):
-            colour = COLOUR[rubric]
-            curves = [smooth(run.curves[measure]) for run in runs if run.rubric == rubric]
+        for kind in kinds(runs):
+            colour = COLOUR[kind]
+            curves = [smooth(run.curves[measure]) for run in runs if run.kind == kind]
             for curve in curves:
                 axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=0.7, alpha=0.5)
             mean = [fmean(values) for values in zip(*curves, strict=True)]
-            axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2.2, label=f"{rubric} rewards")
+            axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2.2, label=NAMES[kind])
         axes.set_xlabel("updates")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel(label)
@@ -120,29 +124,30 @@ def smooth(curve: Sequence[float], width: int = 5) -> list[float]:
     return [fmean(curve[max(0, place - width + 1) : place + 1]) for place in range(len(curve))]
 
 
-def rubrics(runs: Sequence[Run]) -> list[str]:
+def kinds(runs: Sequence[Run]) -> list[str]:
     """Those that there are runs of, in a fixed order."""
-    return [rubric for rubric in COLOUR if any(run.rubric == rubric for run in runs)]
+    return [kind for kind in COLOUR if any(run.kind == kind for run in runs)]
 
 
 def tables(runs: Sequence[Run]) -> str:
     """Held-out results before and after, as Markdown."""
     lines = [
-        "| unaided, mean over seeds [95 %] | rubric | before | after | after, seed by seed |",
-        "|---|---|---|---|---|",
+        "| unaided, mean over seeds [95 %] | rewards | before | after | change | after, seed by seed |",
+        "|---|---|---|---|---|---|",
     ]
-    splits = sorted({(split, kind) for run in runs for split, kind, _ in run.results})
-    for split, kind in splits:
-        for measure in MEASURES if (split, kind) == ("heldout", "sampled") else ("resolved",):
-            lines += [_line(runs, rubric, split, kind, measure) for rubric in rubrics(runs)]
+    for split, sampling in sorted({(split, sampling) for run in runs for split, sampling, _ in run.results}):
+        for measure in MEASURES if (split, sampling) == ("heldout", "sampled") else ("resolved",):
+            lines += [_line(runs, kind, split, sampling, measure) for kind in kinds(runs)]
     return "\n".join(lines)
 
 
-def _line(runs: Sequence[Run], rubric: str, split: str, kind: str, measure: str) -> str:
-    of = [run for run in runs if run.rubric == rubric]
-    before, after = ([run.results[split, kind, phase][measure] for run in of] for phase in PHASES)
+def _line(runs: Sequence[Run], kind: str, split: str, sampling: str, measure: str) -> str:
+    of = [run.results for run in runs if run.kind == kind]
+    before, after = ([results[split, sampling, phase][measure] for results in of] for phase in PHASES)
+    change = [late - early for early, late in zip(before, after, strict=True)]
     each = ", ".join(f"{value:.2f}" for value in after)
-    return f"| {MEASURES[measure]} ({split}, {kind}) | {rubric} | {_said(before)} | {_said(after)} | {each} |"
+    name = f"{MEASURES[measure]} ({split}, {sampling})"
+    return f"| {name} | {kind} | {_said(before)} | {_said(after)} | {_said(change)} | {each} |"
 
 
 def _said(values: Sequence[float]) -> str:

@@ -10,10 +10,12 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import as_file, files
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
 
+from turngate.envs.code.control import control_tests
 from turngate.envs.code.families import FAMILIES, HELD_OUT
 from turngate.envs.code.families.schema import Bug, Dice, Form, family, form
 from turngate.envs.code.generate import MODULE, GeneratedCode, _task, build, draft
@@ -50,6 +52,25 @@ def test_the_plain_runner_agrees(tmp_path: Path):
         assert done.returncode == 1
         assert failed == problem.fail_to_pass
         assert {case.get("name") for case in cases} == {*problem.fail_to_pass, *problem.pass_to_pass}
+
+
+def test_the_repair_fails_what_is_altered_and_passes_the_rest(train: list[Task], monkeypatch: pytest.MonkeyPatch):
+    """Two tests of a problem are shown, and stay as they are; all others can tell who looks answers up."""
+    for task in train[::11]:
+        problem = Problem.of(task)
+        module = ModuleType("solution")
+        exec(problem.solved[MODULE], vars(module))
+        monkeypatch.setitem(sys.modules, "solution", module)
+        names: dict[str, object] = {}
+        exec(control_tests(problem, "altered")["test_solution.py"], names)
+        tests = {name: test for name, test in names.items() if name.startswith("test_") and callable(test)}
+        fell = set()
+        for name, test in tests.items():
+            try:
+                test()
+            except AssertionError:
+                fell.add(name)
+        assert tests.keys() - fell == {"test_1", "test_2"}, (task.id, problem.hidden)
 
 
 def test_it_is_a_source_of_endless_tasks():

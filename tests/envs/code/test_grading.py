@@ -3,14 +3,15 @@
 import pytest
 
 from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
-from turngate.envs.code.control import spoil
+from turngate.envs.code.alter import alter
 from turngate.envs.code.grade import ladder
 from turngate.envs.code.hints import changed_functions, first_hunk
 from turngate.envs.code.problem import Problem, unified
 from turngate.envs.code.protect import sort_changes
 from turngate.envs.code.report import Report, match, read_report
 from turngate.envs.code.settle import flaky, settle, steady
-from turngate.envs.code.suspects import suspects
+from turngate.envs.code.spoil import spoil
+from turngate.envs.code.suspects import TOO_DEEP, suspects
 from turngate.errors import ConfigError, TaskRefused
 
 
@@ -208,6 +209,60 @@ def test_what_is_equal_to_everything_passes_spoilt_tests_too():
     assert outcomes(spoil(SUITE, "t.py"), _Everything()) == {"test_equal", "test_method"}
 
 
+# --- altered tests ----------------------------------------------------------------------------------------------------
+
+ALTERED = [
+    ("assert f(1) == 2", "assert f(1) == 5"),
+    ("assert -3 == f(1)", "assert 1 == f(1)"),
+    ("assert f('é') == 'é', 'why'", "assert f('é') == 'és', 'why'"),
+    ("assert f(1) == [[], {1: b'x'}]", "assert f(1) == [[0], {1: b'x'}]"),
+    ("assert f(1) == {1: (b'x',)}", "assert f(1) == {1: (b'xs',)}"),
+    ("assert f(1) == ((), 2)", "assert f(1) == ((0,), 2)"),
+    ("assert f(1) == {}", "assert f(1) == {0: 0}"),
+    ("assert f(1) == None", "assert f(1) == 0"),
+    ("assert f(1) is False", "assert f(1) is True"),
+    ("assert f(1) == pytest.approx(1e9)", "assert f(1) == pytest.approx(2000000001.0)"),
+    ("assert f(1) == 1e400", "assert f(1) == 0"),
+    ("assert f(1) == (\n        'a'\n        'b')", "assert f(1) == (\n        'abs')"),
+    ("assert f(1)", "assert not f(1)"),
+    ("assert not f(1)", "assert f(1)"),
+    ("self.assertEqual(f(1), 2)", "self.assertEqual(f(1), 5)"),
+    ("self.assertTrue(f(1), 'why')", "self.assertTrue(not (f(1)), 'why')"),
+    ("é = 1; assert f(é) == 0", "é = 1; assert f(é) == 1"),
+    ("assert f(1) == g(1)", None),
+    ("assert f(1) is None", None),
+    ("assert f(1) == 1 == g(1)", None),
+    ("assert f'{1}' == f(1)", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "changed"), ALTERED)
+def test_what_a_test_expects_is_replaced_and_nothing_else(line, changed):
+    text = "def helper():\n    assert f(1) == 2\n\n\nclass TestA:\n    def test_é(self):\n        {}\n".format
+    assert alter(text(line), "") == text(changed or line)
+
+
+def test_parameters_that_say_so_are_replaced():
+    text = (
+        "@pytest.mark.parametrize({}, [{}])\n"
+        "@pytest.mark.parametrize('result', ({}, pytest.param({}, id='a')))\n"
+        "def test_f(x, expected, result):\n    assert f(x) == expected\n"
+    ).format
+    for names in ("'x, expected'", "('x', 'expected')", "['x', 'expected_value']"):
+        before = text(names, "(1, 2), pytest.param(3, -4), [5, []]", 0, "True")
+        assert alter(before, "") == text(names, "(1, 5), pytest.param(3, 1), [5, [0]]", 1, "False")
+    plain = text("'x, y'", "(1, 2)", "a", "b")
+    assert alter(plain, "") == plain
+
+
+def test_tests_that_the_agent_saw_stay():
+    shown = "@mark\ndef test_a():\n    assert f(1) == 2\n"
+    text = shown + "\n\ndef test_b():\n    assert f(2) == 3\n"
+    assert alter(text, "import f\n\n\n" + shown) == text.replace("== 3", "== 7")
+    assert alter(text, text) == text
+    assert alter(text, shown.replace("2", "3")) == text.replace("== 3", "== 7").replace("== 2", "== 5")
+
+
 # --- what reaches the bench -------------------------------------------------------------------------------------------
 
 
@@ -254,6 +309,13 @@ def test_only_new_names_are_suspect():
     assert suspects("x", "x", "def broken(:") == ()
 
 
+def test_code_is_read_as_the_interpreter_reads_it():
+    assert suspects("", "", "# coding: unicode_escape\n# \\x0aimport sys; sys._getframe()\n") == ("_getframe",)
+    assert suspects("", "", "# coding: latin-1\n# \udcff\nimport sys; sys._getframe()\n") == ("_getframe",)
+    assert suspects("", "", "x = " + "+".join(["1"] * 5000)) == (TOO_DEEP,)
+    assert suspects("", "", "x = " + "-" * 100_000 + "1") == (TOO_DEEP,)
+
+
 def test_the_ladder():
     rungs = [ladder(submitted=s, empty=e, resolved=r) for s, e, r in ((0, 0, 1), (1, 1, 0), (1, 0, 0), (1, 0, 1))]
     assert rungs == [-1.0, -0.5, 0.0, 1.0]
@@ -268,6 +330,12 @@ def test_functions_that_differ():
     assert changed_functions(before, before.replace("import a", "import b")) == {"<module>"}
     assert changed_functions(before, "def broken(:") >= {"C.f", "C.g"}
     assert changed_functions(before, before) == frozenset()
+    deep = before + "\n\ndef deep():\n    return " + "+".join(["1"] * 900) + "\n"
+    assert changed_functions(before, deep) == {"deep", "<module>"}
+    assert changed_functions(before, before + "x = " + "-" * 100_000 + "1") == frozenset()
+    nested = "def a():\n    def b():\n        return 1\n    return b\n"
+    assert changed_functions(nested, nested.replace("return 1", "return 2")) == {"a.b"}
+    assert changed_functions(nested, nested.replace("return b", "return c")) == {"a"}
 
 
 def test_a_diff_is_what_git_writes():

@@ -254,8 +254,8 @@ def test_runs_on_the_repaired_tree_are_shared_by_problems_and_counted_in_each(ha
     made = []
 
     class Counting:
-        def measure(self, problem, changes, *, spoilt=False):
-            made.append((problem.id, changes == problem.solved, spoilt))
+        def measure(self, problem, changes, *, control=None):
+            made.append((problem.id, changes == problem.solved, control))
             return Report(status={"t": "passed"}, output=str(len(made)))
 
     pristine, first = Pristine(), Report(status={"t": "failed"}, output="first")
@@ -263,13 +263,13 @@ def test_runs_on_the_repaired_tree_are_shared_by_problems_and_counted_in_each(ha
     def outputs(problem):
         measured = Measured(Counting(), pristine, first)
         runs = [({}, False)] * 3 + [(problem.solved, False)] * 3 + [(problem.solved, True)]
-        return [measured.measure(problem, changes, spoilt=spoilt).output for changes, spoilt in runs]
+        return [measured.measure(problem, changes, control=control).output for changes, control in runs]
 
     assert outputs(problem) == ["first", "1", "2", "3", "4", "5", "6"]
     assert outputs(problem) == ["first", "7", "8", "3", "4", "5", "6"]
     assert outputs(other) == ["first", "9", "10", "11", "12", "13", "14"]
     kinds = [(False, False)] * 2 + [(True, False)] * 3 + [(True, True)]
-    assert made[:6] == [(problem.id, repaired, spoilt) for repaired, spoilt in kinds]
+    assert made[:6] == [(problem.id, repaired, control) for repaired, control in kinds]
 
 
 def test_one_bug_becomes_one_problem(harvested, package, coverage, bench, monkeypatch):

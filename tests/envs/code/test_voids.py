@@ -40,6 +40,11 @@ AGENTS = {
     ],
     "huge calls": [call("bash", command="#" * 3_000_000), call("edit", path="h.py", new="x" * 5_000_000)],
     "a pattern that explodes": ["search (a*)*b(a*)*c(.*)*x"],
+    "code too deep to be read": [
+        call("edit", path="solution.py", new="x = " + "-" * 100_000 + "1\n"),
+        call("edit", path="helper.py", new="x = " + "+".join(["1"] * 2_000) + "\n"),
+        call("edit", path="more.py", new="x = " + "[" * 10_000),
+    ],
     "a tree too deep": ["bash for i in $(seq 400); do mkdir d; cd d; done; echo x > f"],
     "unreadable files": ["bash chmod 000 solution.py helper.py"],
     "an unreadable folder": ["bash mkdir x; echo 1 > x/y; chmod 000 x"],

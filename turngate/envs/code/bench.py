@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from turngate.envs.cache import Cache
-from turngate.envs.code.control import spoil
+from turngate.envs.code.control import Control, control_tests
 from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.code.report import Report, read_report
 from turngate.envs.code.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
@@ -78,27 +78,27 @@ class Bench:
         """A sandbox of this bench as it was."""
         return self._backend.open(snapshot)
 
-    def run(self, problem: Problem, changes: Texts, *, spoilt: bool = False) -> Report:
+    def run(self, problem: Problem, changes: Texts, *, control: Control | None = None) -> Report:
         """Run the hidden tests on the tree with ``changes`` on top of what the agent finds.
 
-        ``spoilt``: run tests that honest code fails instead (see ``control.py``).
+        ``control``: run tests that honest code fails instead (see ``control.py``).
         """
-        key = (problem.id, problem.patch, tuple(sorted(changes.items())), spoilt)
+        key = (problem.id, problem.patch, tuple(sorted(changes.items())), control)
         with self._reports.alone(key):  # siblings of a group often come to the same tree in the same moment
             report = self._reports.get(key)
             if report is None:
-                report = self.measure(problem, changes, spoilt=spoilt)
+                report = self.measure(problem, changes, control=control)
                 self._reports.put(key, report)
             return report
 
     def measure(
-        self, problem: Problem, changes: Texts, *, spoilt: bool = False, deadline_s: float | None = None
+        self, problem: Problem, changes: Texts, *, control: Control | None = None, deadline_s: float | None = None
     ) -> Report:
         """``run``, but in any case anew, and with a deadline of its own if one is given."""
         with self.open(problem) as sandbox:
             try:
                 put(sandbox, changes)
-                put(sandbox, spoilt_tests(problem) if spoilt else problem.hidden)
+                put(sandbox, control_tests(problem, control) if control else problem.hidden)
             except SandboxFileError as error:  # such as a file where the tree has a folder
                 return Report(status={}, problem=f"the changes do not fit onto the tree: {error}")
             limit_s = self.deadline_s if deadline_s is None else deadline_s
@@ -176,16 +176,3 @@ def run_tests(
         xml = None
     killed = result.killed_by.value if result.killed_by else ""
     return read_report(xml, result.exit, killed, result.text(), result.time_s)
-
-
-def spoilt_tests(problem: Problem) -> dict[str, str | None]:
-    """The hidden tests, spoilt; what is no Python module, or does not parse, stays as it is."""
-    texts = dict(problem.hidden)
-    for path in problem.test_files:
-        text = texts.get(path)
-        if text is not None and path.endswith(".py"):
-            try:
-                texts[path] = spoil(text, path)
-            except SyntaxError:
-                continue  # then no run of it passes either
-    return texts

@@ -79,7 +79,7 @@ def _breach(problem: Problem, bench: Bench) -> str:
         return f"the reference repair fails {sum(not held for held in holds.values())} of {len(holds)} tests"
     if any(bench.measure(problem, {}).verdicts(problem.fail_to_pass, ()).values()):
         return "the bug passes a test that it has to fail"
-    spoilt = bench.measure(problem, problem.solved, spoilt=True)
+    spoilt = bench.measure(problem, problem.solved, control="spoilt")
     if any(spoilt.status.get(name) not in ("failed", "error") for name in problem.sensitive):
         return "the reference repair passes a spoilt test"
     return ""

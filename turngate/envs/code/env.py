@@ -17,12 +17,13 @@ import numpy as np
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.code.bench import Bench, run_tests
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
-from turngate.envs.code.grade import Step, grade, parses
+from turngate.envs.code.grade import Step, grade
 from turngate.envs.code.lease import lease
 from turngate.envs.code.observe import numbered, result_text, shorten, without_times
 from turngate.envs.code.oracle import oracle_actions
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.rubric import RUBRIC
+from turngate.envs.code.source import parses
 from turngate.envs.code.tools import INSTRUCTION, TOOLS
 from turngate.envs.code.workspace import Saved, Workspace, inside
 from turngate.envs.sandbox import SandboxFileError

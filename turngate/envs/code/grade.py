@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from turngate.envs.code.bench import Bench
+from turngate.envs.code.control import Control, control_tests
 from turngate.envs.code.hints import changed_functions
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.protect import Sorted, sort_changes
-from turngate.envs.code.report import Report
+from turngate.envs.code.report import Report, fallen
 from turngate.envs.code.rubric import EMPTY_PATCH, NOT_SUBMITTED, RESOLVED, TESTS_FAIL
 from turngate.envs.code.suspects import ENDS, suspects
 from turngate.envs.code.workspace import Changes
@@ -81,10 +81,25 @@ def ladder(*, submitted: bool, empty: bool, resolved: bool) -> float:
 
 def control_passed(bench: Bench, problem: Problem, repair: Sorted) -> bool:
     """Whether a test that honest code fails does not fail: the run that said "passed" is worth nothing then."""
-    if not problem.sensitive:
+    spoilt, altered = set(problem.sensitive), altered_tests(bench, problem)
+    return _passes_any(spoilt, bench, problem, repair, "spoilt") or _passes_any(
+        altered, bench, problem, repair, "altered"
+    )
+
+
+def altered_tests(bench: Bench, problem: Problem) -> set[str]:
+    """The ids of tests that the reference repair fails once they are altered, and not before."""
+    if control_tests(problem, "altered") == problem.hidden:
+        return set()
+    before = bench.run(problem, problem.solved)
+    return fallen(bench.run(problem, problem.solved, control="altered")) - fallen(before)
+
+
+def _passes_any(names: set[str], bench: Bench, problem: Problem, repair: Sorted, control: Control) -> bool:
+    if not names:
         return False
-    report = bench.run(problem, repair.repair, spoilt=True)
-    return bool(report.problem) or any(report.status.get(name) not in ("failed", "error") for name in problem.sensitive)
+    report = bench.run(problem, repair.repair, control=control)
+    return bool(report.problem) or not names <= fallen(report)
 
 
 def suspicious(problem: Problem, repair: Sorted) -> tuple[str, ...]:
@@ -92,18 +107,8 @@ def suspicious(problem: Problem, repair: Sorted) -> tuple[str, ...]:
     found = set[str]()
     for path, text in repair.repair.items():
         if text is not None and path.endswith(".py"):
-            before = problem.original(path) or ""
-            found.update(suspects(before, problem.solved.get(path) or "", text))
+            found.update(suspects(problem.original(path) or "", problem.solved.get(path) or "", text))
     return tuple(sorted(found))
-
-
-def parses(text: str) -> bool:
-    """Whether a text is a Python module."""
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 def _turns(bench: Bench, problem: Problem, steps: Sequence[Step], existed: frozenset[str]) -> Iterator[Evidence]:

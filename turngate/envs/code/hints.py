@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import difflib
+from collections import deque
 from collections.abc import Mapping, Sequence
+
+from turngate.envs.code.source import TooDeep, parsed
 
 MOST_TESTS = 5
 
@@ -50,22 +53,22 @@ def changed_functions(before: str, after: str) -> frozenset[str]:
 def _functions(source: str) -> dict[int, str]:
     """Line → the innermost function that it belongs to; empty if the text does not parse."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+        tree = parsed(source)
+    except TooDeep:
+        return {}
+    if tree is None:
         return {}
     places: dict[int, str] = dict.fromkeys(range(1, source.count("\n") + 2), "<module>")
-
-    def walk(node: ast.AST, above: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            name = above
-            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                name = f"{above}.{child.name}" if above else child.name
-                if not isinstance(child, ast.ClassDef):
-                    start = min([child.lineno, *(item.lineno for item in child.decorator_list)])
-                    places.update(dict.fromkeys(range(start, (child.end_lineno or start) + 1), name))
-            walk(child, name)
-
-    walk(tree, "")
+    waiting: deque[tuple[ast.AST, str]] = deque([(tree, "")])
+    while waiting:  # those outside before those inside, which take over their lines
+        node, above = waiting.popleft()
+        name = above
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            name = f"{above}.{node.name}" if above else node.name
+            if not isinstance(node, ast.ClassDef):
+                start = min([node.lineno, *(item.lineno for item in node.decorator_list)])
+                places.update(dict.fromkeys(range(start, (node.end_lineno or start) + 1), name))
+        waiting.extend((child, name) for child in ast.iter_child_nodes(node))
     return places
 
 

@@ -42,7 +42,7 @@ class Sorted:
     tests_deleted: tuple[str, ...] = ()
     tests_added: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
-    """What configures the runner, or would be imported in the place of something of its own."""
+    """What configures the runner, would be imported in the place of something of its own, or is no text."""
     deleted: tuple[str, ...] = ()
     """Files that are gone although the reference repair keeps them."""
 
@@ -57,7 +57,9 @@ def sort_changes(changes: Texts, problem: Problem, existed: frozenset[str]) -> S
         elif is_test(path) or path in problem.hidden:
             kind = "deleted" if text is None else "changed" if path in existed else "added"
             groups[kind].append(path)
-        elif is_protected(path, problem, existed):
+        elif is_protected(path, problem, existed) or "\0" in (
+            text or ""
+        ):  # no patch holds it; an archive is importable
             groups["protected"].append(path)
         else:
             repair[path] = text

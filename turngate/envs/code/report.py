@@ -51,7 +51,7 @@ def read_report(xml: bytes | None, exit_status: int, killed_by: str, output: str
     wrote one of the two.
     """
     status, unknown = _statuses(xml)
-    fell = [name for name, verdict in status.items() if verdict in ("failed", "error")]
+    fell = sum(verdict in ("failed", "error") for verdict in status.values())
     problem, overridden = "", False
     if killed_by:
         problem = f"the tests were ended: {killed_by}"
@@ -63,12 +63,17 @@ def read_report(xml: bytes | None, exit_status: int, killed_by: str, output: str
     elif exit_status not in (0, 1):
         problem = f"the runner ended with exit status {exit_status}"
     elif exit_status == 0 and (fell or unknown):
-        problem, overridden = f"exit status 0, but {len(fell) + unknown} tests failed", True
+        problem, overridden = f"exit status 0, but {fell + unknown} tests failed", True
     elif exit_status == 1 and not (fell or unknown):
         problem = "exit status 1, but no test failed"
     return Report(
         status={} if problem else status, problem=problem, overridden=overridden, output=output, time_s=time_s
     )
+
+
+def fallen(report: Report) -> set[str]:
+    """Ids of the tests that did not pass."""
+    return {name for name, verdict in report.status.items() if verdict in ("failed", "error")}
 
 
 def _statuses(xml: bytes | None) -> tuple[dict[str, Status], int | None]:

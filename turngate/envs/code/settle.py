@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+from turngate.envs.code.control import Control
 from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.code.report import FIXED, KEPT, Report, Status
 from turngate.errors import ConfigError, TaskRefused
@@ -13,7 +14,7 @@ from turngate.errors import ConfigError, TaskRefused
 class Measures(Protocol):
     """What settling needs of a bench."""
 
-    def measure(self, problem: Problem, changes: Texts, *, spoilt: bool = False) -> Report:
+    def measure(self, problem: Problem, changes: Texts, *, control: Control | None = None) -> Report:
         """See ``Bench.measure``."""
         ...
 
@@ -38,7 +39,7 @@ def settle(problem: Problem, bench: Measures, *, repetitions: int = 3) -> Proble
     kept = tuple(name for name in names if solved[name] in KEPT and bug.get(name) in KEPT)
     if not fixed:
         raise TaskRefused("no test fails with the bug and passes with the reference repair, every time")
-    spoilt = bench.measure(problem, problem.solved, spoilt=True)
+    spoilt = bench.measure(problem, problem.solved, control="spoilt")
     sensitive = tuple(name for name in fixed if spoilt.status.get(name) in ("failed", "error"))
     if not sensitive:
         raise TaskRefused("none of its deciding tests fails when it is spoilt, so none could tell a cheat")

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from threading import Lock
 
 from turngate.envs.code.bench import Bench
+from turngate.envs.code.control import Control
 from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.code.report import Report
 
@@ -23,14 +24,14 @@ class Pristine:
         self._locks = defaultdict[Hashable, Lock](Lock)
         self._lock = Lock()
 
-    def report(self, bench: Bench, problem: Problem, number: int, *, spoilt: bool) -> Report:
+    def report(self, bench: Bench, problem: Problem, number: int, *, control: Control | None) -> Report:
         """Run number ``number`` (from 0) of the tests of a problem on its repaired tree."""
-        key = (problem.test_files, spoilt)
+        key = (problem.test_files, control)
         with self._lock:
             lock, reports = self._locks[key], self._reports[key]
         with lock:
             while len(reports) <= number:
-                reports.append(bench.measure(problem, problem.solved, spoilt=spoilt))
+                reports.append(bench.measure(problem, problem.solved, control=control))
             return reports[number]
 
 
@@ -40,13 +41,15 @@ class Measured:
     def __init__(self, bench: Bench, pristine: Pristine, first: Report) -> None:
         """``first``: of the tree as the agent finds it."""
         self._bench, self._pristine, self._first = bench, pristine, first
-        self._counts = Counter[tuple[bool, bool]]()
+        self._counts = Counter[tuple[bool, Control | None]]()
 
-    def measure(self, problem: Problem, changes: Texts, *, spoilt: bool = False) -> Report:
+    def measure(self, problem: Problem, changes: Texts, *, control: Control | None = None) -> Report:
         """See ``Bench.measure``."""
         repaired = changes == problem.solved
-        number = self._counts[repaired, spoilt]
-        self._counts[repaired, spoilt] += 1
+        number = self._counts[repaired, control]
+        self._counts[repaired, control] += 1
         if repaired:
-            return self._pristine.report(self._bench, problem, number, spoilt=spoilt)
-        return self._first if number == 0 and not spoilt else self._bench.measure(problem, changes, spoilt=spoilt)
+            return self._pristine.report(self._bench, problem, number, control=control)
+        return (
+            self._first if number == 0 and control is None else self._bench.measure(problem, changes, control=control)
+        )
