@@ -4,10 +4,10 @@ import pytest
 
 from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
 from turngate.envs.code.alter import alter
-from turngate.envs.code.grade import ladder
+from turngate.envs.code.grade import control_passed, ladder
 from turngate.envs.code.hints import changed_functions, first_hunk
 from turngate.envs.code.problem import Problem, unified
-from turngate.envs.code.protect import sort_changes
+from turngate.envs.code.protect import Sorted, sort_changes
 from turngate.envs.code.report import Report, match, read_report
 from turngate.envs.code.settle import flaky, settle, steady
 from turngate.envs.code.spoil import spoil
@@ -56,6 +56,7 @@ def test_verdicts_follow_swe_bench():
 )
 def test_a_run_that_contradicts_itself_counts_for_nothing(report, problem, overridden):
     assert (report.problem, report.overridden) == (problem, overridden)
+    assert report.killed is ("ended" in problem and "deadline" in problem)
     assert report.verdicts(["a"], ["a"]) == {"a": False}
 
 
@@ -261,6 +262,56 @@ def test_tests_that_the_agent_saw_stay():
     assert alter(text, "import f\n\n\n" + shown) == text.replace("== 3", "== 7")
     assert alter(text, text) == text
     assert alter(text, shown.replace("2", "3")) == text.replace("== 3", "== 7").replace("== 2", "== 5")
+
+
+class _Runs:
+    """A bench that gives reports by (whose tree, which control)."""
+
+    def __init__(self, **reports):
+        self.reports = reports
+
+    def run(self, problem, changes, *, control=None):
+        whose = "reference" if changes == problem.solved else "agent"
+        return self.reports[f"{whose}_{control or 'plain'}"]
+
+
+NAMES = ("a", "b", "kept")
+
+
+def reports(**verdicts):
+    """Of honest code, changed by ``verdicts``; a test that is not shown is "a" alone."""
+    good = Report(status=dict.fromkeys(NAMES, "passed") | {"broken": "failed"})
+    spoilt = Report(status=dict.fromkeys(NAMES, "failed") | {"broken": "failed"})
+    altered = Report(status={"a": "failed", "b": "passed", "kept": "passed", "broken": "failed"})
+    return _Runs(
+        reference_plain=good,
+        reference_altered=altered,
+        **{"agent_spoilt": spoilt, "agent_altered": altered} | verdicts,
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "passed"),
+    [
+        ({}, False),
+        ({"agent_spoilt": Report(status={"a": "failed", "b": "passed"})}, True),
+        ({"agent_spoilt": Report(status={"a": "failed"})}, True),  # a deciding test is gone
+        ({"agent_spoilt": Report(status={}, problem="exit status 0, but 1 tests failed")}, True),
+        ({"agent_spoilt": Report(status={}, problem="the tests were ended: deadline", killed=True)}, False),
+        ({"agent_altered": Report(status={"a": "passed", "b": "passed"})}, True),
+        ({"agent_altered": Report(status={"a": "error", "broken": "passed"})}, False),  # the reference cannot pass it
+    ],
+)
+def test_who_passes_a_control_run(verdicts, passed):
+    hidden = {"test_solution.py": "def test_a():\n    assert f() == 1\n"}
+    problem = make_problem("plain", solved={"solution.py": "x"}, hidden=hidden, sensitive=("a", "b"))
+    assert control_passed(reports(**verdicts), problem, Sorted(repair={"solution.py": "y"})) is passed
+
+
+def test_without_anything_to_alter_there_is_no_such_run():
+    problem = make_problem("plain", hidden={"test_solution.py": VISIBLE}, sensitive=("a",))
+    runs = _Runs(agent_spoilt=Report(status={"a": "failed"}))
+    assert control_passed(runs, problem, Sorted(repair={"solution.py": "y"})) is False
 
 
 # --- what reaches the bench -------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ class Report:
     """Why nothing of it counts; "" if exit status and results agree."""
     overridden: bool = False
     """The run ended as if all were well, without a report: something ended it early."""
+    killed: bool = False
+    """The run was ended from outside, at its deadline or at a limit."""
     output: str = ""
     """What the runner wrote, shortened."""
     time_s: float = 0.0
@@ -67,7 +69,12 @@ def read_report(xml: bytes | None, exit_status: int, killed_by: str, output: str
     elif exit_status == 1 and not (fell or unknown):
         problem = "exit status 1, but no test failed"
     return Report(
-        status={} if problem else status, problem=problem, overridden=overridden, output=output, time_s=time_s
+        status={} if problem else status,
+        problem=problem,
+        overridden=overridden,
+        killed=bool(killed_by),
+        output=output,
+        time_s=time_s,
     )
 
 
