@@ -27,6 +27,12 @@ def xml(**verdicts):
     return f"<s>{''.join(case.format(name, inner[verdict]) for name, verdict in verdicts.items())}</s>".encode()
 
 
+LAUGHS = b"<!DOCTYPE s [<!ENTITY a 'aaaaaaaaaa'>%s]><s>&j;</s>" % b"".join(
+    b"<!ENTITY %c '%s'>" % (98 + n, b"&%c;" % (97 + n) * 20) for n in range(9)
+)
+"""A small text that would fill the memory of whoever reads it."""
+
+
 def read(content, exit_status, killed_by=""):
     return read_report(content, exit_status, killed_by, "", 0.0)
 
@@ -51,6 +57,9 @@ def test_verdicts_follow_swe_bench():
         (read(None, 137), "the run wrote no report (exit status 137)", False),
         (read(xml(a="passed"), 3), "the runner ended with exit status 3", False),
         (read(b"<s><testcase", 0), "the report of the run cannot be read", False),
+        (read(b"<?xml version='1.0' encoding='nope'?><s/>", 0), "the report of the run cannot be read", False),
+        (read(b"<?xml version='1.0' encoding='utf-7'?><s/>", 0), "the report of the run cannot be read", False),
+        (read(LAUGHS, 0), "the report of the run cannot be read", False),
         (read(xml(a="passed"), 137, "deadline"), "the tests were ended: deadline", False),
     ],
 )

@@ -89,7 +89,7 @@ def _statuses(xml: bytes | None) -> tuple[dict[str, Status], int | None]:
         return {}, 0
     try:
         root = ElementTree.fromstring(xml)
-    except ElementTree.ParseError:
+    except (ElementTree.ParseError, LookupError, ValueError):  # the last two for an encoding that nobody knows
         return {}, None
     found: dict[str, Status] = {}
     unknown = 0
