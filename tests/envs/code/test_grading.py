@@ -4,6 +4,7 @@ import pytest
 
 from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
 from turngate.envs.code.alter import alter
+from turngate.envs.code.control import control_tests
 from turngate.envs.code.grade import control_passed, ladder
 from turngate.envs.code.hints import changed_functions, first_hunk
 from turngate.envs.code.problem import Problem, unified
@@ -263,6 +264,13 @@ def test_parameters_that_say_so_are_replaced():
         assert alter(before, "") == text(names, "(1, 5), pytest.param(3, 1), [5, [0]]", 1, "False")
     plain = text("'x, y'", "(1, 2)", "a", "b")
     assert alter(plain, "") == plain
+
+
+@pytest.mark.parametrize("text", ["def broken(:", "# coding: latin-1\n# \udcff\nx = 1\n", "\0", None])
+@pytest.mark.parametrize("control", ["spoilt", "altered"])
+def test_what_cannot_be_read_stays(text, control):
+    hidden = {"test_solution.py": text, "data.py": "assert f() == 1"}
+    assert control_tests(make_problem("plain", hidden=hidden), control) == hidden
 
 
 def test_tests_that_the_agent_saw_stay():

@@ -19,13 +19,13 @@ Control: TypeAlias = Literal["spoilt", "altered"]
 
 
 def control_tests(problem: Problem, control: Control) -> Texts:
-    """The hidden tests, changed; what is no Python module, or does not parse, stays as it is."""
+    """The hidden tests, changed; what is no Python module in UTF-8 stays as it is."""
     texts = dict(problem.hidden)
     for path in problem.test_files:
         text = texts.get(path)
         if text is not None and path.endswith(".py"):
             try:
                 texts[path] = spoil(text, path) if control == "spoilt" else alter(text, problem.original(path) or "")
-            except SyntaxError:
-                continue  # then no run of it passes either
+            except (SyntaxError, ValueError):
+                continue  # no module, or not in UTF-8
     return texts
