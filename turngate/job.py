@@ -37,8 +37,6 @@ from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.step import Run, train_step
 from turngate.types import Trajectory, derive_seed
 
-TOKENIZER_EPISODES = 1000  # played one after the other before anything else; more teach a tokenizer nothing new
-
 
 class Job:
     """One run folder. ``control`` destroys the signal; ``start`` is the warm-started model to begin from."""
@@ -108,7 +106,7 @@ class Job:
     async def _imitate(self, worlds: Any, section: WarmStart, folder: Path) -> None:
         config = self.config
         tasks, lines = build.demonstration_lines(self.env, section, config.env.split)
-        texts = build.oracle_texts(tasks[:TOKENIZER_EPISODES], lines, self.env)
+        texts = build.oracle_texts(tasks, lines, self.env)
         model, tokenizer = build.build_model(config, texts)
         chat = Chat(tokenizer)
         policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)

@@ -1,6 +1,6 @@
 """Train with gated and with directly accumulated rewards from the same warm start, and show what each leads to:
 
-    python -m examples.code_repair [--seeds 3] [--updates 40] [--out runs/code_repair]
+    python -m examples.code_repair [--seeds 3] [--updates 25] [--out runs/code_repair]
 
 The gated rewards are the default of ``turngate/CodeRepair-v1`` (G-RA), the direct ones the same list summed (D-RA,
 https://arxiv.org/abs/2508.10548); "shuffled" is the negative control: gated rewards, but every episode gets the credit
@@ -34,7 +34,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0, 1, … of each kind")
     parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
-    parser.add_argument("--updates", type=int, default=40, help="of each run")
+    parser.add_argument("--updates", type=int, default=25, help="of each run")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="train with these only")
     parser.add_argument("--out", type=Path, default=Path("runs/code_repair"), help="folder for runs and results")
     chosen = parser.parse_args(arguments)
