@@ -4,8 +4,8 @@
 
 The gated rewards are the default of ``turngate/CodeRepair-v1`` (G-RA), the direct ones the same list summed (D-RA,
 https://arxiv.org/abs/2508.10548); "shuffled" is the negative control: gated rewards, but every episode gets the credit
-of another one. Every run begins with the same warm-started model; seeds differ in tasks and sampling. Models, tasks of
-a seed, and numbers of updates and episodes are equal.
+of another one. Every run begins with the same warm-started model and gets the same tasks in the same order; seeds
+differ in what is sampled. Numbers of updates and episodes are equal.
 Writes code_repair.csv and code_repair.png to ``--out``, and the tables into a code_repair.md that is already there.
 A run that is complete is not run again.
 """
