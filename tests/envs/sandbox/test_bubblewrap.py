@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.envs.sandbox import KilledBy, Limits, cage, open_backend
+from turngate.envs.sandbox import KilledBy, Limits, Result, cage, open_backend
 from turngate.envs.sandbox.bubblewrap import OUTSIDE_UID, SPARE
 from turngate.envs.sandbox.cgroups import open_groups
 from turngate.errors import ConfigError, EnvError
@@ -203,6 +203,16 @@ def test_closing_from_another_thread_ends_a_command(bubblewrap):
     timer.start()
     assert sandbox.run(["sleep", "60"], deadline_s=LONG_S).killed_by is KilledBy.CLOSED
     timer.join()
+
+
+def test_a_group_that_is_closed_judges_nothing():
+    groups = open_groups(Limits(), "auto")
+    if groups is None:
+        return
+    group, result = groups.make(), Result(exit=137, stdout=b"", stderr=b"", killed_by=KilledBy.CLOSED)
+    group.close()
+    assert group.judge(result) is result
+    groups.close()
 
 
 def test_many_threads_at_once(bubblewrap):

@@ -79,8 +79,11 @@ class Group:
 
     def judge(self, result: Result) -> Result:
         """The same result, or that the system killed the command for its memory."""
-        killed, before = _oom_kills(self._events), self._killed
-        self._killed = killed
+        before = self._killed
+        try:
+            self._killed = killed = _oom_kills(self._events)
+        except FileNotFoundError:  # another thread has closed the sandbox, and with it the group
+            return result
         if killed > before and result.exit != 0 and result.killed_by in (None, KilledBy.CLOSED):
             return replace(result, killed_by=KilledBy.MEMORY)
         return result

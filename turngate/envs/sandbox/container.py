@@ -168,9 +168,12 @@ class DockerSandbox(OwnedSandbox):
         script = (
             'path=$(realpath -m -- "$1") || exit 66; case $path in "$2"/*) ;; *) exit 67;; esac; '
             '{ test ! -e "$path" || test -f "$path"; } || exit 68; mkdir -p -- "${path%/*}" && '
-            'cat > "$path" && chmod "$3" -- "$path" || { echo "cannot be written: disk full?" >&2; exit 69; }'
+            'cat > "$path" && chmod "$3" -- "$path" || { echo "disk full?" >&2; exit 69; }'
         )
-        self._on_file(path, script, "755" if executable else "644", stdin=data)
+        try:
+            self._on_file(path, script, "755" if executable else "644", stdin=data)
+        except SandboxFileError as error:  # with an engine's own words in it, if a full disk cut its stream off
+            raise SandboxFileError(f"cannot be written: {error}") from error
 
     def list(self, path: str = WORK) -> tuple[Entry, ...]:
         """See ``Sandbox.list``."""
