@@ -7,6 +7,7 @@ Version 2 is used if the group of this process delegates memory and pids, else v
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -153,11 +154,12 @@ def _oom_kills(events: Path) -> int:
 
 def _sweep(parent: Path) -> None:
     """Remove what processes that were killed left here; their sandboxes ended with them."""
-    for left in parent.glob("turngate-*-*"):
-        if not Path(f"/proc/{left.name.split('-')[1]}").exists():
-            for folder in (*left.glob("*/"), left):
+    for name in os.listdir(parent):
+        owner = re.fullmatch(r"turngate-(\d+)-\d+", name)
+        if owner and not Path("/proc", owner[1]).exists():
+            for folder, _, _ in os.walk(parent / name, topdown=False):  # leaves out what vanishes meanwhile
                 with suppress(OSError):  # in use after all, or another process removes it too
-                    folder.rmdir()
+                    os.rmdir(folder)
 
 
 def _remove(folder: Path) -> None:
