@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -260,18 +261,29 @@ def test_a_server_that_does_not_answer_is_an_error():
         assert ruff not in processes_below(os.getpid())
 
 
+def servers():
+    """Language servers below this process; spare sandboxes of other tests come and go as they like."""
+    found = set()
+    for pid in processes_below(os.getpid()):
+        with suppress(OSError):
+            if Path(os.readlink(f"/proc/{pid}/exe")).name in ("ruff", "ty"):
+                found.add(pid)
+    return found
+
+
 def test_nothing_is_left_after_close(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = set(processes_below(os.getpid())), threading.active_count(), len(os.listdir("/proc/self/fd"))
+    before = servers(), threading.active_count(), len(os.listdir("/proc/self/fd"))
     with Diagnoser(deadline_s=60) as diagnoser:
         diagnoser.measure({"a.py": "import os\n"})
         assert threading.active_count() == before[1]
+        assert servers() > before[0]
         open_files = len(os.listdir("/proc/self/fd"))
         for i in range(50):
             diagnoser.measure({"a.py": f"import os{i}\n"})
         assert len(os.listdir("/proc/self/fd")) == open_files
     diagnoser.close()
-    after = set(processes_below(os.getpid())), threading.active_count(), len(os.listdir("/proc/self/fd"))
+    after = servers(), threading.active_count(), len(os.listdir("/proc/self/fd"))
     assert after == before
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match="closed"):
