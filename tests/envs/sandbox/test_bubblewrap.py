@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -182,8 +183,7 @@ def users(seconds):
 
 def test_a_keeper_that_dies_is_an_error_of_the_environment(bubblewrap):
     sandbox = bubblewrap.open()
-    keepers = children(bubblewrap._process.pid)
-    timer = threading.Timer(0.3, lambda: [os.kill(pid, signal.SIGKILL) for pid in keepers])
+    timer = threading.Timer(0.3, kill_all, (children(bubblewrap._process.pid),))
     timer.start()
     for argv in (["sleep", "60"], ["true"]):
         with pytest.raises(EnvError, match="gone"):
@@ -192,6 +192,12 @@ def test_a_keeper_that_dies_is_an_error_of_the_environment(bubblewrap):
     sandbox.close()
     with bubblewrap.open() as another:
         assert another.run(["true"], deadline_s=LONG_S).exit == 0
+
+
+def kill_all(pids):
+    for pid in pids:
+        with suppress(ProcessLookupError):  # a sandbox of the test before, which has just ended
+            os.kill(pid, signal.SIGKILL)
 
 
 def children(pid):
