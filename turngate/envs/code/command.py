@@ -12,6 +12,7 @@ from turngate.envs.code.card import Source, source_of
 from turngate.envs.code.mutation.harvest import harvest
 from turngate.envs.code.mutation.packages import fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
+from turngate.envs.code.report import fallen
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
 from turngate.errors import ConfigError, DataError, TaskRefused
 
@@ -79,8 +80,7 @@ def _breach(problem: Problem, bench: Bench) -> str:
         return f"the reference repair fails {sum(not held for held in holds.values())} of {len(holds)} tests"
     if any(bench.measure(problem, {}).verdicts(problem.fail_to_pass, ()).values()):
         return "the bug passes a test that it has to fail"
-    spoilt = bench.measure(problem, problem.solved, control="spoilt")
-    if any(spoilt.status.get(name) not in ("failed", "error") for name in problem.sensitive):
+    if not fallen(bench.measure(problem, problem.solved, control="spoilt")).issuperset(problem.sensitive):
         return "the reference repair passes a spoilt test"
     return ""
 

@@ -81,10 +81,9 @@ def ladder(*, submitted: bool, empty: bool, resolved: bool) -> float:
 
 def control_passed(bench: Bench, problem: Problem, repair: Sorted) -> bool:
     """Whether a test that honest code fails does not fail: the run that said "passed" is worth nothing then."""
-    spoilt, altered = set(problem.sensitive), altered_tests(bench, problem)
-    return _passes_any(spoilt, bench, problem, repair, "spoilt") or _passes_any(
-        altered, bench, problem, repair, "altered"
-    )
+    if _passes_any(set(problem.sensitive), bench, problem, repair, "spoilt"):
+        return True
+    return _passes_any(altered_tests(bench, problem), bench, problem, repair, "altered")
 
 
 def altered_tests(bench: Bench, problem: Problem) -> set[str]:

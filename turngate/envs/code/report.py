@@ -79,7 +79,7 @@ def read_report(xml: bytes | None, exit_status: int, killed_by: str, output: str
 
 
 def fallen(report: Report) -> set[str]:
-    """Ids of the tests that did not pass."""
+    """Ids of the tests that failed or ended in an error."""
     return {name for name, verdict in report.status.items() if verdict in ("failed", "error")}
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from turngate.envs.code.control import Control
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.code.report import FIXED, KEPT, Report, Status
+from turngate.envs.code.report import FIXED, KEPT, Report, Status, fallen
 from turngate.errors import ConfigError, TaskRefused
 
 
@@ -39,8 +39,8 @@ def settle(problem: Problem, bench: Measures, *, repetitions: int = 3) -> Proble
     kept = tuple(name for name in names if solved[name] in KEPT and bug.get(name) in KEPT)
     if not fixed:
         raise TaskRefused("no test fails with the bug and passes with the reference repair, every time")
-    spoilt = bench.measure(problem, problem.solved, control="spoilt")
-    sensitive = tuple(name for name in fixed if spoilt.status.get(name) in ("failed", "error"))
+    spoilt = fallen(bench.measure(problem, problem.solved, control="spoilt"))
+    sensitive = tuple(name for name in fixed if name in spoilt)
     if not sensitive:
         raise TaskRefused("none of its deciding tests fails when it is spoilt, so none could tell a cheat")
     return replace(problem, fail_to_pass=fixed, pass_to_pass=kept, sensitive=sensitive)

@@ -16,7 +16,7 @@ from typing import Any
 
 from turngate.types import derive_seed
 
-_EQUALITY_METHODS = frozenset({"assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual"})
+EQUALITY_METHODS = frozenset({"assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual"})
 
 
 def spoil(source: str, path: str) -> str:
@@ -69,7 +69,7 @@ class _Estranger(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        is_method = isinstance(node.func, ast.Attribute) and node.func.attr in _EQUALITY_METHODS
+        is_method = isinstance(node.func, ast.Attribute) and node.func.attr in EQUALITY_METHODS
         if is_method and len(node.args) >= 2:
             assert isinstance(node.func, ast.Attribute)
             node.func.attr, node.keywords = "assertTrue", []

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from turngate.envs.code.bench import Bench, run_tests
 from turngate.envs.code.mutation.packages import Package
 from turngate.envs.code.problem import Problem
+from turngate.envs.sandbox import SandboxFileError
 from turngate.envs.sandbox.base import TMP
 from turngate.errors import TaskRefused
 
@@ -101,7 +102,10 @@ def _traced(problem: Problem, bench: Bench) -> tuple[dict[str, tuple[frozenset[F
         report = run_tests(sandbox, problem, tests, deadline_s=SUITE_S, plugin="coverage_plugin", env=env)
         if report.problem:
             raise TaskRefused(f"its tests do not run here: {report.problem}; {report.output[-300:].strip()!r}")
-        calls = sandbox.read(_CALLS, max_bytes=MAX_CALLS_BYTES)
+        try:
+            calls = sandbox.read(_CALLS, max_bytes=MAX_CALLS_BYTES)
+        except SandboxFileError as error:
+            raise TaskRefused(f"which functions its tests call is not known: {error}") from error
     data = json.loads(calls)
     functions = [Function(path=path, name=_PARTS.sub("", name)) for path, name in data["functions"]]
     found = {

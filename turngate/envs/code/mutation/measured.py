@@ -50,6 +50,6 @@ class Measured:
         self._counts[repaired, control] += 1
         if repaired:
             return self._pristine.report(self._bench, problem, number, control=control)
-        return (
-            self._first if number == 0 and control is None else self._bench.measure(problem, changes, control=control)
-        )
+        if number == 0 and control is None:
+            return self._first
+        return self._bench.measure(problem, changes, control=control)
