@@ -145,6 +145,12 @@ def test_a_package_whose_tests_never_pass_is_refused(package, bench):
         measure(replace(package, tests=("tests/none.py",)), bench, repetitions=1)
 
 
+def test_a_package_whose_coverage_cannot_be_read_is_refused(package, bench, monkeypatch):
+    monkeypatch.setattr("turngate.envs.code.mutation.coverage.MAX_CALLS_BYTES", 10)
+    with pytest.raises(TaskRefused, match="which functions its tests call is not known: .* more than 10 bytes"):
+        measure(package, bench, repetitions=1)
+
+
 def test_only_functions_that_two_tests_call_are_broken(package, coverage):
     functions = {spot.function.name for spot in spots_of(package, coverage)}
     assert functions == {"clamp", "mean"}  # and nothing of latin.py, which is no UTF-8
