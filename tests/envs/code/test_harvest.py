@@ -147,7 +147,7 @@ def test_a_package_whose_tests_never_pass_is_refused(package, bench):
 
 def test_a_package_whose_coverage_cannot_be_read_is_refused(package, bench, monkeypatch):
     monkeypatch.setattr("turngate.envs.code.mutation.coverage.MAX_CALLS_BYTES", 10)
-    with pytest.raises(TaskRefused, match="which functions its tests call is not known: .* more than 10 bytes"):
+    with pytest.raises(TaskRefused, match=r"which functions its tests call is not known: .* more than 10 bytes"):
         measure(package, bench, repetitions=1)
 
 
