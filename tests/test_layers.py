@@ -30,7 +30,7 @@ TORCH_HOMES = {
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
 OPTIONAL |= {"httpx2", "docker"}
-PRINTERS = {"cli.py", "envs/code/inside/run_plain.py"}  # the second one is the program of a sandbox
+PRINTERS = {"cli.py", "envs/code/grading/inside/run_plain.py"}  # the second one is the program of a sandbox
 LONGEST_FILE, LONGEST_FUNCTION = 600, 80
 
 

@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from tests.envs.code.sums import FILES, put
-from turngate.envs.code.bench import Bench
 from turngate.envs.code.env import CodeRepairEnv
+from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.mutation import harvest as harvesting
 from turngate.envs.code.mutation.coverage import measure
 from turngate.envs.code.mutation.harvest import harvest

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.envs.code.conftest import make_problem
-from turngate.envs.code.bench import Bench
 from turngate.envs.code.env import CodeRepairEnv
+from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.settle import settle
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError

@@ -15,10 +15,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from turngate.envs.code.control import control_tests
 from turngate.envs.code.families import FAMILIES, HELD_OUT
 from turngate.envs.code.families.schema import Bug, Dice, Form, family, form
 from turngate.envs.code.generate import MODULE, GeneratedCode, _task, build, draft
+from turngate.envs.code.grading.control import control_tests
 from turngate.envs.code.problem import Problem
 from turngate.envs.tasks import TaskSource
 from turngate.errors import ConfigError, UnknownName
@@ -44,7 +44,7 @@ def test_the_plain_runner_agrees(tmp_path: Path):
         folder.mkdir()
         for path, text in {**problem.files, **problem.hidden}.items():
             (folder / path).write_text(text or "")
-        with as_file(files("turngate.envs.code.inside") / "run_plain.py") as runner:
+        with as_file(files("turngate.envs.code.grading.inside") / "run_plain.py") as runner:
             command = [sys.executable, "-I", "-S", str(runner), "report.xml", *problem.test_files]
             done = subprocess.run(command, cwd=folder, capture_output=True, timeout=60)
         cases = list(ElementTree.parse(folder / "report.xml").iter("testcase"))

@@ -3,16 +3,16 @@
 import pytest
 
 from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
-from turngate.envs.code.alter import alter
-from turngate.envs.code.control import control_tests
-from turngate.envs.code.grade import control_passed, ladder
+from turngate.envs.code.grading.alter import alter
+from turngate.envs.code.grading.control import control_tests
+from turngate.envs.code.grading.grade import control_passed, ladder
+from turngate.envs.code.grading.protect import Sorted, sort_changes
+from turngate.envs.code.grading.report import Report, match, read_report
+from turngate.envs.code.grading.spoil import spoil
+from turngate.envs.code.grading.suspects import TOO_DEEP, suspects
 from turngate.envs.code.hints import changed_functions, first_hunk
 from turngate.envs.code.problem import Problem, unified
-from turngate.envs.code.protect import Sorted, sort_changes
-from turngate.envs.code.report import Report, match, read_report
 from turngate.envs.code.settle import flaky, settle, steady
-from turngate.envs.code.spoil import spoil
-from turngate.envs.code.suspects import TOO_DEEP, suspects
 from turngate.errors import ConfigError, TaskRefused
 
 

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from tests.envs.code.sums import FILES, INFO, MODULE, TESTS, put
+from turngate.envs.code.grading.report import Report
 from turngate.envs.code.mutation import harvest as harvesting
 from turngate.envs.code.mutation.coverage import Coverage, Function, measure
 from turngate.envs.code.mutation.harvest import Spot, draw, harvest, spots_of
@@ -16,7 +17,6 @@ from turngate.envs.code.mutation.holdback import hold_back, without
 from turngate.envs.code.mutation.measured import Measured, Pristine
 from turngate.envs.code.mutation.mutate import Mutation
 from turngate.envs.code.mutation.packages import MAX_TREE_BYTES, fetch, open_package, unpack
-from turngate.envs.code.report import Report
 from turngate.errors import ConfigError, DataError, TaskRefused
 
 # --- packages ---------------------------------------------------------------------------------------------------------

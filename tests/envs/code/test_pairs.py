@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.envs.code.bench import Bench
+from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.loaders import quixbugs
 from turngate.envs.code.loaders.history import MAX_BYTES
 from turngate.errors import DataError

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.envs.code.bench import Bench
+from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.loaders import Dropped, LoadedProblems, match_ids, swe_bench
 from turngate.envs.code.loaders.history import MAX_BYTES, History
 from turngate.errors import ConfigError, DataError, UnknownName

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from turngate.envs.code.bench import Bench
 from turngate.envs.code.card import Source, source_of
+from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.report import fallen
 from turngate.envs.code.mutation.harvest import harvest
 from turngate.envs.code.mutation.packages import fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.report import fallen
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
 from turngate.errors import ConfigError, DataError, TaskRefused
 

@@ -1,7 +1,7 @@
 """``turngate/CodeRepair-v1``: find and repair a bug in real code, in a sandbox, with a shell, a viewer and an editor.
 
 The agent works in a private copy of the tree. When the episode ends, what it changed is taken out as texts and measured
-in fresh sandboxes: tests that the agent never saw, as they ought to be, on a tree made anew (``grade.py``).
+in fresh sandboxes: tests that the agent never saw, as they ought to be, on a tree made anew (``grading/grade.py``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
-from turngate.envs.code.bench import Bench, run_tests
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
-from turngate.envs.code.grade import Step, grade
+from turngate.envs.code.grading.bench import Bench, run_tests
+from turngate.envs.code.grading.grade import Step, grade
 from turngate.envs.code.lease import lease
 from turngate.envs.code.observe import numbered, result_text, shorten, without_times
 from turngate.envs.code.oracle import oracle_actions

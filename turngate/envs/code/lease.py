@@ -8,8 +8,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from turngate.envs.code.bench import Bench
 from turngate.envs.code.diagnostics import Diagnoser
+from turngate.envs.code.grading.bench import Bench
 from turngate.envs.sandbox import Limits
 from turngate.errors import ConfigError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from turngate.envs.code.control import Control
+from turngate.envs.code.grading.control import Control
+from turngate.envs.code.grading.report import FIXED, KEPT, Report, Status, fallen
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.code.report import FIXED, KEPT, Report, Status, fallen
 from turngate.errors import ConfigError, TaskRefused
 
 

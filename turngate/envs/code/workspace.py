@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from turngate.envs.code.bench import Bench, python_env
+from turngate.envs.code.grading.bench import Bench, python_env
 from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, Snapshot
 from turngate.envs.sandbox.base import WORK

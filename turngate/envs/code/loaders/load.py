@@ -25,11 +25,11 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from turngate.envs.code.bench import Bench
+from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.report import match
 from turngate.envs.code.loaders.history import Change, History
 from turngate.envs.code.loaders.pairs import find_pairs, pair_problem
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.report import match
 from turngate.envs.code.settle import settle
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, DataError, TaskRefused, UnknownName

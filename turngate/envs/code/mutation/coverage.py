@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from turngate.envs.code.bench import Bench, run_tests
+from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.mutation.packages import Package
 from turngate.envs.code.problem import Problem
 from turngate.envs.sandbox import SandboxFileError

@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
-from turngate.envs.code.bench import Bench
+from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.report import FIXED, Report
 from turngate.envs.code.mutation.coverage import Coverage, Function, file_of, measure
 from turngate.envs.code.mutation.holdback import hold_back, test_function
 from turngate.envs.code.mutation.measured import Measured, Pristine
 from turngate.envs.code.mutation.mutate import Mutation, apply, mutations
 from turngate.envs.code.mutation.packages import Package
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.report import FIXED, Report
 from turngate.envs.code.settle import settle
 from turngate.errors import ConfigError, TaskRefused
 from turngate.types import JSON, derive_seed

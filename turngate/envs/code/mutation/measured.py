@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable
 from threading import Lock
 
-from turngate.envs.code.bench import Bench
-from turngate.envs.code.control import Control
+from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.control import Control
+from turngate.envs.code.grading.report import Report
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.code.report import Report
 
 
 class Pristine:

@@ -21,8 +21,8 @@ from email.parser import HeaderParser
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from turngate.envs.code.protect import TEST_FOLDERS, is_test
-from turngate.envs.code.toolbox import RUNNER_NEEDS
+from turngate.envs.code.grading.protect import TEST_FOLDERS, is_test
+from turngate.envs.code.grading.toolbox import RUNNER_NEEDS
 from turngate.errors import DataError, TaskRefused
 
 MAX_TREE_BYTES = 64 << 20

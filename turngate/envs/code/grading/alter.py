@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from turngate.envs.code.spoil import EQUALITY_METHODS
+from turngate.envs.code.grading.spoil import EQUALITY_METHODS
 
 Change: TypeAlias = tuple[ast.expr, Callable[[str], str]]
 """An expression, and what becomes of its text."""

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from turngate.envs.cache import Cache
-from turngate.envs.code.control import Control, control_tests
+from turngate.envs.code.grading.control import Control, control_tests
+from turngate.envs.code.grading.report import Report, read_report
+from turngate.envs.code.grading.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.code.report import Report, read_report
-from turngate.envs.code.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
 from turngate.envs.sandbox import Backend, KilledBy, Limits, Sandbox, SandboxFileError, Snapshot, open_backend
 from turngate.envs.sandbox.base import ENVIRONMENT, TMP, WORK
 from turngate.errors import ConfigError, EnvError

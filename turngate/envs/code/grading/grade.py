@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from turngate.envs.code.bench import Bench
-from turngate.envs.code.control import Control, control_tests
+from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.control import Control, control_tests
+from turngate.envs.code.grading.protect import Sorted, sort_changes
+from turngate.envs.code.grading.report import Report, fallen
+from turngate.envs.code.grading.suspects import ENDS, suspects
 from turngate.envs.code.hints import changed_functions
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.protect import Sorted, sort_changes
-from turngate.envs.code.report import Report, fallen
 from turngate.envs.code.rubric import EMPTY_PATCH, NOT_SUBMITTED, RESOLVED, TESTS_FAIL
-from turngate.envs.code.suspects import ENDS, suspects
 from turngate.envs.code.workspace import Changes
 from turngate.types import Evidence
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from turngate.envs.code.alter import alter
+from turngate.envs.code.grading.alter import alter
+from turngate.envs.code.grading.spoil import spoil
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.code.spoil import spoil
 
 Control: TypeAlias = Literal["spoilt", "altered"]
 
