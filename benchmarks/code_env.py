@@ -1,10 +1,11 @@
 """How fast episodes of code repair are played: oracle episodes of generated problems, agent's sandbox, hidden tests and
-control run included.
+control runs included.
 
     python benchmarks/code_env.py [--episodes 200] [--threads 8]
 
 "new" problems are measured anew, "known" ones have been solved the same way before, as by siblings of a group. The
-limit of the machine is given beside: bare starts of Python on all cores, of which a new episode needs three.
+limit of the machine is given beside: bare starts of Python on all cores, of which a new episode needs four, for the
+agent's own run of the tests, for the hidden tests, and for their two control runs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.generate import GeneratedCode
 from turngate.types import Task
+
+STARTS = 4
+"""How often a new episode starts Python."""
 
 
 def main() -> None:
@@ -38,7 +42,7 @@ def main() -> None:
         for env in envs:
             env.close()
     starts = bare_starts(arguments.episodes)
-    print(f" limit: {starts:7.1f} bare starts of Python a second, so {starts / 3:.1f} new episodes/s at most")
+    print(f" limit: {starts:7.1f} bare starts of Python a second, so {starts / STARTS:.1f} new episodes/s at most")
 
 
 def play(envs: Sequence[CodeRepairEnv], tasks: Sequence[Task]) -> tuple[float, int]:

@@ -1,17 +1,24 @@
 """Control groups: what bounds the memory and the processes of a whole sandbox, where this process may make them.
 
-Version 2 is used if the group of this process delegates memory and pids, else version 1 if its folders can be written
-(as root). A keeper enters the group of its sandbox when it starts, so every command is born in it.
+Version 2 is used if a group that this process may write can hand memory and pids down, else version 1 if its folders
+can be written (as root). A keeper enters the group of its sandbox when it starts, so every command is born in it.
+
+In version 2 a group that hands controllers down may hold no process itself, unless it is the root. So this process
+moves into a group below the one that it was started in (``_enable``), whose limits go on holding for everything. The
+groups are made beside that one where others are in it too, as in a login, and where systemd has not delegated it: there
+systemd would end this process as soon as one of an agent's has been killed for its memory.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -21,6 +28,9 @@ from turngate.errors import ConfigError, EnvError
 
 _SPARE_PROCESSES = 16  # the keeper and bubblewrap's own, which no limit of the agent's may stop
 _CLOSE_S = 5.0
+_ROOT, _SYSTEMD = Path("/sys/fs/cgroup"), "/run/systemd/system"
+_HANDED_DOWN, _WANTED = "cgroup.subtree_control", "+memory +pids"
+_SHELTER = re.compile(r"turngate-\d+-0")
 
 
 class Groups:
@@ -37,8 +47,8 @@ class Groups:
                 own = parent / f"turngate-{os.getpid()}-{time.monotonic_ns()}"
                 own.mkdir()
                 self._parents.append(own)
-                if (own / "cgroup.subtree_control").exists():
-                    (own / "cgroup.subtree_control").write_text("+memory +pids")
+                if (own / _HANDED_DOWN).exists():
+                    (own / _HANDED_DOWN).write_text(_WANTED)
             self.make().close()
         except BaseException:
             self.close()
@@ -105,17 +115,17 @@ def open_groups(limits: Limits, wanted: Literal["auto", "require", "off"]) -> Gr
     v2 = {"memory.max": memory, "memory.swap.max": 0, "pids.max": pids}
     v1 = {"memory.limit_in_bytes": memory, "pids.max": pids}
     problems = []
-    for kind, parents, files, events in (
-        ("control groups, version 2", _own_v2(), v2, "memory.events"),
-        ("control groups, version 1", _own_v1(), v1, "memory.oom_control"),
+    for kind, places, files, events in (
+        ("control groups, version 2", places_v2(), v2, "memory.events"),
+        ("control groups, version 1", _places_v1(), v1, "memory.oom_control"),
     ):
-        if not parents:
-            problems.append(f"{kind}: not mounted")
-            continue
-        try:
-            return Groups(kind, parents, files, events)
-        except OSError as error:
-            problems.append(f"{kind}: {error}")
+        problem = "not mounted, or no group that this process may use hands memory and pids down"
+        for place in places:
+            try:
+                return Groups(kind, place(), files, events)
+            except OSError as error:
+                problem = str(error)
+        problems.append(f"{kind}: {problem}")
     if wanted == "require":
         raise ConfigError(
             f"groups is 'require', but no control group can be made ({'; '.join(problems)}); run below "
@@ -124,25 +134,66 @@ def open_groups(limits: Limits, wanted: Literal["auto", "require", "off"]) -> Gr
     return None
 
 
-def _own_v2() -> list[Path]:
-    root = Path("/sys/fs/cgroup")
-    if not (root / "cgroup.controllers").exists():
-        return []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        if line.startswith("0::"):
-            return [root / line[3:].lstrip("/")]
-    return []
+def places_v2(root: Path = _ROOT, own: str | None = None) -> Iterator[Callable[[], list[Path]]]:
+    """Ways to a folder for the groups, the best first. ``own``: this process's group, as ``/proc`` names it."""
+    if own is None:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        own = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if own is None or not (root / "cgroup.controllers").exists():
+        return
+    group = root / own.lstrip("/")
+    if _SHELTER.fullmatch(group.name):  # where an earlier back end moved this process, or the one that started it
+        group = group.parent
+    if group == root or not os.path.isdir(_SYSTEMD) or _is_delegated(group):
+        yield lambda: [group if _hands_down(group) else _enable(group)]
+    for above in group.parents:
+        if above.is_relative_to(root) and _hands_down(above):
+            yield partial(list, [above])
 
 
-def _own_v1() -> list[Path]:
+def _hands_down(group: Path) -> bool:
+    return {"memory", "pids"} <= set((group / _HANDED_DOWN).read_text().split())
+
+
+def _is_delegated(group: Path) -> bool:
+    """Whether systemd says that it leaves what is below ``group`` to the processes in it."""
+    for name in ("trusted.delegate", "user.delegate"):  # the first can be read by root only
+        with suppress(OSError):
+            return os.getxattr(group, name) == b"1"
+    return False
+
+
+def _enable(group: Path) -> Path:
+    """Let ``group`` hand down memory and pids; this process leaves it for one below. Raises OSError."""
+    handed_down = group / _HANDED_DOWN
+    try:
+        handed_down.write_text(_WANTED)
+        return group
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+    shelter = group / f"turngate-{os.getpid()}-0"
+    shelter.mkdir(exist_ok=True)
+    (shelter / "cgroup.procs").write_text("0")
+    try:
+        handed_down.write_text(_WANTED)
+    except OSError as error:
+        (group / "cgroup.procs").write_text("0")
+        _remove(shelter)
+        raise OSError(error.errno, "other processes are in the same group", str(group)) from None
+    return group
+
+
+def _places_v1() -> Iterator[Callable[[], list[Path]]]:
     found = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _number, controllers, path = line.split(":", 2)
         for controller in ("memory", "pids"):
-            root = Path("/sys/fs/cgroup") / controller
+            root = _ROOT / controller
             if controller in controllers.split(",") and (root / "cgroup.procs").exists():
                 found.append(root / path.lstrip("/"))
-    return found if len(found) == 2 else []
+    if len(found) == 2:
+        yield lambda: found
 
 
 def _oom_kills(events: Path) -> int:
