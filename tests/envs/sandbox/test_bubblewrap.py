@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,13 +45,18 @@ def test_a_missing_program_is_named_with_the_line_that_installs_it(monkeypatch):
         open_backend("bubblewrap")
 
 
+def install(text, folder, monkeypatch):
+    """A program that is found as bubblewrap."""
+    program = folder / "bwrap"
+    program.write_text("#!/bin/sh\n" + text)
+    program.chmod(0o755)
+    for path in (folder, *folder.parents[:2]):
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
 def test_a_machine_without_user_namespaces_says_what_to_do(monkeypatch, tmp_path):
-    fake = tmp_path / "bwrap"
-    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
-    fake.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    install("echo 'bwrap: No permissions to create new namespace' >&2\nexit 1\n", tmp_path, monkeypatch)
     with pytest.raises(ConfigError, match=r"user\.max_user_namespaces"):
         open_backend("bubblewrap")
 
@@ -192,6 +198,18 @@ def test_a_keeper_that_dies_is_an_error_of_the_environment(bubblewrap):
     sandbox.close()
     with bubblewrap.open() as another:
         assert another.run(["true"], deadline_s=LONG_S).exit == 0
+
+
+def test_a_command_does_not_outlive_a_keeper_that_dies_as_it_starts(monkeypatch, tmp_path):
+    install(f'sleep 0.5\nexec {shutil.which("bwrap")} "$@"\n', tmp_path, monkeypatch)
+    with open_backend("bubblewrap") as backend, backend.open() as sandbox:
+        timer = threading.Timer(0.2, kill_all, (children(backend._process.pid),))
+        timer.start()
+        with pytest.raises(EnvError, match="gone"):
+            sandbox.run(["sleep", str(SLEEP_S + 1)], deadline_s=LONG_S)
+        timer.join()
+        time.sleep(2.0)  # the command would have begun
+        assert not users(SLEEP_S + 1)
 
 
 def kill_all(pids):

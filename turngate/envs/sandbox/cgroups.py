@@ -174,13 +174,13 @@ def _enable(group: Path) -> Path:
             raise
     shelter = group / f"turngate-{os.getpid()}-0"
     shelter.mkdir(exist_ok=True)
-    (shelter / "cgroup.procs").write_text("0")
     try:
+        (shelter / "cgroup.procs").write_text("0")
         handed_down.write_text(_WANTED)
     except OSError as error:
         (group / "cgroup.procs").write_text("0")
         _remove(shelter)
-        raise OSError(error.errno, "other processes are in the same group", str(group)) from None
+        raise OSError(error.errno, "other processes are in this group too", str(group)) from None
     return group
 
 

@@ -104,7 +104,10 @@ def _work(plan: Plan, channel: socket.socket, parent_fd: int) -> None:
     keepers: set[int] = set()
     while True:
         ready = {fd for fd, _event in poll.poll(1000)}
-        keepers -= _reaped()
+        ended = _reaped()
+        keepers -= ended
+        if ended or not ready:
+            _end_orphans(keepers)
         if parent_fd in ready:
             break
         if channel.fileno() not in ready:
@@ -150,6 +153,14 @@ def _reaped() -> set[int]:
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
             done.add(pid)
     return done
+
+
+def _end_orphans(keepers: set[int]) -> None:
+    """A bubblewrap whose keeper died before it could ask to die with it comes here, and would let its command run."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        children = {int(word) for word in file.read().split()}
+    for pid in children - keepers:
+        os.kill(pid, signal.SIGKILL)  # a child of this process, so the number is its own until it is waited for
 
 
 def _end(plan: Plan, keepers: set[int]) -> None:
