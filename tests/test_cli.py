@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import turngate
 
+from turngate.envs.lock import LockEnv
 from turngate.evaluations import read_evaluations
 from turngate.store import Store
 
@@ -189,6 +191,7 @@ def test_credit_that_cannot_be_computed_is_one_line(
         (["check", "turngate/Sqll-v1"], "did you mean 'turngate/Sql-v1'"),
         (["show", "nowhere"], "not the folder of a run"),
         (["play", "turngate/Lock-v1", "--split", "tarin"], "did you mean 'train'?"),
+        (["eval", "{config}/model", "--env", "turngate/Lock-v1"], "cannot be loaded"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
@@ -232,3 +235,36 @@ def test_controls_of_a_given_model_begin_from_that_model(trained: Path, tmp_path
 def test_eval_prints_an_interval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert turngate("eval", trained / "model", "--env", "turngate/Lock-v1", "--tasks", 12, "--turn-tokens", 8) == 0
     assert "of 12 solved unaided" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["train", "{run}/../../lock.toml", "--name=again", "--train.steps=1"], 0),
+        (["train", "{run}/../../lock.toml", '--eval.splits=["tarin"]'], 2),
+        (["eval", "{run}/model", "--env", "turngate/Lock-v1", "--tasks", "2", "--turn-tokens", "8"], 0),
+        (["eval", "{run}/nowhere", "--env", "turngate/Lock-v1"], 2),
+        (["play", "turngate/Lock-v1", "--oracle"], 0),
+        (["play", "turngate/Lock-v1", "--split", "tarin"], 2),
+        (["check", "turngate/Lock-v1"], 0),
+    ],
+)
+def test_every_command_closes_its_environments(
+    arguments: list[str], code: int, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, closed = [], []
+    begin, end = LockEnv.__init__, LockEnv.close
+
+    def counted_begin(env: LockEnv, *more: Any, **settings: Any) -> None:
+        opened.append(id(env))
+        begin(env, *more, **settings)
+
+    def counted_end(env: LockEnv) -> None:
+        closed.append(id(env))
+        end(env)
+
+    monkeypatch.setattr(LockEnv, "__init__", counted_begin)
+    monkeypatch.setattr(LockEnv, "close", counted_end)
+    assert turngate(*[argument.replace("{run}", str(trained)) for argument in arguments]) == code
+    assert opened
+    assert set(opened) == set(closed)

@@ -47,21 +47,26 @@ class Job:
         self.config, self.console, self.control = config, console, control
         self.path = config.folder / config.name
         self._start = start
-        self.env = build.build_env(config.env)
-        for split in config.eval.splits:
-            self.env.tasks.size(split)  # raises for an unknown split, before any work
         self._filters = build.build_filters(config.train.filters)
         self._credit = build.build_credit(config, control)
-        self._answer = build.build_answer(config, self.env)
-        self._score = self.env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
         self._watch = Watch(self._alarm)
+        self.env = build.build_env(config.env)
+        try:
+            for split in config.eval.splits:
+                self.env.tasks.size(split)  # raises for an unknown split, before any work
+            self._answer = build.build_answer(config, self.env)
+            self._score = self.env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
+        except BaseException:
+            self.env.close()
+            raise
 
     def run(self) -> None:
-        """Do whatever is not done yet."""
-        self._claim()
-        _deterministic()
-        asyncio.run(self._run())
-        self._run_controls()
+        """Do whatever is not done yet. Once: its environment is closed at the end."""
+        with self.env:
+            self._claim()
+            _deterministic()
+            asyncio.run(self._run())
+            self._run_controls()
 
     # --- phases -------------------------------------------------------------------------------------------------------
 

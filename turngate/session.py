@@ -13,6 +13,7 @@ from rich.table import Table
 
 from turngate import build
 from turngate.config import Config, EnvSection, PolicySection, load
+from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, StoreError, UserError
 from turngate.store import Store
 from turngate.types import ScoredGroup, derive_seed
@@ -36,24 +37,23 @@ def evaluate_model(
 ) -> None:
     """Print the unaided success of a model with a 95 % interval."""
     section = EnvSection(id=env_id, kwargs=kwargs)
-    env = build.build_env(section)
-    tasks = build.heldout(env, split, n_tasks)
     from turngate.agents.chat import Chat
     from turngate.report.tables import wilson
     from turngate.trainer.evaluate import evaluate
 
-    model, tokenizer = build.load_model(model_name)
-    config = Config.model_construct(policy=PolicySection(turn_tokens=turn_tokens, context=context))
-    player = build.build_player(config, model, Chat(tokenizer), temperature=temperature)
-
-    async def go() -> Any:
+    async def go(env: TurnEnv) -> Any:
+        tasks = build.heldout(env, split, n_tasks)
+        model, tokenizer = build.load_model(model_name)
+        config = Config.model_construct(policy=PolicySection(turn_tokens=turn_tokens, context=context))
+        player = build.build_player(config, model, Chat(tokenizer), temperature=temperature)
         async with build.build_pool(section, config.policy.lanes) as worlds:
             score = env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
             return await evaluate(
                 player, worlds, score, tasks, split=split, samples=samples, seed=derive_seed(seed, "eval")
             )
 
-    result, _ = asyncio.run(go())
+    with build.build_env(section) as env:
+        result, _ = asyncio.run(go(env))
     n, successes = len(result.success_B), sum(result.success_B)
     if not n:
         raise StoreError(f"none of the {result.unusable} episodes could be used")
@@ -67,7 +67,11 @@ def evaluate_model(
 
 def play_by_hand(console: Console, env_id: str, *, split: str, index: int, oracle: bool) -> None:
     """A person (or the oracle) writes the actions."""
-    env = build.build_env(EnvSection(id=env_id))
+    with build.build_env(EnvSection(id=env_id)) as env:
+        _play(env, console, split=split, index=index, oracle=oracle)
+
+
+def _play(env: TurnEnv, console: Console, *, split: str, index: int, oracle: bool) -> None:
     size = env.tasks.size(split)
     if size is not None and index >= size:
         raise ConfigError(f"split '{split}' holds {size} tasks; --index goes from 0 to {size - 1}")
@@ -93,7 +97,6 @@ def play_by_hand(console: Console, env_id: str, *, split: str, index: int, oracl
             outcome = "unknown" if score.outcome is None else f"{score.outcome:g}"
             console.print(f"{info['ending']}: outcome {outcome}, paid {total:.3f}", highlight=False)
             break
-    env.close()
 
 
 def _ask(console: Console) -> str:

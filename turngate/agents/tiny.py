@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from turngate.errors import ConfigError
+
 END, USER, ASSISTANT = "<|end|>", "<|user|>", "<|assistant|>"
 TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
@@ -68,12 +70,19 @@ def random_model(tokenizer: Any, *, layers: int, width: int, heads: int, context
 
 
 def load(name: str, *, dtype: str = "auto") -> tuple[Any, Any]:
-    """Model and tokenizer of a hub name or a local folder."""
+    """Model and tokenizer of a hub name or a local folder. Raises ConfigError if there is none."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # one progress bar is enough, and it is ours
-    return AutoModelForCausalLM.from_pretrained(name, dtype=dtype), AutoTokenizer.from_pretrained(name)
+    try:
+        return AutoModelForCausalLM.from_pretrained(name, dtype=dtype), AutoTokenizer.from_pretrained(name)
+    except OSError as error:
+        problem = str(error).strip().partition("\n")[0].rstrip(".")
+        raise ConfigError(
+            f"the model '{name}' cannot be loaded: {problem}. Name a folder that holds one, such as RUN/model, or a "
+            "name of the hub; with HF_HUB_OFFLINE=1 only what was loaded before is there"
+        ) from error
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
