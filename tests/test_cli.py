@@ -142,6 +142,18 @@ def test_other_settings_in_the_same_folder_are_refused(trained: Path, capsys: py
     assert "choose another --name" in capsys.readouterr().err
 
 
+def test_a_run_that_could_not_begin_begins_with_other_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path, steps=1)
+    text = re.sub(r"\[model\].*?\[policy\]", "[policy]", config.read_text(), flags=re.DOTALL)
+    config.write_text(f'model = "{tmp_path / "nothing"}"\n{text}')
+    assert turngate("train", config) == 2
+    assert "cannot be loaded" in capsys.readouterr().err
+    write_config(tmp_path, steps=1)
+    assert turngate("train", config) == 0
+
+
 def test_show_prints_a_trajectory_turn_by_turn(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     group = next(iter(Store(trained).read(1, "train")))
     trajectory = group.trajectories[0]

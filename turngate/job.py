@@ -37,6 +37,8 @@ from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.step import Run, train_step
 from turngate.types import Trajectory, derive_seed
 
+CLAIM = ("config.toml", "machine.json")  # what a run writes before it does anything
+
 
 class Job:
     """One run folder. ``control`` destroys the signal; ``start`` is the warm-started model to begin from."""
@@ -251,12 +253,12 @@ class Job:
         )
 
     def _claim(self) -> None:
-        """Make the run folder, or check that it belongs to this very config."""
+        """Make the run folder, or check that it belongs to this very config; one that never began may have another."""
         text, path = dump(self.config), self.path / "config.toml"
-        if path.exists():
-            if path.read_text() != text:
-                raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
+        if path.exists() and path.read_text() == text:
             return
+        if path.exists() and any(entry.name not in CLAIM for entry in self.path.iterdir()):
+            raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
         self.path.mkdir(parents=True, exist_ok=True)
         write_json_atomic(self.path / "machine.json", machine())
         write_text_atomic(path, text)

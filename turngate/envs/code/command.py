@@ -63,13 +63,15 @@ def check_tasks(folder: Path, *, workers: int = 1, say: Callable[[str], None]) -
     ``say`` gets a line for each task that does not hold, and one at the end. Raises DataError.
     """
     problems = problems_of(folder)
+    n_broken = 0
     with Bench() as bench, ThreadPoolExecutor(workers) as pool:
         found = pool.map(lambda problem: _breach(problem, bench), problems)
-        breaches = [(problem.id, breach) for problem, breach in zip(problems, found, strict=True) if breach]
-    for name, breach in breaches:
-        say(f"{name}: {breach}")
-    say(f"{folder}: {len(problems) - len(breaches)} of {len(problems)} tasks hold")
-    return not breaches
+        for problem, breach in zip(problems, found, strict=True):
+            if breach:
+                n_broken += 1
+                say(f"{problem.id}: {breach}")
+    say(f"{folder}: {len(problems) - n_broken} of {len(problems)} tasks hold")
+    return not n_broken
 
 
 def _breach(problem: Problem, bench: Bench) -> str:
