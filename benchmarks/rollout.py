@@ -32,7 +32,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Limits, Player, play_groups
 from turngate.agents.tiny import load, random_model, train_tokenizer
-from turngate.build import oracle_texts
+from turngate.demonstrations import texts_of
 from turngate.envs.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.types import Request
@@ -49,7 +49,7 @@ def random_pair(layers: int, width: int, heads: int, vocabulary: int) -> tuple[A
     """A model with random weights and a tokenizer trained on the environment's text."""
     env = SqlEnv(**SETTINGS)
     tasks = [env.tasks.task("train", index) for index in range(1000)]
-    texts = oracle_texts(tasks, {task.id: list(env.oracle(task)) for task in tasks}, env)
+    texts = texts_of(tasks, {task.id: list(env.oracle(task)) for task in tasks}, env)
     tokenizer = train_tokenizer(texts, vocabulary=vocabulary)
     return random_model(tokenizer, layers=layers, width=width, heads=heads, context=1024, seed=0), tokenizer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import string
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -12,11 +11,11 @@ from typing import Any
 
 from turngate.agents.chat import Chat
 from turngate.agents.rollout import Limits, Player
-from turngate.config import Config, EnvSection, WarmStart
+from turngate.config import Config, EnvSection
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.registry import make
-from turngate.errors import ConfigError, DataError, MissingExtra, ShapeError, UnknownName
+from turngate.errors import ConfigError, MissingExtra, ShapeError, UnknownName
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS, implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.credit.rehearsal import rehearse
@@ -36,7 +35,7 @@ def build_pool(section: EnvSection, size: int) -> EnvPool:
     return EnvPool(partial(build_env, section), size=size)
 
 
-def build_model(config: Config, texts: list[str]) -> tuple[Any, Any]:
+def build_model(config: Config, texts: Iterable[str]) -> tuple[Any, Any]:
     """Model and tokenizer: loaded by name, or made from nothing with a tokenizer trained on ``texts``."""
     tiny = _import_tiny()
     if isinstance(config.model, str):
@@ -336,62 +335,10 @@ def build_filters(names: tuple[str, ...]) -> dict[str, Filter]:
     return {name: FILTERS[name] for name in names}
 
 
-def demonstration_lines(env: TurnEnv, section: WarmStart, split: str) -> tuple[list[Task], dict[str, list[str]]]:
-    """Tasks and what to write in each turn of them: from the oracle, or from a file."""
-    if section.demonstrations is not None:
-        return _read_demonstrations(env, section.demonstrations)
-    if not env.turn_spec.has_oracle:
-        raise ConfigError(f"{type(env).__name__} has no oracle; give warm_start.demonstrations, a JSONL file")
-    assert section.episodes is not None
-    size = env.tasks.size(split)
-    count = section.episodes if size is None else min(size, section.episodes)
-    tasks = [env.tasks.task(split, index) for index in range(count)]
-    return tasks, {task.id: list(env.oracle(task)) for task in tasks}
-
-
-def _read_demonstrations(env: TurnEnv, path: Path) -> tuple[list[Task], dict[str, list[str]]]:
-    tasks: dict[str, Task] = {}
-    lines: dict[str, list[str]] = {}
-    for number, row in enumerate(path.read_text().splitlines(), 1):
-        try:
-            data = json.loads(row)
-        except json.JSONDecodeError as error:
-            raise DataError(path, f"not JSON: {error.msg}", line=number) from None
-        for key, kind in (("task", str), ("actions", list)):
-            if not isinstance(data, dict) or not isinstance(data.get(key), kind):
-                raise DataError(path, f"must be a {'text' if kind is str else 'list of texts'}", line=number, field=key)
-        if not data["actions"] or not all(isinstance(text, str) for text in data["actions"]):
-            raise DataError(path, "must be a non-empty list of texts", line=number, field="actions")
-        if data["task"] in lines:
-            raise DataError(path, f"task '{data['task']}' has a demonstration already", line=number, field="task")
-        try:
-            tasks[data["task"]] = env.tasks.find(data["task"])
-        except UnknownName as error:
-            raise DataError(path, str(error), line=number, field="task") from None
-        lines[data["task"]] = data["actions"]
-    if not lines:
-        raise DataError(path, "holds no demonstration")
-    return list(tasks.values()), lines
-
-
 def heldout(env: TurnEnv, split: str, count: int) -> list[Task]:
     """The first ``count`` tasks of a split, or all of a smaller one."""
     size = env.tasks.size(split)
     return [env.tasks.task(split, index) for index in range(count if size is None else min(size, count))]
-
-
-def oracle_texts(tasks: list[Task], lines: dict[str, list[str]], env: TurnEnv) -> list[str]:
-    """Everything that is read or written when the lines are played: what a tokenizer for this environment learns."""
-    texts: list[str] = []
-    for task in tasks:
-        observation, _ = env.reset(seed=0, options={"task": task})
-        texts.append(observation.text)
-        for line in lines[task.id]:
-            reply, _, terminated, truncated, _ = env.step(line)
-            texts += [line, reply.text]
-            if terminated or truncated:
-                break
-    return texts
 
 
 def _import_tiny() -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from turngate import build
+from turngate import build, demonstrations
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, play_groups
@@ -112,8 +112,8 @@ class Job:
 
     async def _imitate(self, worlds: Any, section: WarmStart, folder: Path) -> None:
         config = self.config
-        tasks, lines = build.demonstration_lines(self.env, section, config.env.split)
-        texts = build.oracle_texts(tasks, lines, self.env)
+        tasks, lines = demonstrations.lines_of(self.env, section, config.env.split)
+        texts = demonstrations.texts_of(tasks, lines, self.env)
         model, tokenizer = build.build_model(config, texts)
         chat = Chat(tokenizer)
         policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
@@ -121,13 +121,13 @@ class Job:
         seed = derive_seed(config.seed, "demonstrations")
         groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
         played = [trajectory for group in groups for trajectory in group.trajectories]
-        demonstrations = self._solved(played, [score for group in groups for score in self._score(group).scores])
+        solved = self._solved(played, [score for group in groups for score in self._score(group).scores])
         learner = build.build_learner(config, model, lr=section.lr)
         with Progress(self.console, "warm start") as progress:
             imitate(
                 learner,
                 ClippedLoss(),
-                demonstrations,
+                solved,
                 epochs=section.epochs,
                 episodes_per_batch=section.episodes_per_batch,
                 seed=derive_seed(config.seed, "imitate"),
