@@ -217,13 +217,33 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_bad_demonstration_names_file_line_and_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            b'{"task": "lock/train/0", "actions": ["press a"]}\n{"task": "lock/train/1", "actions": []}\n',
+            ", line 2, field 'actions'",
+        ),
+        (b'\n{"task": 1}\n', ", line 2, field 'task'"),
+        (b"[1]\n", ", line 1, field 'task'"),
+        (b'{"task": "lock/train/0"', ", line 1: is not JSON"),
+        (b"9" * 5000 + b"\n", ", line 1: is not readable JSON"),
+        (b"[" * 100_000 + b"\n", ", line 1: is not readable JSON"),
+        (b"\xff\n", ": is not UTF-8 text (byte 0)"),
+        (b"\n", ": holds no demonstration"),
+        (None, ": cannot be read: No such file or directory"),
+    ],
+)
+def test_a_bad_demonstration_names_file_line_and_field(
+    content: bytes | None, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = tmp_path / "people.jsonl"
-    rows.write_text('{"task": "lock/train/0", "actions": ["press a"]}\n{"task": "lock/train/1", "actions": []}\n')
+    if content is not None:
+        rows.write_bytes(content)
     config = write_config(tmp_path)
     config.write_text(config.read_text().replace("episodes = 96", f'demonstrations = "{rows}"'))
     assert turngate("train", config) == 2
-    assert f"{rows}, line 2, field 'actions'" in capsys.readouterr().err
+    assert f"{rows}{problem}" in capsys.readouterr().err
 
 
 def test_the_oracle_plays_and_check_passes(capsys: pytest.CaptureFixture[str]) -> None:

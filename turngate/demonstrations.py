@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from turngate.config import WarmStart
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, DataError, UnknownName
+from turngate.jsonl import read_rows
 from turngate.types import Task
 
 
@@ -28,11 +28,7 @@ def lines_of(env: TurnEnv, section: WarmStart, split: str) -> tuple[list[Task], 
 def _read(env: TurnEnv, path: Path) -> tuple[list[Task], dict[str, list[str]]]:
     tasks: dict[str, Task] = {}
     lines: dict[str, list[str]] = {}
-    for number, row in enumerate(path.read_text().splitlines(), 1):
-        try:
-            data = json.loads(row)
-        except json.JSONDecodeError as error:
-            raise DataError(path, f"not JSON: {error.msg}", line=number) from None
+    for number, data in read_rows(path):
         for key, kind in (("task", str), ("actions", list)):
             if not isinstance(data, dict) or not isinstance(data.get(key), kind):
                 raise DataError(path, f"must be a {'text' if kind is str else 'list of texts'}", line=number, field=key)

@@ -67,7 +67,7 @@ def test_a_real_server_from_the_command_line(url, tmp_path, capsys, monkeypatch)
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("{", "line 2: not JSON"),
+        ("{", "line 2: is not JSON"),
         (work("t", "r", "yes"), "line 2, field 'label': "),
         ({"task": "t", "label": True}, "line 2, field 'response': is missing"),
         ({"task": "t", "first": "a", "second": "b", "label": "third"}, "line 2, field 'label': "),

@@ -10,9 +10,9 @@ from turngate.judging import read_labelled
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("{", "line 2: not JSON"),
-        ('{"label": ' + "1" * 5000 + "}", "line 2: not readable JSON"),
-        ('{"a": ' * 5000, "line 2: not readable JSON"),
+        ("{", "line 2: is not JSON"),
+        ('{"label": ' + "1" * 5000 + "}", "line 2: is not readable JSON"),
+        ('{"a": ' * 5000, "line 2: is not readable JSON"),
         ("[1]", "line 2: must be a JSON object"),
         ({"task": "t", "response": "r"}, "line 2, field 'label': is missing"),
         ({"response": "r", "label": True}, "line 2, field 'task': is missing"),
@@ -42,7 +42,7 @@ def test_files_without_rows(tmp_path):
     with pytest.raises(DataError, match="holds no rows"):
         read_labelled(write(tmp_path / "rows.jsonl", ["", "  "]))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is not UTF-8 text"):
         read_labelled(tmp_path / "binary")
 
 

@@ -8,14 +8,14 @@ each optionally with "reference".
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turngate.errors import DataError
+from turngate.jsonl import read_rows
 
 
 class _Row(BaseModel):
@@ -41,23 +41,13 @@ class PairRow(_Row):
 
 def read_labelled(path: Path) -> list[WorkRow | PairRow]:
     """The rows of a labelled file. Raises DataError with file, line and field."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines would also cut at U+2028 inside a text
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, f"cannot be read: {error}") from None
-    rows = [_row(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = [_row(path, number, data) for number, data in read_rows(path)]
     if not rows:
         raise DataError(path, 'holds no rows; write one a line: {"task": …, "response": …, "label": true}')
     return rows
 
 
-def _row(path: Path, number: int, line: str) -> WorkRow | PairRow:
-    try:
-        data = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(path, f"not JSON: {error.msg}", line=number) from None
-    except (ValueError, RecursionError) as error:  # a number too long, objects too deep
-        raise DataError(path, f"not readable JSON: {error}", line=number) from None
+def _row(path: Path, number: int, data: Any) -> WorkRow | PairRow:
     if not isinstance(data, dict):
         raise DataError(path, "must be a JSON object", line=number)
     form: type[WorkRow] | type[PairRow] = PairRow if {"first", "second"} & data.keys() else WorkRow

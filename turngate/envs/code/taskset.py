@@ -25,6 +25,7 @@ from turngate.envs.code.card import Source, facts, page
 from turngate.envs.code.problem import Problem, check_path
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, DataError
+from turngate.jsonl import read_text
 from turngate.types import derive_seed
 
 ROWS, TREES, CARD, PAGE = "problems.jsonl", "trees", "card.json", "card.md"
@@ -48,13 +49,10 @@ def problems_of(folder: str | Path) -> tuple[Problem, ...]:
     """The problems of a folder, in their order. Raises DataError."""
     root = Path(folder)
     path = root / ROWS
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DataError(path, f"cannot be read: {error.strerror}; is '{root}' a task set?") from error
-    except UnicodeDecodeError as error:
-        raise DataError(path, f"is not UTF-8 text (byte {error.start})") from error
-    problems = [_of_row(root, line, number) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    if not path.is_file():
+        raise DataError(path, f"cannot be read: there is no such file; is '{root}' a task set?")
+    lines = enumerate(read_text(path).split("\n"), start=1)
+    problems = [_of_row(root, line, number) for number, line in lines if line.strip()]
     twice = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
     if twice:
         raise DataError(path, f"the id '{twice[0]}' is used by several problems", field="id")

@@ -21,6 +21,7 @@ from turngate.envs.sql.database import Database, content_key
 from turngate.envs.sql.env import gold_rows
 from turngate.envs.tasks import TaskList
 from turngate.errors import DataError, UnknownName, VerifierError
+from turngate.jsonl import read_rows, read_text
 from turngate.types import Task
 
 ENV_ID = "turngate/Sql-v1"
@@ -145,7 +146,7 @@ def jsonl(database: str | Path, questions: str | Path, *, split: str = "train", 
 
 def _read_list(path: Path, kind: type[_AnyRow]) -> list[_AnyRow]:
     """Rows of a JSON list; a bad one is named by its number in the list, from 0."""
-    text = _read_text(path)
+    text = read_text(path)
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -156,23 +157,8 @@ def _read_list(path: Path, kind: type[_AnyRow]) -> list[_AnyRow]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, _OwnRow]]:
-    for line, text in enumerate(_read_text(path).split("\n"), start=1):  # a text may hold other ends of lines
-        if not text.strip():
-            continue
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DataError(path, f"is not JSON: {error.msg}", line=line) from error
+    for line, data in read_rows(path):
         yield line, _row(_OwnRow, data, path, "", line)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DataError(path, f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(path, f"is not UTF-8 text (byte {error.start})") from error
 
 
 def _row(kind: type[_AnyRow], data: Any, path: Path, where: str, line: int | None) -> _AnyRow:

@@ -1,0 +1,34 @@
+"""Files that users write: read as text, and as one JSON value a line; what is wrong with them names file and line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from turngate.errors import DataError
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises DataError if it is not there or not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError(path, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(path, f"is not UTF-8 text (byte {error.start})") from error
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """Number, from 1, and value of each line that is not blank. Raises DataError."""
+    for number, line in enumerate(read_text(path).split("\n"), 1):  # splitlines would also cut at U+2028 in a text
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(path, f"is not JSON: {error.msg}", line=number) from error
+        except (ValueError, RecursionError) as error:  # a number too long, lists too deep
+            raise DataError(path, f"is not readable JSON: {error}", line=number) from error
+        yield number, value
