@@ -114,3 +114,7 @@ def test_systemd_keeps_what_it_did_not_delegate(kernel, monkeypatch):
 
 def test_without_version_2_there_is_no_place(tmp_path):
     assert list(places_v2(tmp_path, "/")) == []
+
+
+def test_a_group_outside_of_what_is_mounted_offers_no_place(kernel):
+    assert chosen(kernel, "/../../elsewhere") == []
