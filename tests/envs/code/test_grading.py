@@ -7,7 +7,7 @@ from turngate.envs.code.grading.alter import alter
 from turngate.envs.code.grading.control import control_tests
 from turngate.envs.code.grading.grade import control_passed, ladder
 from turngate.envs.code.grading.protect import Sorted, sort_changes
-from turngate.envs.code.grading.report import Report, match, read_report
+from turngate.envs.code.grading.report import Report, fallen, match, read_report
 from turngate.envs.code.grading.spoil import spoil
 from turngate.envs.code.grading.suspects import TOO_DEEP, suspects
 from turngate.envs.code.hints import changed_functions, first_hunk
@@ -121,6 +121,23 @@ def test_flaky_tests_are_left_out(bench):
     settled = settle(make_problem("plain", id="flaky", hidden=hidden), bench, repetitions=12)
     assert "test_solution.py::test_luck" not in (*settled.fail_to_pass, *settled.pass_to_pass)
     assert settled.fail_to_pass == ("test_solution.py::test_above",)
+
+
+UNPARSABLE = """
+
+def test_beside_threads():  # stands for Python's "AST constructor recursion depth mismatch" beside other threads
+    import ast
+
+    ast.parse = None
+    assert clamp(1, 2, 3) == 3
+"""
+
+
+def test_a_failing_test_is_measured_where_its_source_cannot_be_parsed(bench):
+    problem = make_problem("pytest", id="unparsable", hidden={"test_solution.py": INSIDE + UNPARSABLE})
+    report = bench.measure(problem, problem.solved)
+    assert report.problem == ""
+    assert fallen(report) == {"test_solution.py::test_beside_threads"}
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class Bench:
             except SandboxFileError as error:  # such as a file where the tree has a folder
                 return Report(status={}, problem=f"the changes do not fit onto the tree: {error}")
             limit_s = self.deadline_s if deadline_s is None else deadline_s
-            return run_tests(sandbox, problem, problem.test_files, deadline_s=limit_s)
+            return run_tests(sandbox, problem, problem.test_files, deadline_s=limit_s, traces="no")
 
     def close(self) -> None:
         """End every sandbox and remove what was made. Safe to repeat."""
@@ -157,15 +157,20 @@ def run_tests(
     *,
     deadline_s: float,
     plugin: str = "",
+    traces: Literal["short", "no"] = "short",
     env: Mapping[str, str] | None = None,
 ) -> Report:
-    """Run test files, or single tests, of a sandbox's work folder. ``plugin``: one of ``inside`` for pytest."""
+    """Run test files, or single tests, of a sandbox's work folder. ``plugin``: one of ``inside`` for pytest.
+
+    ``traces``: pytest's tracebacks, for whoever reads the output. They parse the source, which Python 3.11.7 cannot
+    do reliably beside other threads ("AST constructor recursion depth mismatch"); then the runner breaks.
+    """
     name = f"{TMP}/{uuid.uuid4().hex}.xml"
     if problem.runner == "plain":
         argv = [INTERPRETER, "-I", "-S", f"{INSIDE}/run_plain.py", name, *tests]
     else:
         paths = ":".join(problem.import_paths)
-        argv = [INTERPRETER, "-P", f"{INSIDE}/run_pytest.py", name, paths, plugin, *tests]
+        argv = [INTERPRETER, "-P", f"{INSIDE}/run_pytest.py", name, paths, plugin, traces, *tests]
     own = python_env(problem) | {"PYTHONPATH": f"{SITE}:{INSIDE}" if plugin else SITE}
     result = sandbox.run(argv, deadline_s=deadline_s, env=own | dict(env or {}))
     if result.killed_by is KilledBy.CLOSED:

@@ -1,15 +1,16 @@
 """Run pytest on test files of the current folder; write a JUnit report with the ids of the tests.
 
-    python3 -P run_pytest.py REPORT IMPORT_PATHS PLUGIN FILE…     (paths: separated by ":"; a plugin or "")
+    python3 -P run_pytest.py REPORT IMPORT_PATHS PLUGIN TRACES FILE…
 
-pytest is loaded before anything of the work folder can be, so that nothing there takes its place.
+Import paths are separated by ":"; PLUGIN may be ""; TRACES is pytest's style of tracebacks. pytest is loaded before
+anything of the work folder can be, so that nothing there takes its place.
 """
 
 import os
 import sys
 
 
-def main(report: str, import_paths: str, plugin: str, *files: str) -> int:
+def main(report: str, import_paths: str, plugin: str, traces: str, *files: str) -> int:
     """The exit status of pytest."""
     import pytest
 
@@ -22,7 +23,7 @@ def main(report: str, import_paths: str, plugin: str, *files: str) -> int:
 
     sys.dont_write_bytecode = True
     sys.path[:0] = [os.path.abspath(path) for path in import_paths.split(":") if path]
-    options = ["-q", "--tb=short", "--color=no", "--continue-on-collection-errors", "--import-mode=prepend"]
+    options = ["-q", f"--tb={traces}", "--color=no", "--continue-on-collection-errors", "--import-mode=prepend"]
     options += ["-p", "no:cacheprovider", "-o", "addopts=", "-o", "junit_family=xunit1", f"--junitxml={report}"]
     options += [f"--rootdir={os.getcwd()}"]
     if plugin:
