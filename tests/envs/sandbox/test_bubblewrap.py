@@ -45,19 +45,24 @@ def test_a_missing_program_is_named_with_the_line_that_installs_it(monkeypatch):
         open_backend("bubblewrap")
 
 
-def install(text, folder, monkeypatch):
-    """A program that is found as bubblewrap."""
-    program = folder / "bwrap"
-    program.write_text("#!/bin/sh\n" + text)
-    program.chmod(0o755)
-    for path in (folder, *folder.parents[:2]):
-        path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+@pytest.fixture
+def install(monkeypatch):
+    """Make a script the program that is found as bubblewrap, where the user that sandboxes run as can come to it."""
+    with tempfile.TemporaryDirectory(prefix="bwrap-") as folder:
+
+        def make(text):
+            program = Path(folder, "bwrap")
+            program.write_text("#!/bin/sh\n" + text)
+            for path in (program, program.parent):
+                path.chmod(0o755)
+            monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+        yield make
 
 
-def test_a_machine_without_user_namespaces_says_what_to_do(monkeypatch, tmp_path):
-    install("echo 'bwrap: No permissions to create new namespace' >&2\nexit 1\n", tmp_path, monkeypatch)
-    with pytest.raises(ConfigError, match=r"user\.max_user_namespaces"):
+def test_a_machine_without_user_namespaces_says_what_to_do(install):
+    install("echo 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    with pytest.raises(ConfigError, match=r"No permissions to create new namespace.*user\.max_user_namespaces"):
         open_backend("bubblewrap")
 
 
@@ -200,8 +205,8 @@ def test_a_keeper_that_dies_is_an_error_of_the_environment(bubblewrap):
         assert another.run(["true"], deadline_s=LONG_S).exit == 0
 
 
-def test_a_command_does_not_outlive_a_keeper_that_dies_as_it_starts(monkeypatch, tmp_path):
-    install(f'sleep 0.5\nexec {shutil.which("bwrap")} "$@"\n', tmp_path, monkeypatch)
+def test_a_command_does_not_outlive_a_keeper_that_dies_as_it_starts(install):
+    install(f'sleep 0.5\nexec {shutil.which("bwrap")} "$@"\n')
     with open_backend("bubblewrap") as backend, backend.open() as sandbox:
         timer = threading.Timer(0.2, kill_all, (children(backend._process.pid),))
         timer.start()
