@@ -430,3 +430,16 @@ def test_keepers_wait_ahead_and_are_used_once():
         networks = {sandbox.run(["readlink", "/proc/self/ns/net"], deadline_s=LONG_S).stdout for sandbox in sandboxes}
         assert len(networks) == 2 * SPARE
         wait_until(lambda: len(children(backend._process.pid)) == 3 * SPARE)
+
+
+def test_a_fork_keeps_the_mode_of_an_empty_folder_and_that_it_is_empty(bubblewrap):
+    def shell(sandbox, text):
+        return sandbox.run(["bash", "-c", text], deadline_s=LONG_S).text()
+
+    with bubblewrap.open() as sandbox:
+        shell(sandbox, "chmod 700 /tmp; touch ~/file")
+        with sandbox.fork() as branch:
+            assert shell(branch, "stat -c %a /tmp; ls -A ~") == "700\nfile\n"
+            shell(branch, "chmod 755 /tmp; rm ~/file")
+            with branch.fork() as twig:
+                assert shell(twig, "stat -c %a /tmp; ls -A /tmp ~") == "755\n/home/agent:\n\n/tmp:\n"

@@ -122,9 +122,8 @@ class Bubblewrap(Backend):
         layer = self.new_layer()
         path = self._store / "layers" / layer.name
         try:
-            for own in (path, path / "tmp", path / "home"):
-                own.mkdir()
-                self._give(own)
+            path.mkdir()
+            self._give(path)
             copy_tree(os.fspath(folder), str(path / "work"), owner=self._uid)
         except OSError as error:
             shutil.rmtree(path, ignore_errors=True)

@@ -24,7 +24,7 @@ from turngate.envs.sandbox import linux, wire
 from turngate.envs.sandbox.base import FOLDERS
 from turngate.envs.sandbox.digests import Known, digest_tree, pack
 from turngate.envs.sandbox.files import file_of
-from turngate.envs.sandbox.mounts import Plan, mount_cell, mount_work
+from turngate.envs.sandbox.mounts import FOLDER_MODE, Plan, mount_cell, mount_work
 from turngate.envs.sandbox.runs import Runs, reap, refusal
 from turngate.envs.sandbox.trees import copy_tree
 
@@ -147,9 +147,16 @@ class Keeper:
         """Copy what this sandbox has of its own. The layers below it are shared."""
         target = self._plan.layer(layer)
         os.mkdir(target)
-        changed = "upper" if self._plan.overlay else "work"
-        for source, name in ((changed, "work"), ("tmp", "tmp"), ("home", "home")):
-            copy_tree(f"{self._plan.cell}/{source}", f"{target}/{name}")
+        cell = self._plan.cell
+        copy_tree(f"{cell}/upper" if self._plan.overlay else f"{cell}/work", f"{target}/work")
+        for name in ("tmp", "home"):
+            if not _is_untouched(f"{cell}/{name}"):
+                copy_tree(f"{cell}/{name}", f"{target}/{name}")
+
+
+def _is_untouched(folder: str) -> bool:
+    """Whether a folder is as ``mount_cell`` makes it, so that a snapshot can do without it."""
+    return stat.S_IMODE(os.stat(folder).st_mode) == FOLDER_MODE and not os.listdir(folder)
 
 
 def _prepare(plan: Plan, groups: list[int]) -> OSError | None:

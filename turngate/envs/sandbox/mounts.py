@@ -30,6 +30,7 @@ _DEVICE_LINKS = {
 _EMPTY = ("run", "var", "proc", "dev/pts", "dev/shm", *(place.lstrip("/") for place in FOLDERS.values()))
 _OCTAL = re.compile(rb"\\([0-7]{3})")  # how the kernel writes a space in a path
 _SAFE = linux.MS_NOSUID | linux.MS_NODEV
+FOLDER_MODE = 0o755
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ def mount_cell(plan: Plan) -> None:
     size, inodes = plan.limits["disk_bytes"], plan.limits["files"] + 16
     linux.mount("tmpfs", cell, "tmpfs", _SAFE, f"size={size},nr_inodes={inodes},mode=0755")
     for name in ("work", "tmp", "home", "shm", "upper", "scratch"):
-        os.mkdir(f"{cell}/{name}", 0o755)
+        os.mkdir(f"{cell}/{name}", FOLDER_MODE)
     for name, place in (("tmp", FOLDERS["tmp"]), ("home", FOLDERS["home"]), ("shm", "/dev/shm")):
         linux.mount(f"{cell}/{name}", root + place, "none", linux.MS_BIND, "")
     flags = linux.MS_NOSUID | linux.MS_NOEXEC  # pseudo terminals that no other sandbox can open
@@ -110,7 +111,9 @@ def mount_work(plan: Plan, layers: list[str]) -> None:
         if layers:
             copy_tree(f"{plan.layer(layers[-1])}/work", f"{plan.cell}/work")
     for name in ("tmp", "home") if layers else ():
-        copy_tree(f"{plan.layer(layers[-1])}/{name}", f"{plan.cell}/{name}")
+        kept = f"{plan.layer(layers[-1])}/{name}"
+        if os.path.isdir(kept):  # missing where nobody had touched it
+            copy_tree(kept, f"{plan.cell}/{name}")
 
 
 def _mount_overlay(plan: Plan, layers: list[str]) -> None:
