@@ -1,4 +1,4 @@
-"""Files that users write: read as text, and as one JSON value a line; what is wrong with them names file and line."""
+"""Files that users write: text, JSON, and JSON line by line; what is wrong with them names file and line."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ def read_text(path: Path) -> str:
         raise DataError(path, f"is not UTF-8 text (byte {error.start})") from error
 
 
+def read_json(path: Path) -> Any:
+    """The value in a file. Raises DataError."""
+    return _parsed(path, read_text(path), None)
+
+
 def read_rows(path: Path) -> Iterator[tuple[int, Any]]:
     """Number, from 1, and value of each line that is not blank. Raises DataError."""
     for number, line in enumerate(read_text(path).split("\n"), 1):  # splitlines would also cut at U+2028 in a text
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(path, f"is not JSON: {error.msg}", line=number) from error
-        except (ValueError, RecursionError) as error:  # a number too long, lists too deep
-            raise DataError(path, f"is not readable JSON: {error}", line=number) from error
-        yield number, value
+        if line.strip():
+            yield number, _parsed(path, line, number)
+
+
+def _parsed(path: Path, text: str, line: int | None) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(path, f"is not JSON: {error.msg}", line=line or error.lineno) from error
+    except (ValueError, RecursionError) as error:  # a number too long, lists too deep
+        raise DataError(path, f"is not readable JSON: {error}", line=line) from error

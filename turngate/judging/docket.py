@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from turngate.judging.judge import Judge
@@ -48,9 +47,7 @@ class Docket:
         opened.result()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """Stop. Whoever still waits gets RuntimeError."""
         loop, self._loop = self._loop, None
         assert loop is not None

@@ -130,7 +130,13 @@ def test_a_malformed_record(tmp_path: Path, library: bytes, bad: object, field: 
 
 @pytest.mark.parametrize(
     ("text", "line", "message"),
-    [('[\n{"db_id": 1,\n]', 3, "is not JSON"), ('{"a": 1}', None, "holds dict where a list"), ("", 1, "is not JSON")],
+    [
+        ('[\n{"db_id": 1,\n]', 3, "is not JSON"),
+        ('{"a": 1}', None, "holds dict where a list"),
+        ("", 1, "is not JSON"),
+        ("9" * 5000, None, "is not readable JSON"),
+        ("[" * 100_000, None, "is not readable JSON"),
+    ],
 )
 def test_a_malformed_file(tmp_path: Path, library: bytes, text: str, line: int | None, message: str) -> None:
     write_spider(tmp_path, library, text)

@@ -6,7 +6,6 @@ query fails, takes too long, is too large or returns nothing, is dropped, counte
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ from turngate.envs.sql.database import Database, content_key
 from turngate.envs.sql.env import gold_rows
 from turngate.envs.tasks import TaskList
 from turngate.errors import DataError, UnknownName, VerifierError
-from turngate.jsonl import read_rows, read_text
+from turngate.jsonl import read_json, read_rows
 from turngate.types import Task
 
 ENV_ID = "turngate/Sql-v1"
@@ -146,11 +145,7 @@ def jsonl(database: str | Path, questions: str | Path, *, split: str = "train", 
 
 def _read_list(path: Path, kind: type[_AnyRow]) -> list[_AnyRow]:
     """Rows of a JSON list; a bad one is named by its number in the list, from 0."""
-    text = read_text(path)
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(path, f"is not JSON: {error.msg}", line=error.lineno) from error
+    data = read_json(path)
     if not isinstance(data, list):
         raise DataError(path, f"holds {type(data).__name__} where a list of questions should be")
     return [_row(kind, item, path, f"record {number}: ", None) for number, item in enumerate(data)]

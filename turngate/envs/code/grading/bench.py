@@ -11,7 +11,6 @@ import os
 import threading
 import uuid
 from collections.abc import Hashable, Mapping
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from turngate.envs.cache import Cache
@@ -113,9 +112,7 @@ class Bench:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _folder(self, folder: str) -> Snapshot:
