@@ -113,7 +113,7 @@ def test_a_killed_run_goes_on_and_ends_like_one_that_was_not(tmp_path: Path) -> 
     (tmp_path / "b").mkdir()
     config = write_config(tmp_path / "a", steps=6)
     run = tmp_path / "a" / "runs" / "lock"
-    command = [sys.executable, "-m", "turngate.cli", "train", str(config)]
+    command = [sys.executable, "-m", "turngate", "train", str(config)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 90
     while not (run / "checkpoints" / "step=000002").exists():

@@ -244,8 +244,19 @@ def code_tasks(
 ) -> None:
     """Break functions of Python packages on purpose, as tasks for turngate/CodeRepair-v1; goes on where it stopped."""
     from turngate.envs.code.command import make_tasks
+    from turngate.progress import Progress
 
-    make_tasks(package, out, n=n, seed=seed, repetitions=repetitions, workers=workers, say=_say)
+    with Progress(Console(), "tasks", transient=True) as progress:
+        make_tasks(
+            package,
+            out,
+            n=n,
+            seed=seed,
+            repetitions=repetitions,
+            workers=workers,
+            say=progress.say,
+            move=progress.update,
+        )
 
 
 @tasks_app.command("check")
@@ -255,12 +266,11 @@ def check_tasks(
 ) -> None:
     """Measure every task of a set anew: repairs pass, bugs fail. Exit code 1 if one does not hold."""
     from turngate.envs.code.command import check_tasks
+    from turngate.progress import Progress
 
-    raise typer.Exit(0 if check_tasks(folder, workers=workers, say=_say) else 1)
-
-
-def _say(line: str) -> None:
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    with Progress(Console(), "tasks", transient=True) as progress:
+        hold = check_tasks(folder, workers=workers, say=progress.say, move=progress.update)
+    raise typer.Exit(0 if hold else 1)
 
 
 @app.command()
@@ -269,7 +279,3 @@ def report(run: RunPath) -> None:
     from turngate.report.summary import write_report
 
     write_report(run, Console())
-
-
-if __name__ == "__main__":
-    main()

@@ -12,9 +12,9 @@ from turngate.types import Metrics
 
 
 class Progress:
-    """A bar named ``title``; use it as a context manager."""
+    """A bar named ``title``; use it as a context manager. ``transient``: it is for terminals, and vanishes."""
 
-    def __init__(self, console: Console, title: str) -> None:
+    def __init__(self, console: Console, title: str, *, transient: bool = False) -> None:
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -22,12 +22,18 @@ class Progress:
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
             console=console,
+            transient=transient,
+            disable=transient and not console.is_terminal,
         )
         self._task = self._bar.add_task(title, total=None, note="")
 
     def update(self, done: int, total: int, note: str) -> None:
         """Move the bar."""
         self._bar.update(self._task, completed=done, total=total, note=note)
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def step(self, step: int, total: int, metrics: Metrics) -> None:
         """Move the bar and print the step's line."""

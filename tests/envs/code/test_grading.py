@@ -140,6 +140,32 @@ def test_a_failing_test_is_measured_where_its_source_cannot_be_parsed(bench):
     assert fallen(report) == {"test_solution.py::test_beside_threads"}
 
 
+BROKEN = Report(status={}, problem="the runner ended with exit status 3")
+
+
+@pytest.mark.parametrize(
+    ("first", "text", "problem", "times"),
+    [
+        (BROKEN, REPAIR, "", 2),  # the machine broke it
+        (None, "import os\nos._exit(3)\n", "the run wrote no report (exit status 3)", 2),  # the code breaks it
+        (None, REPAIR, "", 1),
+        (Report(status={}, problem="the tests were ended: deadline", killed=True), REPAIR, "the tests were ended", 1),
+    ],
+)
+def test_a_runner_that_breaks_is_run_once_more(bench, monkeypatch, first, text, problem, times):
+    measure, reports = bench.measure, []
+
+    def measured(*args, **options):
+        reports.append(first if first and not reports else measure(*args, **options))
+        return reports[-1]
+
+    monkeypatch.setattr(bench, "measure", measured)
+    task = make_problem("plain", id=f"broken {problem} {times}")
+    for _ in range(2):
+        assert bench.run(task, {"solution.py": text}).problem.startswith(problem)
+        assert len(reports) == times
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

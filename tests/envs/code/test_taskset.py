@@ -20,7 +20,8 @@ def fast(harvested, package, monkeypatch):
     """The command without measuring: "sums" gives two problems, "empty" is refused."""
     asked = []
 
-    def give(opened, bench, *, n, seed, repetitions, workers):
+    def give(opened, bench, *, n, seed, repetitions, workers, found):
+        found(1)
         asked.append((opened.name, n, seed, repetitions, workers))
         if opened.name == "empty":
             raise TaskRefused("none of its tests passes every time")
@@ -210,4 +211,10 @@ def test_a_task_set_is_checked_by_measuring_it_again(tmp_path, harvested, capsys
     broken["pass_to_pass"] = [*broken["pass_to_pass"], "tests/test_core.py::test_that_is_not_there"]
     rows.write_text("\n".join([json.dumps(broken), *others]) + "\n")
     assert turngate("tasks", "check", tmp_path / "set") == 1
-    assert f"{broken['id']}: the reference repair fails" in capsys.readouterr().out
+    assert f"{broken['id']}: the reference repair fails 1 of" in capsys.readouterr().out
+    (path,) = broken["as_in_tree"].pop("solved")
+    broken["solved"], broken["as_in_tree"]["solved"] = {path: "import os\nos._exit(3)\n"}, []
+    rows.write_text("\n".join([json.dumps(broken), *others]) + "\n")
+    assert turngate("tasks", "check", tmp_path / "set") == 1
+    said = capsys.readouterr().out
+    assert "do not come to their end on the reference repair: the run wrote no report (exit status 3)" in said

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeAlias
 
 from turngate.envs.code.card import Source, source_of
 from turngate.envs.code.grading.bench import Bench
@@ -16,6 +17,11 @@ from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
 from turngate.errors import ConfigError, DataError, TaskRefused
 
+Say: TypeAlias = Callable[[str], None]
+"""Gets a line for a person."""
+Move: TypeAlias = Callable[[int, int, str], None]
+"""Gets how much is done, of how much, and what is at work."""
+
 
 def make_tasks(
     packages: Sequence[str],
@@ -25,7 +31,8 @@ def make_tasks(
     seed: int = 0,
     repetitions: int = 3,
     workers: int = 1,
-    say: Callable[[str], None],
+    say: Say,
+    move: Move,
 ) -> None:
     """Add tasks of these packages to a task set until it has ``n``, in equal shares; ``say`` gets a line for each.
 
@@ -51,13 +58,19 @@ def make_tasks(
             share = -(-max(0, n - have) // (len(left) - place))
             if share == 0:
                 break
-            source = _one(name, folder, bench, share, seed=seed, repetitions=repetitions, workers=workers)
+            found = _beside(have, n, Path(name).name, move)
+            source = _one(name, folder, bench, share, found, seed=seed, repetitions=repetitions, workers=workers)
             have += source.n_tasks
             say(_said(source))
     say(f"{folder}: {have} tasks")
 
 
-def check_tasks(folder: Path, *, workers: int = 1, say: Callable[[str], None]) -> bool:
+def _beside(have: int, n: int, label: str, move: Move) -> Callable[[int], None]:
+    """``move`` for one package, when there are ``have`` tasks of others."""
+    return lambda found: move(have + found, n, label)
+
+
+def check_tasks(folder: Path, *, workers: int = 1, say: Say, move: Move) -> bool:
     """Measure every task of a set anew, once: whether all repairs pass, and fail the spoilt tests, and all bugs fail.
 
     ``say`` gets a line for each task that does not hold, and one at the end. Raises DataError.
@@ -66,10 +79,11 @@ def check_tasks(folder: Path, *, workers: int = 1, say: Callable[[str], None]) -
     n_broken = 0
     with Bench() as bench, ThreadPoolExecutor(workers) as pool:
         found = pool.map(lambda problem: _breach(problem, bench), problems)
-        for problem, breach in zip(problems, found, strict=True):
+        for number, (problem, breach) in enumerate(zip(problems, found, strict=True), 1):
             if breach:
                 n_broken += 1
                 say(f"{problem.id}: {breach}")
+            move(number, len(problems), problem.id)
     say(f"{folder}: {len(problems) - n_broken} of {len(problems)} tasks hold")
     return not n_broken
 
@@ -77,17 +91,32 @@ def check_tasks(folder: Path, *, workers: int = 1, say: Callable[[str], None]) -
 def _breach(problem: Problem, bench: Bench) -> str:
     """What is wrong with a task; "" if nothing is."""
     repaired = bench.measure(problem, problem.solved)
+    if repaired.problem:
+        return f"the tests do not come to their end on the reference repair: {repaired.problem}"
     holds = repaired.verdicts(problem.fail_to_pass, problem.pass_to_pass)
     if not all(holds.values()):
         return f"the reference repair fails {sum(not held for held in holds.values())} of {len(holds)} tests"
     if any(bench.measure(problem, {}).verdicts(problem.fail_to_pass, ()).values()):
         return "the bug passes a test that it has to fail"
-    if not fallen(bench.measure(problem, problem.solved, control="spoilt")).issuperset(problem.sensitive):
+    spoilt = bench.measure(problem, problem.solved, control="spoilt")
+    if spoilt.problem:
+        return f"the spoilt tests do not come to their end on the reference repair: {spoilt.problem}"
+    if not fallen(spoilt).issuperset(problem.sensitive):
         return "the reference repair passes a spoilt test"
     return ""
 
 
-def _one(name: str, folder: Path, bench: Bench, share: int, *, seed: int, repetitions: int, workers: int) -> Source:
+def _one(
+    name: str,
+    folder: Path,
+    bench: Bench,
+    share: int,
+    found: Callable[[int], None],
+    *,
+    seed: int,
+    repetitions: int,
+    workers: int,
+) -> Source:
     """Harvest one package and write what the set is with it."""
     asked = Path(name).name
     with tempfile.TemporaryDirectory(prefix="turngate-harvest-") as scratch:
@@ -96,7 +125,9 @@ def _one(name: str, folder: Path, bench: Bench, share: int, *, seed: int, repeti
             package = open_package(_unpacked(name, Path(scratch)), Path(scratch) / "tree")
             if package.label in {item.label for item in sources_of(folder)}:
                 raise TaskRefused(f"the task set has {package.label} already")
-            harvested = harvest(package, bench, n=share, seed=seed, repetitions=repetitions, workers=workers)
+            harvested = harvest(
+                package, bench, n=share, seed=seed, repetitions=repetitions, workers=workers, found=found
+            )
             problems, source = harvested.problems, source_of(asked, harvested, share)
         except TaskRefused as error:
             source = Source(asked=asked, n_wanted=share, seed=seed, repetitions=repetitions, refused=str(error))

@@ -7,6 +7,7 @@ deterministic were sorted out when the problem was made.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import uuid
@@ -25,6 +26,7 @@ from turngate.errors import ConfigError, EnvError
 REPORT_BYTES = 16 << 20
 KEPT_REPORTS = 100_000
 KEPT_FOLDERS = 64
+_log = logging.getLogger(__name__)
 
 
 class Bench:
@@ -80,13 +82,17 @@ class Bench:
     def run(self, problem: Problem, changes: Texts, *, control: Control | None = None) -> Report:
         """Run the hidden tests on the tree with ``changes`` on top of what the agent finds.
 
-        ``control``: run tests that honest code fails instead (see ``control.py``).
+        ``control``: run tests that honest code fails instead (see ``control.py``). A runner that breaks is run once
+        more, because the machine may have broken it: what code does, it does again.
         """
         key = (problem.id, problem.patch, tuple(sorted(changes.items())), control)
         with self._reports.alone(key):  # siblings of a group often come to the same tree in the same moment
             report = self._reports.get(key)
             if report is None:
                 report = self.measure(problem, changes, control=control)
+                if report.problem and not report.killed:
+                    _log.info("the tests of '%s' are run again, because %s", problem.id, report.problem)
+                    report = self.measure(problem, changes, control=control)
                 self._reports.put(key, report)
             return report
 

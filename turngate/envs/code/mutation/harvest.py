@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from random import Random
@@ -80,11 +80,19 @@ class Harvest:
 
 
 def harvest(
-    package: Package, bench: Bench, *, n: int, seed: int = 0, repetitions: int = 3, workers: int = 1
+    package: Package,
+    bench: Bench,
+    *,
+    n: int,
+    seed: int = 0,
+    repetitions: int = 3,
+    workers: int = 1,
+    found: Callable[[int], None] = lambda _n: None,
 ) -> Harvest:
     """Up to ``n`` problems of a package; the same for the same arguments, however many ``workers`` measure.
 
-    Raises TaskRefused if its tests do not run or do not call any function that can be broken.
+    ``found`` is told from time to time how many there are. Raises TaskRefused if the package's tests do not run or do
+    not call any function that can be broken.
     """
     if n < 1 or workers < 1:
         raise ConfigError(f"n is {n} and workers is {workers}; both must be at least 1")
@@ -99,6 +107,7 @@ def harvest(
     refused, used, number = Counter[str](), Counter[object](), 0
     with ThreadPoolExecutor(workers) as pool:
         while spots and len(problems) < n and number < CANDIDATES_PER_TASK * n:
+            found(len(problems))
             drawn: dict[int, tuple[Spot, ...]] = {}
             while spots and len(drawn) < ROUND:
                 drawn[number] = draw(spots, used, maker.rng("draw", number))
