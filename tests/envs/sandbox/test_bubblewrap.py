@@ -66,6 +66,47 @@ def test_a_machine_without_user_namespaces_says_what_to_do(install):
         open_backend("bubblewrap")
 
 
+def test_a_program_of_another_prefix_may_use_what_lies_beside_it(monkeypatch):
+    with tempfile.TemporaryDirectory(prefix="prefix-") as prefix:
+        program, library = Path(prefix, "bin", "bwrap"), Path(prefix, "lib", "real")
+        for path in (program, library):
+            path.parent.mkdir(mode=0o755)
+        shutil.copy(shutil.which("bwrap"), library)
+        program.write_text(f'#!/bin/sh\nexec {library} "$@"\n')
+        for path in (program, library, Path(prefix)):
+            path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{prefix}/bin:{os.environ['PATH']}")
+        with open_backend("bubblewrap") as backend, backend.open() as sandbox:
+            assert sandbox.run(["echo", "here"], deadline_s=10).stdout == b"here\n"
+            assert sandbox.run(["ls", prefix], deadline_s=10).exit == 2
+
+
+def test_the_umask_of_the_library_changes_nothing():
+    before = os.umask(0o077)
+    try:
+        with open_backend("bubblewrap") as backend, backend.open() as sandbox:
+            modes = sandbox.run(["stat", "-c", "%a", "/work", "/tmp", "/etc", "/etc/ssl", "/etc/passwd"], deadline_s=10)
+            assert modes.stdout == b"755\n755\n755\n755\n644\n"
+    finally:
+        os.umask(before)
+
+
+def test_who_starts_commands_sees_no_file_of_the_host(bubblewrap):
+    links = {name for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin") if os.path.lexists(f"/{name}")}
+    with bubblewrap.open() as sandbox:
+        sandbox.run(["true"], deadline_s=LONG_S)
+        holder, seen = bubblewrap._process.pid, 0
+        for pid in (holder, *children(holder)):
+            with suppress(OSError):  # the keeper of a test before, which has just ended
+                lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
+                names = os.listdir(f"/proc/{pid}/root/")
+                seen += 1
+                assert set(names) == {"etc", "proc", "tmp", "usr"} | links
+                mounts = {line.split()[4] for line in lines}
+                assert all(place == "/" or place.startswith(("/proc", str(bubblewrap._store))) for place in mounts)
+        assert seen >= 2
+
+
 @pytest.mark.parametrize(
     ("shown", "problem"),
     [

@@ -38,6 +38,7 @@ from turngate.envs.sandbox.cage import real_places, write_settings
 from turngate.envs.sandbox.cell import BubblewrapSandbox, Layer, Layers
 from turngate.envs.sandbox.cgroups import Group, Groups, open_groups
 from turngate.envs.sandbox.holder import LAUNCH
+from turngate.envs.sandbox.mounts import FOLDER_MODE
 from turngate.envs.sandbox.trees import copy_tree
 from turngate.errors import ConfigError, DataError, EnvError
 
@@ -224,7 +225,9 @@ class Bubblewrap(Backend):
         write_settings(store / "etc")
         (store / "filter").write_bytes(seccomp.program())
         (store / "filter").chmod(0o644)
-        (store / "layers" / "empty" / "work").mkdir(parents=True)
+        empty = store / "layers" / "empty" / "work"
+        empty.mkdir(parents=True)
+        empty.chmod(FOLDER_MODE)
         (store / "cell").mkdir()
         (store / "root").mkdir()
         for path in (store, *store.rglob("*")):
@@ -269,7 +272,7 @@ def _find() -> str:
     path = shutil.which("bwrap")
     if path is None:
         raise ConfigError(f"bubblewrap ('bwrap') is not installed; run: {INSTALL}")
-    return path
+    return os.path.realpath(path)
 
 
 def _start_holder() -> tuple[socket.socket, subprocess.Popen[bytes]]:

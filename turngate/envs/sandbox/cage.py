@@ -47,6 +47,8 @@ def write_settings(folder: Path) -> None:
     for name, content in _MADE.items():
         (folder / name).write_text(content)
         (folder / name).chmod(0o644)
+    for path, _folders, _files in os.walk(folder):
+        os.chmod(path, 0o755)  # whatever the umask is
 
 
 def _copy_public(source: str, target: Path) -> None:

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from turngate.envs.sandbox import linux, wire
 from turngate.envs.sandbox.keeper import Keeper
-from turngate.envs.sandbox.mounts import Plan, mount_cell, mount_system, mount_work, mounts_at
+from turngate.envs.sandbox.mounts import Plan, leave_host, mount_cell, mount_system, mount_work, mounts_at
 
 LAUNCH = """
 import sys, types
@@ -50,13 +50,15 @@ def serve(channel_fd: int, parent: int) -> None:
         _become(request["uid"])
         linux.enter_user_namespace()
         mount_system(plan)
+        above = os.open(os.path.dirname(plan.store), os.O_PATH | os.O_DIRECTORY)
+        leave_host(plan)
     except OSError as error:
         wire.send(channel, {"error": str(error)})
         return
     gc.freeze()  # what exists now is never looked at again, so keepers share its memory
     plan, storage = _choose_storage(plan, request["storage"])
     wire.send(channel, {"storage": storage, "overlay": plan.overlay})
-    _work(plan, channel, parent_fd)
+    _work(plan, channel, parent_fd, above)
 
 
 def _open_ways(shown: list[str]) -> None:
@@ -96,7 +98,9 @@ def _become(uid: int | None) -> None:
         os.setresuid(uid, uid, uid)
 
 
-def _work(plan: Plan, channel: socket.socket, parent_fd: int) -> None:
+def _work(plan: Plan, channel: socket.socket, parent_fd: int, above: int) -> None:
+    """``above``: the folder that the store lies in, which cannot be reached by its name any more."""
+    own = (channel.fileno(), parent_fd, above)
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(parent_fd, select.POLLIN)
@@ -117,22 +121,23 @@ def _work(plan: Plan, channel: socket.socket, parent_fd: int) -> None:
         except (EOFError, ConnectionError):
             break
         if message["do"] == "open":
-            keepers.add(_fork_keeper(plan, channel, parent_fd, files))
+            keepers.add(_fork_keeper(plan, own, files))
         elif message["do"] == "forget":
             _remove(plan.layer(message["layer"]))
         for fd in files:
             os.close(fd)
-    _end(plan, keepers)
+    _end(plan, keepers, above)
 
 
-def _fork_keeper(plan: Plan, channel: socket.socket, parent_fd: int, files: list[int]) -> int:
+def _fork_keeper(plan: Plan, own: tuple[int, ...], files: list[int]) -> int:
+    """``own``: open files that are none of a keeper's business."""
     holder = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
-        channel.close()
-        os.close(parent_fd)
+        for fd in own:
+            os.close(fd)
         _die_with(holder)
         Keeper(plan, socket.socket(fileno=files[0])).serve(files[1:])
     except BaseException as error:  # the process was forked inside the holder's loop and must never return to it
@@ -163,15 +168,18 @@ def _end_orphans(keepers: set[int]) -> None:
         os.kill(pid, signal.SIGKILL)  # a child of this process, so the number is its own until it is waited for
 
 
-def _end(plan: Plan, keepers: set[int]) -> None:
+def _end(plan: Plan, keepers: set[int], above: int) -> None:
     for pid in keepers:
         os.kill(pid, signal.SIGKILL)
     for pid in keepers:
         os.waitpid(pid, 0)
     linux.unmount(plan.root)
-    if left := [*mounts_at(plan.store)]:  # never: below them lie folders of the host
+    if left := {*mounts_at(plan.store)} - {plan.store}:  # never: below them lie folders of the host
         raise RuntimeError(f"the store of the sandboxes is not removed, because of the mounts {left}")
-    _remove(plan.store)
+    os.unlink(plan.filter)
+    for name in os.listdir(plan.store):
+        _remove(f"{plan.store}/{name}")
+    os.rmdir(os.path.basename(plan.store), dir_fd=above)
 
 
 def _remove(folder: str) -> None:

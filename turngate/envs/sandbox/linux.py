@@ -53,6 +53,14 @@ def unmount(target: str) -> None:
     _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), target)
 
 
+def enter_root(folder: str) -> None:
+    """Make a mount the root of what this process sees, and take all other mounts out of its sight."""
+    os.chdir(folder)
+    _check(_libc.pivot_root(b".", b"."), "pivot_root")  # the old root lies on top of the new one then
+    unmount(".")
+    os.chdir("/")
+
+
 def enter_user_namespace() -> None:
     """Become root of a user namespace in which only the present user exists, with mounts of its own."""
     uid, gid = os.geteuid(), os.getegid()

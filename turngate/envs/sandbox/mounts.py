@@ -1,14 +1,16 @@
 """The file system that the commands of a sandbox see, put together before the first one starts: mounts cost time.
 
-The holder makes the system's part once, at ``Plan.root``. Every mount there is read-only. A keeper gets a copy of these
-mounts and adds the folders of its sandbox, which lie on one memory file system of bounded size, at ``Plan.cell``. For a
-command, bubblewrap takes all of it as its root and adds no more than a fresh ``/proc``.
+The holder makes the system's part once, at ``Plan.root``. Every mount there is read-only. Then it leaves the host's
+mounts behind (``leave_host``). A keeper gets a copy of what there is and adds the folders of its sandbox, which lie on
+one memory file system of bounded size, at ``Plan.cell``. For a command, bubblewrap takes ``Plan.root`` as its root and
+adds no more than a fresh ``/proc``.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,6 +91,36 @@ def mount_system(plan: Plan) -> None:
     _restrict(root, _SAFE | linux.MS_RDONLY)
 
 
+def leave_host(plan: Plan) -> None:
+    """Make a root for this process in which there is only what it needs; after ``mount_system``.
+
+    A command begins with a copy of all mounts of its keeper, and bubblewrap reads their list several times; a host may
+    have hundreds. And what breaks out of bubblewrap comes to this root, in which no file of the host lies.
+    """
+    stage = plan.cell  # any folder would do, because nothing is seen of its place afterwards
+    linux.mount("tmpfs", stage, "tmpfs", _SAFE, "size=1m,mode=0755")
+    _show_program(plan.bwrap, stage)
+    for name in ("/usr", "/etc", *SYSTEM):
+        if os.path.lexists(plan.root + name):
+            os.symlink(plan.root + name, stage + name)
+    for name in ("/tmp", "/proc", plan.store):  # bubblewrap begins to build in /tmp
+        os.makedirs(stage + name, exist_ok=True)
+    linux.mount("/proc", f"{stage}/proc", "none", linux.MS_BIND | linux.MS_REC, "")
+    linux.mount(plan.store, stage + plan.store, "none", linux.MS_BIND, "")
+    linux.mount(plan.root, stage + plan.root, "none", linux.MS_BIND | linux.MS_REC, "")
+    _restrict(stage, _SAFE | linux.MS_RDONLY)
+    linux.enter_root(stage)
+
+
+def _show_program(path: str, stage: str) -> None:
+    """A program that is not the system's, with the libraries that it may have beside it."""
+    if path.startswith(("/usr/", *(f"{name}/" for name in SYSTEM))):
+        return
+    prefix = os.path.dirname(os.path.dirname(path))
+    place = path if prefix == "/" else prefix
+    _show(place, stage + place)
+
+
 def mount_cell(plan: Plan) -> None:
     """The folders of one sandbox, empty, in mounts that only this process has; ``/work`` is missing."""
     root, cell = plan.root, plan.cell
@@ -118,6 +150,8 @@ def mount_work(plan: Plan, layers: list[str]) -> None:
 
 def _mount_overlay(plan: Plan, layers: list[str]) -> None:
     """``/work`` shows the layers, the last one on top, and takes the changes into ``upper``."""
+    top = os.stat(f"{plan.layer(layers[-1])}/work")  # a folder's own mode is that of its uppermost layer
+    os.chmod(f"{plan.cell}/upper", stat.S_IMODE(top.st_mode))
     os.chdir(f"{plan.store}/layers")  # the options must fit into one page, so the paths in them are short
     lower = ":".join(f"{name}/work" for name in reversed(layers))
     options = f"lowerdir={lower},upperdir={plan.cell}/upper,workdir={plan.cell}/scratch,userxattr"

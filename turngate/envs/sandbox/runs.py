@@ -176,18 +176,18 @@ class Runs:
             self._poll.unregister(fd)
 
     def _settle(self, run: _Run) -> None:
-        """The last process is gone: say so, and forget the command."""
+        """The last process is gone: say so at once, then forget the command."""
+        exit_code = _last_line(run.report_fd).get("exit-code")  # missing: killed, or it never came to the command
+        with suppress(OSError):  # nobody waits for it any more
+            wire.send(run.status, {"exit": exit_code, "killed": run.killed or None})
+        run.status.close()
+        del self._runs[run.number]
         for fd in (run.monitor_fd, run.init_fd):
             self._ignore(fd)
             os.close(fd)
         os.waitpid(run.monitor_pid, 0)
         with suppress(ChildProcessError):  # bubblewrap itself has reaped it
             os.waitpid(run.init_pid, 0)
-        exit_code = _last_line(run.report_fd).get("exit-code")  # missing: killed, or it never came to the command
-        with suppress(OSError):  # nobody waits for it any more
-            wire.send(run.status, {"exit": exit_code, "killed": run.killed or None})
-        run.status.close()
-        del self._runs[run.number]
 
 
 def reap(init_pid: int, since_ticks: int, end_s: float) -> bool:

@@ -6,7 +6,8 @@ A denied call fails with EPERM, or with ENOSYS where programs then take another 
 convention (32-bit on a 64-bit system, x32) ends the process, because its numbers mean something else.
 
 The kernel runs the program for each call on ``struct seccomp_data``: number at byte 0, architecture at 4, argument *i*
-at 16 + 8·i (little endian, so its low half comes first).
+at 16 + 8·i (little endian, so its low half comes first). It also runs it for every number there is whenever a command
+starts, to note which are always allowed. So the program looks a number up in a tree, in a dozen steps.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 import errno
 import platform
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from turngate.errors import ConfigError
 
@@ -23,6 +24,12 @@ _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE = 0, 4
 _X32 = 0x40000000
+_LEAF = 3
+
+_Line: TypeAlias = tuple[
+    int, int, str, str
+]  # code, value, and the labels to jump to if it is so or not; "" is the next
+_Part: TypeAlias = _Line | str  # a string: the label of the line after it
 
 AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -122,27 +129,39 @@ def program(machine: str | None = None) -> bytes:
         known = ", ".join(sorted(AUDIT_ARCHITECTURES))
         raise ConfigError(f"there is no system-call filter for a '{machine}' machine; known: {known}. Use Docker there")
     column = list(AUDIT_ARCHITECTURES).index(machine)
-    lines = [
-        _line(_LOAD, _ARCHITECTURE),
-        _line(_JUMP_EQ, AUDIT_ARCHITECTURES[machine], yes=1),
-        _line(_RETURN, _KILL),
-        _line(_LOAD, _NUMBER),
-    ]
-    if machine == "x86_64":
-        lines += [_line(_JUMP_GE, _X32, no=1), _line(_RETURN, _KILL)]
-    for calls, number in ((DENIED, errno.EPERM), (ABSENT, errno.ENOSYS)):
-        for numbers in calls.values():
-            if (call := numbers[column]) is not None:
-                lines += [_line(_JUMP_EQ, call, no=1), _line(_RETURN, _ERRNO | number)]
-    lines += _when(_CLONE[column], 0, [_line(_JUMP_ANY_BIT, _NEW_NAMESPACES, no=1), _line(_RETURN, _refuse())])
-    tricks = [line for trick in _TERMINAL_TRICKS for line in (_line(_JUMP_EQ, trick, no=1), _line(_RETURN, _refuse()))]
-    lines += _when(_IOCTL[column], 1, tricks)
-    for call in (_SOCKET[column], _SOCKETPAIR[column]):
-        families = [
-            line for family in _SOCKET_FAMILIES for line in (_line(_JUMP_EQ, family, no=1), _line(_RETURN, _ALLOW))
+    goals = {numbers[column]: "not permitted" for numbers in DENIED.values()}
+    goals |= {numbers[column]: "not there" for numbers in ABSENT.values()}
+    goals |= {_CLONE[column]: "clone", _IOCTL[column]: "ioctl"}
+    goals |= {_SOCKET[column]: "socket", _SOCKETPAIR[column]: "socket"}
+    cases = sorted((number, goal) for number, goal in goals.items() if number is not None)
+    return _assembled(
+        [
+            (_LOAD, _ARCHITECTURE, "", ""),
+            (_JUMP_EQ, AUDIT_ARCHITECTURES[machine], "", "foreign"),
+            (_LOAD, _NUMBER, "", ""),
+            *([(_JUMP_GE, _X32, "foreign", "")] if machine == "x86_64" else []),
+            *_tree(cases),
+            "clone",
+            (_LOAD, _argument(0), "", ""),
+            (_JUMP_ANY_BIT, _NEW_NAMESPACES, "not permitted", "allowed"),
+            "ioctl",
+            (_LOAD, _argument(1), "", ""),
+            *((_JUMP_EQ, trick, "not permitted", "") for trick in _TERMINAL_TRICKS),
+            (_RETURN, _ALLOW, "", ""),
+            "socket",
+            (_LOAD, _argument(0), "", ""),
+            *((_JUMP_EQ, family, "allowed", "") for family in _SOCKET_FAMILIES),
+            (_RETURN, _ERRNO | errno.EAFNOSUPPORT, "", ""),
+            "allowed",
+            (_RETURN, _ALLOW, "", ""),
+            "not permitted",
+            (_RETURN, _ERRNO | errno.EPERM, "", ""),
+            "not there",
+            (_RETURN, _ERRNO | errno.ENOSYS, "", ""),
+            "foreign",
+            (_RETURN, _KILL, "", ""),
         ]
-        lines += _when(call, 0, [*families, _line(_RETURN, _ERRNO | errno.EAFNOSUPPORT)])
-    return b"".join([*lines, _line(_RETURN, _ALLOW)])
+    )
 
 
 def profile() -> dict[str, Any]:
@@ -171,16 +190,32 @@ def _bits() -> list[int]:
     return [1 << bit for bit in range(32) if _NEW_NAMESPACES >> bit & 1]
 
 
-def _refuse() -> int:
-    return _ERRNO | errno.EPERM
+def _argument(number: int) -> int:
+    """Where the low half of an argument of the call lies."""
+    return 16 + 8 * number
 
 
-def _when(call: int, argument: int, body: list[bytes]) -> list[bytes]:
-    """``body`` sees the low half of the argument of ``call``; other calls jump over it."""
-    inside = [_line(_LOAD, 16 + 8 * argument), *body, _line(_LOAD, _NUMBER)]
-    return [_line(_JUMP_EQ, call, no=len(inside)), *inside]
+def _tree(cases: Sequence[tuple[int, str]]) -> list[_Part]:
+    """From each number to its label, from any other to "allowed". ``cases``: in order."""
+    if len(cases) <= _LEAF:
+        *others, (last, goal) = cases
+        return [*((_JUMP_EQ, number, label, "") for number, label in others), (_JUMP_EQ, last, goal, "allowed")]
+    half = len(cases) // 2
+    middle = cases[half][0]
+    from_middle = f"from {middle}"
+    return [(_JUMP_GE, middle, from_middle, ""), *_tree(cases[:half]), from_middle, *_tree(cases[half:])]
 
 
-def _line(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:
-    """One instruction; ``yes`` and ``no``: how many of the following ones a jump leaves out."""
-    return struct.pack("<HBBI", code, yes, no, value)
+def _assembled(parts: Iterable[_Part]) -> bytes:
+    """The program in the kernel's form, in which a jump is the number of lines that it leaves out."""
+    lines: list[_Line] = []
+    places: dict[str, int] = {}
+    for part in parts:
+        if isinstance(part, str):
+            places[part] = len(lines)
+        else:
+            lines.append(part)
+    return b"".join(
+        struct.pack("<HBBI", code, *(places[label] - at if label else 0 for label in (yes, no)), value)
+        for at, (code, value, yes, no) in enumerate(lines, 1)
+    )

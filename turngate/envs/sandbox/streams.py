@@ -7,7 +7,7 @@ import select
 from collections.abc import Mapping
 from typing import Protocol
 
-CHUNK = 1 << 18
+CHUNK = 1 << 16  # what a pipe holds
 
 
 class HeadTail:

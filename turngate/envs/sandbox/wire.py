@@ -35,9 +35,10 @@ def send(channel: socket.socket, message: Message, files: Sequence[int] = ()) ->
 def receive(channel: socket.socket) -> tuple[Message, list[int]]:
     """The next message and its files, which no program inherits. Raises EOFError when the other end is gone."""
     room = socket.CMSG_LEN(_MAX_FILES * array("i").itemsize)
-    packet, extras, _flags, _address = channel.recvmsg(MAX_BYTES, room, socket.MSG_CMSG_CLOEXEC)  # recv_fds drops flags
-    if not packet:
+    size = channel.recv_into(bytearray(1), 1, socket.MSG_PEEK | socket.MSG_TRUNC)  # room for the longest costs time
+    if not size:
         raise EOFError("the other end of the channel is closed")
+    packet, extras, _flags, _address = channel.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)  # recv_fds drops flags
     files = array("i")
     for _level, _kind, data in extras:
         files.frombytes(data[: len(data) - len(data) % files.itemsize])
