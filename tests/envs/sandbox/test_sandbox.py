@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_copied(backend, tmp_path):
 
 def test_a_fork_is_exact_and_independent(sandbox):
     text = "mkdir old gone; echo 1 > old/a; echo 2 > gone/b; ln -s a old/link; chmod 640 old/a"
-    assert shell(sandbox, text + "; echo t > /tmp/t; echo h > ~/h").exit == 0
+    assert shell(sandbox, text + "; echo t > /tmp/t; echo h > ~/h; chmod 1770 /work /tmp ~; chmod g+s old").exit == 0
     look = "cd /; find work tmp home/agent -printf '%p %y %m %l\\n' | sort; cat work/old/a"
     with sandbox.fork() as branch:
         assert shell(branch, look).text() == shell(sandbox, look).text()

@@ -211,7 +211,7 @@ class DockerSandbox(OwnedSandbox):
 
     def restore(self, archive: Archive) -> None:
         """Unpack a snapshot. For ``Docker.open``."""
-        process = self.container.start(["tar", "-C", "/", "--no-overwrite-dir", "--no-same-owner", "-xpf", "-"])
+        process = self.container.start(["tar", "-C", "/", "--no-same-owner", "-xpf", "-"])
         process.feed(_content(archive.file))
         errors = HeadTail(1 << 12)
         _check_copied(self._carry(process, {process.stdout: errors, process.stderr: errors}), errors)

@@ -116,7 +116,8 @@ def _overlay_attributes(path: str) -> Iterator[str]:
 
 def _finish(copy: _Copy, status: os.stat_result, target: str) -> None:
     _own(copy, target)
-    os.chmod(target, stat.S_IMODE(status.st_mode) & 0o777)  # never set-user-id
+    kept = 0o3777 if stat.S_ISDIR(status.st_mode) else 0o1777  # no program that runs as somebody else
+    os.chmod(target, stat.S_IMODE(status.st_mode) & kept)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
