@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from turngate.envs.code.mutation.harvest import harvest
 from turngate.envs.code.mutation.packages import fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
+from turngate.envs.scratch import Scratch
 from turngate.errors import ConfigError, DataError, TaskRefused
 
 Say: TypeAlias = Callable[[str], None]
@@ -119,10 +119,10 @@ def _one(
 ) -> Source:
     """Harvest one package and write what the set is with it."""
     asked = Path(name).name
-    with tempfile.TemporaryDirectory(prefix="turngate-harvest-") as scratch:
+    with Scratch("harvest") as scratch:
         problems: tuple[Problem, ...] = ()
         try:
-            package = open_package(_unpacked(name, Path(scratch)), Path(scratch) / "tree")
+            package = open_package(_unpacked(name, scratch), scratch / "tree")
             if package.label in {item.label for item in sources_of(folder)}:
                 raise TaskRefused(f"the task set has {package.label} already")
             harvested = harvest(

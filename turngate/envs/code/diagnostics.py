@@ -25,7 +25,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from turngate.envs.code.lsp import Client
+from turngate.envs.scratch import Scratch
 from turngate.errors import ConfigError, EnvError, MissingExtra, UnknownName
 from turngate.types import JSON
 
@@ -111,8 +111,8 @@ class Diagnoser:
             )
         self._programs = {name: executable(name) for name in sorted(set(servers))}
         self._deadline_s, self._version = deadline_s, python_version
-        self._temporary = tempfile.TemporaryDirectory(prefix="turngate-diagnostics-")
-        self._root = Path(self._temporary.name)
+        self._scratch = Scratch("diagnostics")
+        self._root = self._scratch.path
         _furnish(self._root, python_version)
         self._clients: dict[str, Client] = {}
         self._known: OrderedDict[tuple[str, bytes], _Found] = OrderedDict()
@@ -151,7 +151,7 @@ class Diagnoser:
             self._closed = True
             while self._clients:
                 self._clients.popitem()[1].close()
-            self._temporary.cleanup()
+            self._scratch.close()
 
     def __enter__(self) -> Self:
         return self

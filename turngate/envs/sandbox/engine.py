@@ -11,10 +11,10 @@ For five minutes after each command podman keeps two small processes (``exit_com
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+from turngate.envs.scratch import Scratch
 
 _COVERS = dict.fromkeys(("/run", "/var/tmp"), "ro,nosuid,nodev,noexec,size=4096,mode=0555")
 _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
@@ -48,17 +48,17 @@ class Podman(Engine):
     file_bound = "the inodes of each memory volume"
 
     def __init__(self, client: Any, profile: str, labels: Mapping[str, str]) -> None:
-        self._own = tempfile.TemporaryDirectory(prefix="turngate-podman-")
+        self._own = Scratch("podman")
         for name, text in (("profile", profile), ("hosts", _HOSTS)):
-            Path(self._own.name, name).write_text(text)
-            Path(self._own.name, name).chmod(0o644)
-        super().__init__(client, f"{self._own.name}/profile", labels)
+            (self._own.path / name).write_text(text)
+            (self._own.path / name).chmod(0o644)
+        super().__init__(client, f"{self._own.path}/profile", labels)
         self._volumes: dict[str, list[Any]] = {}
 
     def mount(self, name: str, folders: Mapping[str, tuple[int, str]]) -> tuple[dict[str, str], dict[str, Any]]:
         """See ``Engine.mount``."""
         made, page_bytes = self._volumes.setdefault(name, []), os.sysconf("SC_PAGE_SIZE")
-        volumes = {f"{self._own.name}/hosts": {"bind": "/etc/hosts", "mode": "ro"}}
+        volumes = {f"{self._own.path}/hosts": {"bind": "/etc/hosts", "mode": "ro"}}
         for path, (size_bytes, options) in folders.items():
             blocks = -(-size_bytes // page_bytes)  # podman would take ``size`` for a quota of its disk
             mount = {"type": "tmpfs", "device": "tmpfs", "o": f"{options},nr_blocks={blocks}"}
@@ -74,4 +74,4 @@ class Podman(Engine):
 
     def close(self) -> None:
         """See ``Engine.close``."""
-        self._own.cleanup()
+        self._own.close()

@@ -49,6 +49,7 @@ from turngate.envs.sandbox.owned import OwnedSandbox
 from turngate.envs.sandbox.session import Session
 from turngate.envs.sandbox.streams import HeadTail, Streams
 from turngate.envs.sandbox.trees import copy_tree
+from turngate.envs.scratch import Scratch
 from turngate.errors import ConfigError, DataError, EnvError
 
 _SANDBOX, _COMMAND = "TURNGATE_SANDBOX", "TURNGATE_COMMAND"  # the marks: of all processes, and of one command's
@@ -77,7 +78,8 @@ class Local(Backend):
             )
         _log.warning("NO SANDBOX: the back end 'local' runs commands as you, with your files and your network")
         self.limits = limits or Limits()
-        self._folder = tempfile.mkdtemp(prefix="turngate-local-")
+        self._scratch = Scratch("local")
+        self._folder = str(self._scratch.path)
         self.sandboxes: set[LocalSandbox] = set()  # held, so that one that nobody closed is closed here
 
     def open(self, source: Path_ | Snapshot | None = None) -> LocalSandbox:
@@ -104,7 +106,7 @@ class Local(Backend):
         """See ``Backend.close``."""
         for sandbox in list(self.sandboxes):
             sandbox.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.close()
 
     def new_copy(self) -> Copy:
         """An empty snapshot."""

@@ -8,42 +8,33 @@ and of what is shown instead nothing may hold the text of a reference repair (``
 from __future__ import annotations
 
 import compileall
-import fcntl
 import os
 import shutil
 import sys
 import sysconfig
-import tempfile
 import threading
-import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from turngate.envs.code.problem import Problem
+from turngate.envs.scratch import Scratch
 from turngate.errors import MissingExtra, TaskRefused
 
 PYTHON, SITE, INSIDE = "/opt/python", "/opt/site", "/opt/turngate"
 INTERPRETER = f"{PYTHON}/bin/python3"
 RUNNER_NEEDS = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
-_PREFIX = "turngate-tools-"
-_YOUNG_S = 60.0  # a folder so young may not be locked yet
 _LEFT_OUT = ("site-packages", "dist-packages", "ensurepip", "test", "idlelib", "tkinter", "lib2to3", "config-*")
 
 
 class Toolbox:
-    """A temporary folder with the tools. Distributions are added when a problem needs them; ``close`` removes it.
-
-    Whoever makes one also removes those of processes that were killed: nobody holds their lock.
-    """
+    """A temporary folder with the tools. Distributions are added when a problem needs them; ``close`` removes it."""
 
     def __init__(self) -> None:
-        _sweep()
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._scratch = Scratch("tools")
+        self._folder = self._scratch.path
         self._folder.chmod(0o755)
-        self._held = _lock(self._folder)
         self._site, self._lock = self._folder / "site", threading.Lock()
         self._added: set[str] = set()
         self._texts: frozenset[str] | None = None
@@ -95,10 +86,7 @@ class Toolbox:
 
     def close(self) -> None:
         """Remove the folder. Safe to repeat."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        self._scratch.close()
 
     def _copy(self, name: str) -> None:
         try:
@@ -111,29 +99,6 @@ class Toolbox:
                 continue  # scripts lie beside site-packages, and bytecode names its source
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-
-
-def _lock(folder: Path) -> int | None:
-    """The open folder, locked as long as it is open here; None if another process holds it."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return None
-    return fd
-
-
-def _sweep() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # its owner has just removed it
-            status = folder.stat()
-            if status.st_uid != os.geteuid() or time.time() - status.st_ctime < _YOUNG_S:
-                continue
-            held = _lock(folder)
-            if held is not None:
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(held)
 
 
 def _link_interpreter(target: Path) -> None:

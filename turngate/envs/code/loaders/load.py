@@ -10,7 +10,6 @@ used is never a crash: it is listed in ``dropped``, with its line and the reason
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import re
@@ -30,6 +29,7 @@ from turngate.envs.code.loaders.history import Change, History
 from turngate.envs.code.loaders.pairs import find_pairs, pair_problem
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.settle import settle
+from turngate.envs.scratch import Scratch
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, DataError, TaskRefused, UnknownName
 
@@ -55,13 +55,13 @@ class LoadedProblems:
 
     problems: tuple[Problem, ...]
     dropped: tuple[Dropped, ...] = ()
-    folder: Path | None = None
-    """Where the trees lie if ``close`` removes them; None if they stay. At the end of the program they go in any case.
-    """
+    scratch: Scratch | None = None
+    """Where the trees lie if they belong to this; None if they stay."""
 
-    def __post_init__(self) -> None:
-        if self.folder is not None:
-            atexit.register(self.close)
+    @property
+    def folder(self) -> Path | None:
+        """Where the trees lie if ``close`` removes them; None if they stay."""
+        return None if self.scratch is None else self.scratch.path
 
     def settled(self, bench: Bench, *, repetitions: int = 3) -> LoadedProblems:
         """The same with every problem measured (see ``settle``); those that are refused move to ``dropped``.
@@ -86,9 +86,8 @@ class LoadedProblems:
 
     def close(self) -> None:
         """Remove the trees that were made for this. Safe to repeat."""
-        atexit.unregister(self.close)
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self.scratch is not None:
+            self.scratch.close()
 
     def __enter__(self) -> Self:
         return self
@@ -186,16 +185,20 @@ def swe_bench(
     rows = _of_split(_read_rows(Path(path)), split)
     if not Path(repositories).is_dir():
         raise DataError(repositories, "there is no such folder of repositories")
-    store = Path(tempfile.mkdtemp(prefix="turngate-trees-") if extract is None else extract).resolve()
+    own = None
+    if extract is None:
+        own = Scratch("trees")
+        extract = own.path
+    store = Path(extract).resolve()
     try:
         store.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="turngate-git-") as scratch:
-            problems, dropped = _load(rows, _Repositories(Path(repositories), store, Path(scratch)), limit)
+        with Scratch("git") as scratch:
+            problems, dropped = _load(rows, _Repositories(Path(repositories), store, scratch), limit)
     except BaseException:
-        if extract is None:
-            shutil.rmtree(store, ignore_errors=True)
+        if own is not None:
+            own.close()
         raise
-    return LoadedProblems(problems=problems, dropped=dropped, folder=store if extract is None else None)
+    return LoadedProblems(problems=problems, dropped=dropped, scratch=own)
 
 
 def _load(

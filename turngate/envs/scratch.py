@@ -1,0 +1,71 @@
+"""Temporary folders that go with their owner, and at the latest with the next one of their kind after it was killed."""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_YOUNG_S = 60.0  # a folder so young may not be locked yet
+
+
+class Scratch:
+    """A temporary folder of this process; as a context manager it gives its path.
+
+    It is removed by ``close``, else when the program ends. Whoever makes one also removes those of the same ``kind``
+    whose processes were killed: nobody holds their lock.
+    """
+
+    def __init__(self, kind: str) -> None:
+        _sweep(kind)
+        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=_prefix(kind))))
+        self._held, self._owner = _lock(self.path), os.getpid()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Remove the folder. Safe to repeat, and nothing in a process that was forked from its owner."""
+        atexit.unregister(self.close)
+        if os.getpid() != self._owner:
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _prefix(kind: str) -> str:
+    return f"turngate-{kind}-"
+
+
+def _lock(folder: Path) -> int | None:
+    """The open folder, locked as long as it is open here; None if another process holds it."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _sweep(kind: str) -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_prefix(kind)}*"):
+        with suppress(OSError):  # its owner has just removed it
+            status = folder.stat()
+            if status.st_uid != os.geteuid() or time.time() - status.st_ctime < _YOUNG_S:
+                continue
+            held = _lock(folder)
+            if held is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(held)
