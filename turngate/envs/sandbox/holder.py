@@ -176,20 +176,23 @@ def _end(plan: Plan, keepers: set[int], above: int) -> None:
     linux.unmount(plan.root)
     if left := {*mounts_at(plan.store)} - {plan.store}:  # never: below them lie folders of the host
         raise RuntimeError(f"the store of the sandboxes is not removed, because of the mounts {left}")
-    os.unlink(plan.filter)
     for name in os.listdir(plan.store):
         _remove(f"{plan.store}/{name}")
-    os.rmdir(os.path.basename(plan.store), dir_fd=above)
+    with suppress(OSError):  # what could not be removed has been said
+        os.rmdir(os.path.basename(plan.store), dir_fd=above)
 
 
-def _remove(folder: str) -> None:
+def _remove(path: str) -> None:
     """This process may pass any folder of its user, also one that an agent closed to itself."""
     try:
-        shutil.rmtree(folder)
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
     except FileNotFoundError:
         pass
     except OSError as error:  # disk is lost, but the sandboxes go on
-        sys.stderr.write(f"turngate: '{folder}' cannot be removed: {error}\n")
+        sys.stderr.write(f"turngate: '{path}' cannot be removed: {error}\n")
 
 
 # --- which form of copy-on-write this machine allows ------------------------------------------------------------------
