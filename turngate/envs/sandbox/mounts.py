@@ -95,7 +95,7 @@ def leave_host(plan: Plan) -> None:
     """Make a root for this process in which there is only what it needs; after ``mount_system``.
 
     A command begins with a copy of all mounts of its keeper, and bubblewrap reads their list several times; a host may
-    have hundreds. And what breaks out of bubblewrap comes to this root, in which no file of the host lies.
+    have hundreds. And what breaks out of bubblewrap comes to this root, in which lie programs and no other files.
     """
     stage = plan.cell  # any folder would do, because nothing is seen of its place afterwards
     linux.mount("tmpfs", stage, "tmpfs", _SAFE, "size=1m,mode=0755")
