@@ -14,7 +14,8 @@ LONG_S = 60.0
 
 
 def containers(backend):
-    return len(backend._client.containers.list(all=True, filters={"label": f"{LABEL}={backend.run_id}"}))
+    labels = {"label": f"{LABEL}={backend.run_id}"}
+    return len(backend._client.containers.list(all=True, filters=labels, ignore_removed=True))
 
 
 def test_a_missing_package_is_named(monkeypatch):

@@ -79,7 +79,9 @@ def users(folder):
 def leftovers(backend, client):
     """How many containers and volumes there are of the back end, as another one's client sees it."""
     labels = {"label": f"{LABEL}={backend.run_id}"}
-    return len(client.containers.list(all=True, filters=labels)), len(client.volumes.list(filters=labels))
+    return len(client.containers.list(all=True, filters=labels, ignore_removed=True)), len(
+        client.volumes.list(filters=labels)
+    )
 
 
 # --- what every back end promises -------------------------------------------------------------------------------------
