@@ -76,3 +76,30 @@ def test_a_folder_that_may_not_be_locked_yet_stays(temporary, monkeypatch):
     young.mkdir()
     Scratch("kind").close()
     assert young.is_dir()
+
+
+LOCKED = """
+import os, sys, tempfile
+from turngate.envs.scratch import Scratch
+tempfile.tempdir = sys.argv[1]
+if os.geteuid() == 0:  # whom no permission stops
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+with Scratch("kind") as folder:
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "file").touch()
+    for path in (folder / "a" / "b", folder / "a"):
+        path.chmod(0o500)
+    try:
+        (folder / "a" / "b" / "file").unlink()
+    except PermissionError:
+        print("locked")
+"""
+
+
+def test_folders_that_may_not_be_written_go_too():
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o777)
+        done = subprocess.run([sys.executable, "-c", LOCKED, place], capture_output=True, text=True, check=True)
+        assert done.stdout == "locked\n"
+        assert os.listdir(place) == []

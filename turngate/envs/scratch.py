@@ -6,6 +6,7 @@ import atexit
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -32,7 +33,7 @@ class Scratch:
         atexit.unregister(self.close)
         if os.getpid() != self._owner:
             return
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove(self.path)
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -62,10 +63,21 @@ def _lock(folder: Path) -> int | None:
 def _sweep(kind: str) -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_prefix(kind)}*"):
         with suppress(OSError):  # its owner has just removed it
-            status = folder.stat()
-            if status.st_uid != os.geteuid() or time.time() - status.st_ctime < _YOUNG_S:
+            status = folder.lstat()
+            is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if not is_ours or time.time() - status.st_ctime < _YOUNG_S:
                 continue
             held = _lock(folder)
             if held is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
                 os.close(held)
+
+
+def _remove(folder: Path) -> None:
+    """Folders in it that may not be written, such as copies of a user's, go too."""
+    for path, below, _files in os.walk(folder):
+        for name in below:
+            if not os.path.islink(inner := os.path.join(path, name)):
+                with suppress(OSError):  # it has just gone
+                    os.chmod(inner, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -26,9 +26,8 @@ _NUMBER, _ARCHITECTURE = 0, 4
 _X32 = 0x40000000
 _LEAF = 3
 
-_Line: TypeAlias = tuple[
-    int, int, str, str
-]  # code, value, and the labels to jump to if it is so or not; "" is the next
+# code, value, and the labels to jump to if it is so or not; "" is the next line
+_Line: TypeAlias = tuple[int, int, str, str]
 _Part: TypeAlias = _Line | str  # a string: the label of the line after it
 
 AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
