@@ -441,7 +441,7 @@ def with_gate(**gate: Any) -> dict[str, Any]:
     ("data", "error", "words"),
     [
         ('{"rewards": [', DataError, ", line 1: is not JSON: Expecting value"),
-        ("[]", ConfigError, "Input should be a valid dictionary or instance of Rubric, got []"),
+        ("[]", ConfigError, "Input should be a valid dictionary or instance of Rubric"),
         ({"rewrds": [REWARD]}, ConfigError, "unknown key 'rewrds'; did you mean 'rewards'?"),
         ({}, ConfigError, "key 'rewards' is missing"),
         (
@@ -452,7 +452,7 @@ def with_gate(**gate: Any) -> dict[str, Any]:
         (with_gate(type="veto", evidence="x", qqq=0), ConfigError, "'gates[0].qqq'; known: evidence, floor, type"),
         (with_gate(type="veto"), ConfigError, "key 'gates[0].evidence' is missing"),
         (with_gate(type="vetoo", evidence="x"), ConfigError, "unknown gate type 'vetoo'; did you mean 'veto'?"),
-        (with_gate(type=["veto"], evidence="x"), ConfigError, "unknown gate type '['veto']'"),
+        (with_gate(type=["veto"], evidence="x"), ConfigError, "gates[0]: a gate needs a type; known: best_so_far"),
         (
             with_gate(type="requires", evidence="x", on="wun"),
             ConfigError,
@@ -463,7 +463,7 @@ def with_gate(**gate: Any) -> dict[str, Any]:
             ConfigError,
             "unknown key 'gates[0].then[0].pas'; did you mean 'pays'?",
         ),
-        ({"rewards": [{**REWARD, "weight": "a"}]}, ConfigError, "'rewards[0].weight': Input should be a valid number"),
+        ({"rewards": [{**REWARD, "weight": "a"}]}, ConfigError, "rewards[0].weight: Input should be a valid number"),
         ({"rewards": [{**REWARD, "kind": "process"}]}, ConfigError, "the rubric has no outcome component"),
         ('{"rewards": [], "rewards": []}', ConfigError, "key 'rewards' stands 2 times in one object"),
     ],

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from turngate.errors import ConfigError, DataError, UserError
-from turngate.rewards import Gate, Reward, Rubric
+from turngate.problems import one_line
+from turngate.rewards import Rubric
 from turngate.store import Store, write_text_atomic
 from turngate.types import Group, Score, ScoredGroup
 
@@ -53,7 +54,7 @@ def read_rubric(path: str | Path) -> Rubric:
     try:
         return Rubric.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_in_words(error, data)}") from error
+        raise ConfigError(f"{path}: {one_line(error, Rubric, data)}") from error
     except UserError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -63,32 +64,6 @@ def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if count > 1:
         raise ConfigError(f"key '{name}' stands {count} times in one object; keep one")
     return dict(pairs)
-
-
-def _in_words(error: ValidationError, data: Any) -> str:
-    """What is wrong first, an unknown key before everything else: it explains what is missing elsewhere."""
-    first = next((e for e in error.errors() if e["type"] == "extra_forbidden"), error.errors()[0])
-    steps = first["loc"]
-    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
-    if first["type"] == "extra_forbidden":
-        known = _fields_at(steps[:-1], data)
-        close = difflib.get_close_matches(str(steps[-1]), known, n=1, cutoff=0.4)
-        return f"unknown key '{where}'; " + (f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}")
-    if first["type"] == "missing":
-        return f"key '{where}' is missing"
-    said = f"{first['msg'].removeprefix('Value error, ')}, got {first['input']!r}"
-    return f"'{where}': {said}" if where else said
-
-
-def _fields_at(steps: Sequence[int | str], data: Any) -> list[str]:
-    """The keys that the object at ``steps`` may have. A part inside a part may leave its type out: it is the same."""
-    if not steps:
-        return sorted(Rubric.model_fields)
-    kinds, kind = Gate.types if steps[0] == "gates" else Reward.types, ""
-    for step in steps:
-        data = data[step]
-        kind = data.get("type", kind) if isinstance(data, Mapping) else kind
-    return sorted(kinds[kind].model_fields)
 
 
 # --- scoring ---------------------------------------------------------------------------------------------------------
