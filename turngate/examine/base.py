@@ -1,0 +1,77 @@
+"""``Examiner``: the part that looks at episodes after they were played, and what it is handed to work with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal, TypeAlias
+
+from pydantic import Field
+
+from turngate.agents.rollout import Player
+from turngate.parts import Part
+from turngate.types import JSON, BoolArray, Evidence, FloatArray, Group, IntArray, Trajectory
+
+Facts: TypeAlias = Sequence[Sequence[tuple[Evidence, ...]]]
+"""What an examiner returns: for each group, for each of its trajectories in order, the facts about it."""
+Scope: TypeAlias = Literal["episode", "group", "batch"]
+Likelihoods: TypeAlias = Callable[[Sequence[IntArray], Sequence[BoolArray]], list[FloatArray]]
+"""Log-probabilities of given texts under today's weights: from ids [L] and which of them are asked for, bool[L], per
+text, to one number in nats per asked token, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What examiners work with in one step of a run.
+
+    ``player`` is the running policy. ``likelihoods`` measures texts by its weights; None where nobody can (evaluation
+    of a server). ``step`` is the training step, 0 outside of training; ``seed`` decides everything random. ``memory``
+    belongs to one examiner, is JSON and is kept in the checkpoint; what is not in it is forgotten between steps.
+    ``answer`` says what an episode's answer is, as its environment recorded it. ``verdicts`` is the file in which
+    verdicts are remembered, so that a step which is played again asks nothing twice; None: nowhere.
+    """
+
+    player: Player
+    step: int
+    seed: int
+    answer: Callable[[Trajectory], str | None]
+    likelihoods: Likelihoods | None = None
+    memory: MutableMapping[str, JSON] = field(default_factory=dict)
+    verdicts: Path | None = None
+
+
+class Examiner(Part):
+    """Looks at episodes and returns facts. A subclass sets ``type`` and ``scope`` and writes ``writes``, ``examine``.
+
+    ``scope`` says how much it has to see at once: single episodes, whole groups of siblings, or the whole batch. An
+    examiner of episodes or groups is called as soon as those are played, while others are still being played, unless it
+    ``asks_policy``: the running policy answers when all episodes are played, so that sampling stays reproducible.
+    """
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "examiner"
+    scope: ClassVar[Scope] = "group"
+    env: str = ""
+    """Name of the environment whose episodes it examines; empty: all of them."""
+    deadline_s: float = Field(600.0, gt=0)
+    """Most seconds of one call; after that its facts are missing."""
+
+    @property
+    @abstractmethod
+    def writes(self) -> tuple[str, ...]:
+        """Names of the evidence that it records. A fact that it could not measure is recorded with value None."""
+
+    @property
+    def asks_policy(self) -> bool:
+        """Whether it asks the policy that is being trained."""
+        return False
+
+    @abstractmethod
+    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+        """The facts about every trajectory of ``groups``, in the same shape.
+
+        Called with one group for the scopes "episode" and "group" (for "episode" it holds one trajectory), with all
+        groups of the step for "batch". What it raises, and an answer of another shape, makes its facts missing.
+        """
