@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import gymnasium
 import numpy as np
 
-from turngate.envs.tasks import TaskSource
+from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.envs.tools import Tool, parse
 from turngate.errors import ConfigError, EnvError, EpisodeError, VerifierError
 from turngate.types import Action, Ending, Evidence, Observation, Record, Score, Task
@@ -35,11 +35,15 @@ class SupportsScoring(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSpec:
-    """What an environment declares about itself. ``fork``: how a state can be copied; ``deadline_s``: longest step."""
+    """What an environment declares about itself. ``fork``: how a state can be copied; ``deadline_s``: longest step.
+
+    ``tasks``: where its tasks come from unless others are named; those must be of the same kind.
+    """
 
     tools: tuple[Tool, ...]
     rubric: SupportsScoring
     max_turns: int
+    tasks: TaskSourcePart | None = None
     deadline_s: float = 30.0
     fork: Literal["exact", "replay", "none"] = "none"
     side_effects: Literal["none", "local", "external"] = "none"
@@ -94,17 +98,26 @@ class Snapshot:
 
 
 class TurnEnv(gymnasium.Env[Observation, Any]):
-    """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads."""
+    """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads.
+
+    ``tasks`` is a task source, or the part that opens one, as a table with its ``type`` or by its name alone; None:
+    that of ``turn_spec``. ``split``: the one that a seed picks from; None: the source's first. Raises ConfigError for
+    tasks that cannot be opened, are none or do not fit, UnknownName for an unknown split.
+    """
 
     turn_spec: ClassVar[TurnSpec]
     metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 (declared so by gymnasium)
 
-    def __init__(self, *, tasks: TaskSource, split: str = "train", max_turns: int | None = None) -> None:
-        tasks.size(split)  # raises for an unknown split
-        self.tasks, self.split = tasks, split
+    def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
         self.max_turns = self.turn_spec.max_turns if max_turns is None else max_turns
         if self.max_turns < 1:
             raise ConfigError(f"max_turns is {self.max_turns}; it must be at least 1")
+        source = part_of(tasks, self.turn_spec.tasks, type(self).__name__)
+        self._opened: TaskSource | None = None
+        if isinstance(source, TaskSourcePart):
+            source = self._opened = opened(source, self.open_tasks)
+        self.tasks: TaskSource = source
+        self.split = first_split(self.tasks, split)
         self.observation_space = Texts(Observation, [Observation(text="")])
         self.action_space = Texts(Action, [tool.usage for tool in self.turn_spec.tools] or [""])
         self.render_mode = None
@@ -135,6 +148,10 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
     def load(self, saved: Any) -> None:
         """Make the world as it was at ``save``, which may have been in another environment of the same settings."""
         raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
+
+    def open_tasks(self, part: TaskSourcePart) -> TaskSource:
+        """The source of a part; for an environment that has more to give to a part of its own than nothing."""
+        return part.open()
 
     # --- gymnasium's interface ----------------------------------------------------------------------------------------
 
@@ -206,6 +223,11 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         self.load(snapshot.world)
         self._episode = replace(snapshot.episode, evidence=list(snapshot.episode.evidence))
         self.np_random.bit_generator.state = snapshot.random
+
+    def close(self) -> None:
+        """Let go of what the environment holds, for instance a task source that it opened. Safe to repeat."""
+        if isinstance(self._opened, SupportsClose):
+            self._opened.close()
 
     def render(self) -> str:
         """One line about where the episode stands."""

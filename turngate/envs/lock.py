@@ -7,10 +7,12 @@ colour. The lock opens when all three keys were right. A wrong key does not end 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.tasks import TasksLike, TaskSourcePart
 from turngate.envs.tools import Parameter, Tool
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.gates import CapProcess, NeedsOutcome
@@ -61,6 +63,17 @@ class LockTasks:
         raise UnknownName("task", task_id, ["lock/train/0", "lock/heldout/0"])
 
 
+class LockSource(TaskSourcePart):
+    """Three dials that show random colours."""
+
+    type: Literal["lock"] = "lock"
+    kind: ClassVar[str] = "locks"
+
+    def open(self) -> LockTasks:
+        """See ``LockTasks``."""
+        return LockTasks()
+
+
 class LockEnv(TurnEnv):
     """Press the right key for each of three colours."""
 
@@ -68,15 +81,16 @@ class LockEnv(TurnEnv):
         tools=(Tool(name="press", description="Press a key.", parameters=(Parameter(name="key"),)),),
         rubric=RUBRIC,
         max_turns=N_DIALS,
+        tasks=LockSource(),
         deadline_s=1.0,
         fork="replay",
         has_oracle=True,
     )
 
-    def __init__(self, *, split: str = "train", max_turns: int | None = None) -> None:
+    def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
         if max_turns is not None and max_turns < N_DIALS:
             raise ConfigError(f"max_turns is {max_turns}, but the lock has {N_DIALS} dials")
-        super().__init__(tasks=LockTasks(), split=split, max_turns=max_turns)
+        super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         self._colours: tuple[str, ...] = ()
         self._right: list[bool] = []
 

@@ -294,7 +294,6 @@ def test_tests_that_need_the_network_fail_there_and_are_dropped(bench):
 @pytest.mark.parametrize(
     ("settings", "error", "complaint"),
     [
-        ({"max_level": 2}, ConfigError, "have no effect"),
         ({"backend": "local"}, ConfigError, "needs 'bubblewrap' or 'docker'"),
         ({"max_chars": 10}, ConfigError, "max_chars is 10"),
         ({"measure": "never"}, UnknownName, "measure"),
