@@ -94,7 +94,7 @@ def _play(env: TurnEnv, console: Console, *, split: str, index: int, oracle: boo
         console.print(observation.text, markup=False, highlight=False)
         if terminated or truncated:
             score = info["score"]
-            outcome = "unknown" if score.outcome is None else f"{score.outcome:g}"
+            outcome = "unknown" if score is None or score.outcome is None else f"{score.outcome:g}"
             console.print(f"{info['ending']}: outcome {outcome}, paid {total:.3f}", highlight=False)
             break
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NotRequired, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -277,6 +277,24 @@ class Score:
     def total(self) -> float:
         """Everything paid in the episode."""
         return float(sum(event.paid for event in self.ledger))
+
+
+class Info(TypedDict):
+    """What an environment's ``reset``, ``step`` and ``finish`` tell besides observation and reward."""
+
+    evidence: tuple[Evidence, ...]
+    """What was measured in this call, in that order."""
+    ledger: tuple[RewardEvent, ...]
+    """That of ``score``; empty until the episode is over."""
+    score: Score | None
+    """By the environment's own rubric; None until the episode is over."""
+    task_id: str
+    state_key: str
+    """That of the last observation."""
+    ending: Ending | None
+    """None until the episode is over."""
+    action: NotRequired[Action]
+    """After ``step``: the action as it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from turngate.envs.base import Outcome, Texts, TurnEnv, TurnSpec
 from turngate.envs.tasks import TaskList, TaskSource
 from turngate.envs.tools import Tool
 from turngate.errors import ConfigError, EnvError, UnknownName, VerifierError
-from turngate.types import Action, Ending, Evidence, Observation, RewardEvent, Score, Task, ToolCall
+from turngate.types import Action, Ending, Evidence, Info, Observation, RewardEvent, Score, Task, ToolCall
 
 TASKS = [Task(id=f"t{index}", env_id="test/T-v0", prompt="Go.") for index in range(5)]
 HELD = Task(id="held", env_id="test/T-v0", prompt="Go.", split="heldout")
@@ -104,6 +104,7 @@ def test_info_tells_where_the_episode_stands(env):
     *_, info = env.step(" walk ")
     assert (info["task_id"], info["state_key"], info["ending"], info["score"]) == ("t3", "1", None, None)
     assert info["action"] == Action(text=" walk ", calls=(ToolCall(name="walk", arguments={}),))
+    assert set(info) == set(Info.__annotations__)
 
 
 def test_the_turn_limit_truncates_and_the_work_is_measured(env):

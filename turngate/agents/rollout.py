@@ -24,6 +24,7 @@ from turngate.types import (
     Evidence,
     Group,
     Guidance,
+    Info,
     IntArray,
     Observation,
     Request,
@@ -38,15 +39,15 @@ from turngate.types import (
 class World(Protocol):
     """One environment, driven from a coroutine (see ``turngate.envs.pool``)."""
 
-    async def reset(self, task: Task, seed: int) -> tuple[Observation, dict[str, Any]]:
+    async def reset(self, task: Task, seed: int) -> tuple[Observation, Info]:
         """Begin an episode: its first observation, and info."""
         ...
 
-    async def step(self, action: str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    async def step(self, action: str) -> tuple[Observation, float, bool, bool, Info]:
         """One turn: observation, reward, terminated, truncated, info."""
         ...
 
-    async def finish(self, ending: Ending) -> tuple[float, dict[str, Any]]:
+    async def finish(self, ending: Ending) -> tuple[float, Info]:
         """Cut the episode short: the rest of the reward, and info."""
         ...
 
@@ -189,7 +190,8 @@ class Player:
             play.turns.append(self._turn(play, observation, context, completion, facts, info))
             if terminated or truncated:
                 play.evidence = tuple(fact for fact in info["evidence"] if fact.turn is None)
-                return Ending(info["ending"])
+                assert info["ending"] is not None  # the contract of ``step``
+                return info["ending"]
             observation = reply
             text = self._text(observation, episode, turn=len(play.turns))
             context = self.chat.follow_up(text, completion.ended_by)
@@ -222,7 +224,7 @@ class Player:
 
     @staticmethod
     def _turn(
-        play: _Play, observation: Observation, context: IntArray, completion: Any, facts: Any, info: dict[str, Any]
+        play: _Play, observation: Observation, context: IntArray, completion: Any, facts: Any, info: Info
     ) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
         source[len(context) :] = Source.POLICY

@@ -18,7 +18,7 @@ import numpy as np
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.envs.tools import Tool, parse
 from turngate.errors import ConfigError, EnvError, EpisodeError, VerifierError
-from turngate.types import Action, Ending, Evidence, Observation, Record, Score, Task
+from turngate.types import Action, Ending, Evidence, Info, Observation, Record, Score, Task
 
 
 class SupportsScoring(Protocol):
@@ -93,11 +93,11 @@ class Snapshot:
     """A running episode at one moment (see ``TurnEnv.snapshot``)."""
 
     episode: _Episode
-    random: Any
-    world: Any
+    random: Any  # as numpy describes its generators
+    world: object
 
 
-class TurnEnv(gymnasium.Env[Observation, Any]):
+class TurnEnv(gymnasium.Env[Observation, Action | str]):
     """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads.
 
     ``tasks`` is a task source, or the part that opens one, as a table with its ``type`` or by its name alone; None:
@@ -141,11 +141,11 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         """Actions that solve ``task``, if ``turn_spec.has_oracle``."""
         raise EnvError(f"{type(self).__name__} has no oracle")
 
-    def save(self) -> Any:
+    def save(self) -> object:
         """The world of the episode as it is, for ``load``; of an environment whose ``fork`` is "exact"."""
         raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
 
-    def load(self, saved: Any) -> None:
+    def load(self, saved: object) -> None:
         """Make the world as it was at ``save``, which may have been in another environment of the same settings."""
         raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
 
@@ -155,9 +155,9 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
 
     # --- gymnasium's interface ----------------------------------------------------------------------------------------
 
-    def reset(
+    def reset(  # type: ignore[override]  # gymnasium says dict[str, Any] where we say what is in it
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[Observation, Info]:
         """Begin an episode. ``options={"task": Task or id}`` picks the task, else the seed does."""
         super().reset(seed=seed)
         task = self._pick(options or {})
@@ -171,7 +171,9 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         self._episode = _Episode(task=task, state_key=observation.state_key)
         return observation, self._info((), None)
 
-    def step(self, action: Action | str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(  # type: ignore[override]  # as above
+        self, action: Action | str
+    ) -> tuple[Observation, float, bool, bool, Info]:
         """One turn. The floats of an episode sum to its settled total; those before the last are already certain."""
         episode = self._running()
         parsed = parse(action, self.turn_spec.tools) if isinstance(action, str) else action
@@ -196,7 +198,7 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         info["action"] = parsed
         return outcome.observation, reward, False, False, info
 
-    def finish(self, ending: Ending) -> tuple[float, dict[str, Any]]:
+    def finish(self, ending: Ending) -> tuple[float, Info]:
         """End the episode now: verify, settle, and return the rest of the reward. For a caller that cuts it short."""
         episode = self._running()
         try:
@@ -259,7 +261,7 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         assert episode is not None
         return Record(task_id=episode.task.id, n_turns=episode.n_turns, ending=ending, evidence=tuple(episode.evidence))
 
-    def _info(self, facts: tuple[Evidence, ...], score: Score | None) -> dict[str, Any]:
+    def _info(self, facts: tuple[Evidence, ...], score: Score | None) -> Info:
         episode = self._episode
         assert episode is not None
         return {

@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from turngate.envs.base import TurnEnv
-from turngate.types import Ending, Evidence, Observation, Score, Task
+from turngate.types import Ending, Evidence, Info, Observation, Score, Task
 
 Level: TypeAlias = Literal["error", "warning"]
 Problems: TypeAlias = Iterator[str]
@@ -39,7 +39,7 @@ class _Step:
     reward: float
     terminated: bool
     truncated: bool
-    info: Mapping[str, Any]
+    info: Info
     elapsed_s: float
 
 
@@ -48,7 +48,7 @@ class _Played:
     """One episode as it went. ``steps`` is empty when no action was given."""
 
     observation: Observation
-    info: Mapping[str, Any]
+    info: Info
     actions: tuple[str, ...]
     steps: list[_Step] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ def _result(env: TurnEnv, action: str) -> _Step:
     )
 
 
-def _plan(env: TurnEnv, info: Mapping[str, Any]) -> Sequence[str]:
+def _plan(env: TurnEnv, info: Info) -> Sequence[str]:
     if env.turn_spec.has_oracle:
         return env.oracle(_task(env, info))
     return [tool.usage for tool in env.turn_spec.tools] or ["hello"]
@@ -98,7 +98,7 @@ def _to_the_end(env: TurnEnv, seed: int) -> _Played:
     return _play(env, seed, plan + ("???",) * max(0, env.max_turns + 1 - len(plan)))
 
 
-def _task(env: TurnEnv, info: Mapping[str, Any]) -> Task:
+def _task(env: TurnEnv, info: Info) -> Task:
     return env.tasks.find(info["task_id"])
 
 

@@ -80,7 +80,7 @@ class CodeRepairEnv(TurnEnv):
         tasks: TasksLike = None,
         split: str | None = None,
         backend: Literal["bubblewrap", "docker"] = "bubblewrap",
-        sandbox: Mapping[str, Any] | None = None,
+        sandbox: Mapping[str, object] | None = None,
         max_turns: int | None = None,
         deadline_s: float = 30.0,
         test_deadline_s: float = 60.0,
@@ -177,8 +177,9 @@ class CodeRepairEnv(TurnEnv):
             done=frozenset(self._done),
         )
 
-    def load(self, saved: World) -> None:
+    def load(self, saved: object) -> None:
         """See ``TurnEnv.load``."""
+        assert isinstance(saved, World)
         self._leave()
         self._problem, self._turn, self._submitted = saved.problem, saved.turn, saved.submitted
         self._steps, self._tested = list(saved.steps), saved.tested
