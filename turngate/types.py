@@ -121,6 +121,10 @@ class Evidence:
     by: Literal["env", "verifier", "judge"] = "env"
 
 
+ANSWER = "answer"
+"""Name of the evidence about the whole episode that says what the environment took as its answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guidance:
     """Help that a trajectory received. ``strip_for_train``: learn under the context without it."""
@@ -226,6 +230,12 @@ class Trajectory:
         """The facts of this episode, as a rubric reads them."""
         facts = tuple(fact for turn in self.turns for fact in turn.evidence) + self.evidence
         return Record(task_id=self.task.id, n_turns=len(self.turns), ending=self.ending, evidence=facts)
+
+    def answer(self) -> str | None:
+        """What the environment took as the answer, text; None where there was none, or the episode broke before."""
+        facts = (fact for fact in reversed(self.evidence) if fact.name == ANSWER and fact.by == "env")
+        value = next((fact.value for fact in facts if fact.turn is None), None)
+        return value if isinstance(value, str) else None
 
     def ids(self) -> IntArray:
         """Every token that the model saw or wrote, in order: int32[L]."""

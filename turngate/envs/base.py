@@ -18,7 +18,10 @@ import numpy as np
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.envs.tools import Tool, parse
 from turngate.errors import ConfigError, EnvError, EpisodeError, VerifierError
-from turngate.types import Action, Ending, Evidence, Info, Observation, Record, Score, Task
+from turngate.types import ANSWER, Action, Ending, Evidence, Info, Observation, Record, Score, Task
+
+ANSWER_CHARS = 20_000
+"""Longest answer that is recorded; what is longer is cut, with a mark."""
 
 
 class SupportsScoring(Protocol):
@@ -83,6 +86,7 @@ class _Episode:
     task: Task
     state_key: str
     evidence: list[Evidence] = field(default_factory=list)
+    said: str | None = None
     n_turns: int = 0
     paid: float = 0.0
     ending: Ending | None = None
@@ -137,6 +141,14 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def verify(self) -> Iterable[Evidence]:
         """Measure the outcome, once, after the last turn, also of work that was cut short."""
 
+    def answer(self) -> str | None:
+        """What the agent answered, as text: what a judge reads and a vote counts. Asked once, at the end.
+
+        By default the text of its last action. None: it gave no answer. Private parts of the task are never in it,
+        unless the agent wrote them itself.
+        """
+        return None if self._episode is None else self._episode.said
+
     def oracle(self, task: Task) -> Sequence[str]:
         """Actions that solve ``task``, if ``turn_spec.has_oracle``."""
         raise EnvError(f"{type(self).__name__} has no oracle")
@@ -187,6 +199,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         facts = tuple([fact if fact.turn == turn else replace(fact, turn=turn) for fact in outcome.evidence])
         episode.evidence.extend(facts)
         episode.n_turns += 1
+        episode.said = parsed.text
         episode.state_key = outcome.observation.state_key
         if outcome.done or episode.n_turns >= self.max_turns:
             reward, info = self.finish(Ending.FINISHED if outcome.done else Ending.MAX_TURNS)
@@ -201,12 +214,14 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def finish(self, ending: Ending) -> tuple[float, Info]:
         """End the episode now: verify, settle, and return the rest of the reward. For a caller that cuts it short."""
         episode = self._running()
+        answer = self._answered()
         try:
             measured = tuple(replace(fact, by="verifier") if fact.by == "env" else fact for fact in self.verify())
         except EpisodeError:
             raise
         except Exception as error:
             raise VerifierError(f"the verifier of {type(self).__name__} broke: {error!r}") from error
+        measured = (answer, *measured)
         episode.evidence.extend(measured)
         episode.ending = ending
         score = self.turn_spec.rubric.score(self._record(ending))
@@ -256,6 +271,18 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             raise gymnasium.error.ResetNeeded("no episode is running; call reset() first")
         return self._episode
 
+    def _answered(self) -> Evidence:
+        name = type(self).__name__
+        try:
+            answer = self.answer()
+        except EpisodeError:
+            raise
+        except Exception as error:
+            raise EnvError(f"{name} broke when it was asked for the answer: {error!r}") from error
+        if not isinstance(answer, str | None):
+            raise EnvError(f"the answer of {name} is {answer!r:.80}; it must be text or None")
+        return Evidence(name=ANSWER, value=None if answer is None else _kept(answer))
+
     def _record(self, ending: Ending) -> Record:
         episode = self._episode
         assert episode is not None
@@ -272,3 +299,10 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             "state_key": episode.state_key,
             "ending": episode.ending,
         }
+
+
+def _kept(answer: str) -> str:
+    """An answer as it is stored: no lone surrogates, which no file holds, and at most ``ANSWER_CHARS``."""
+    answer = answer.encode(errors="replace").decode()
+    cut = len(answer) - ANSWER_CHARS
+    return answer if cut <= 0 else f"{answer[:ANSWER_CHARS]}\n[… {cut} more characters …]"

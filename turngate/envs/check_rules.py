@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from turngate.envs.base import TurnEnv
-from turngate.types import Ending, Evidence, Info, Observation, Score, Task
+from turngate.types import ANSWER, Ending, Evidence, Info, Observation, Score, Task
 
 Level: TypeAlias = Literal["error", "warning"]
 Problems: TypeAlias = Iterator[str]
@@ -239,6 +239,20 @@ def _reward_sum(env: TurnEnv, seeds: Sequence[int]) -> Problems:
             yield f"score.reward_T sums to {float(score.reward_T.sum()):g}, but the ledger pays {score.total:g}"
 
 
+def _answer(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """The answer is text or None, and where nothing was done it holds nothing private."""
+    for seed in seeds:
+        _, info = env.reset(seed=seed)
+        task = _task(env, info)
+        _, info = env.finish(Ending.TIME_BUDGET)
+        answers = [fact.value for fact in info["evidence"] if fact.name == ANSWER and fact.turn is None]
+        if len(answers) != 1:
+            yield f"finish() records {len(answers)} facts named '{ANSWER}' about the episode; there must be one"
+        for name, text in _texts(task.private):
+            if len(text) >= SECRET_LENGTH and text not in task.prompt and text in str(answers):
+                yield f"the answer to task '{task.id}' shows private['{name}'] although nothing was done"
+
+
 def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
     """Facts are Evidence with plain JSON values, stamped with the turn that they are about."""
     for seed in seeds:
@@ -246,7 +260,7 @@ def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
             for fact in step.info.get("evidence", ()):
                 if not isinstance(fact, Evidence):
                     yield f"turn {turn}: evidence holds a {type(fact).__name__}; it must hold Evidence only"
-                elif fact.by == "env" and fact.turn != turn:
+                elif fact.by == "env" and fact.turn != turn and fact.name != ANSWER:
                     yield f"evidence '{fact.name}' of turn {turn} is stamped with turn {fact.turn}"
                 elif problem := _not_json(fact.value):
                     yield f"evidence '{fact.name}' of turn {turn} cannot be stored: {problem}"
@@ -354,6 +368,7 @@ def _deadline(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 RULES: dict[str, tuple[Level, Rule]] = {
+    "answer": ("error", _answer),  # first: an answer that is no text breaks every episode, and is said once
     "tasks": ("error", _tasks),
     "observation": ("error", _observation),
     "state_key": ("error", _state_key),

@@ -92,11 +92,12 @@ class LockEnv(TurnEnv):
             raise ConfigError(f"max_turns is {max_turns}, but the lock has {N_DIALS} dials")
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         self._colours: tuple[str, ...] = ()
+        self._pressed: list[str] = []
         self._right: list[bool] = []
 
     def start(self, task: Task, rng: np.random.Generator) -> Observation:
         """Show the first dial."""
-        self._colours, self._right = colours_of(task), []
+        self._colours, self._right, self._pressed = colours_of(task), [], []
         return Observation(text=f"{task.prompt} {self._colours[0]}", state_key=self._key())
 
     def act(self, action: Action) -> Outcome:
@@ -104,7 +105,8 @@ class LockEnv(TurnEnv):
         if action.parse_error:
             right, text = False, action.parse_error
         else:
-            right = action.calls[0].arguments["key"] == key_of(self._colours[len(self._right)])
+            self._pressed.append(str(action.calls[0].arguments["key"]))
+            right = self._pressed[-1] == key_of(self._colours[len(self._right)])
             text = "click" if right else "clunk"
         self._right.append(right)
         done = len(self._right) == N_DIALS
@@ -115,6 +117,10 @@ class LockEnv(TurnEnv):
     def verify(self) -> Iterable[Evidence]:
         """The lock is open when all keys were right."""
         yield Evidence(name="opened", value=len(self._right) == N_DIALS and all(self._right))
+
+    def answer(self) -> str | None:
+        """The keys in the order in which they were pressed."""
+        return " ".join(self._pressed) or None
 
     def oracle(self, task: Task) -> Sequence[str]:
         """The right keys."""

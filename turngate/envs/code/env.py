@@ -18,10 +18,11 @@ from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
 from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.grade import Step, grade
+from turngate.envs.code.grading.protect import sort_changes
 from turngate.envs.code.lease import lease
 from turngate.envs.code.observe import numbered, result_text, shorten, without_times
 from turngate.envs.code.oracle import oracle_actions
-from turngate.envs.code.problem import Problem
+from turngate.envs.code.problem import Problem, unified
 from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
 from turngate.envs.code.sources import GeneratedCode, MeasuredSource
@@ -159,6 +160,12 @@ class CodeRepairEnv(TurnEnv):
             existed=frozenset(self._here.found),
             each=self._each,
         )
+
+    def answer(self) -> str | None:
+        """The diff of what the agent changed, without what is never measured (see ``sort_changes``)."""
+        repair = sort_changes(self._here.changes().texts, self._problem, frozenset(self._here.found)).repair
+        diff = (unified(path, self._problem.original(path), text) for path, text in sorted(repair.items()))
+        return "".join(diff) or None
 
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the files of the reference repair, make its changes, run the tests, submit."""

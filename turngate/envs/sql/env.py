@@ -121,6 +121,10 @@ class SqlEnv(TurnEnv):
         yield Evidence(name="submitted", value=self._answer is not None, by="verifier")
         yield Evidence(name="correct", value=correct, by="verifier")
 
+    def answer(self) -> str | None:
+        """The query that was submitted."""
+        return None if self._answer is None else self._answer[0]
+
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the tables of the gold query, run it, submit it."""
         looks = [f"describe {table}" for table in task.private.get("tables", ())]
