@@ -14,6 +14,7 @@ from turngate.agents.rollout import Limits, Player
 from turngate.config import Config, EnvSection
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool import EnvPool
+from turngate.envs.pools import maker
 from turngate.envs.registry import make
 from turngate.errors import ConfigError, MissingExtra, ShapeError, UnknownName
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS, implicit
@@ -31,8 +32,8 @@ def build_env(section: EnvSection) -> TurnEnv:
 
 
 def build_pool(section: EnvSection, size: int) -> EnvPool:
-    """Environments on threads of their own."""
-    return EnvPool(partial(build_env, section), size=size)
+    """Environments on threads of their own, which are handed their tasks."""
+    return EnvPool(maker(section.id, **section.kwargs), size=size)
 
 
 def build_model(config: Config, texts: Iterable[str]) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """Environments with one peculiarity each. A module of its own, because a spawned process imports it by name."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ import time
 import numpy as np
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.lock import LockEnv
 from turngate.envs.tasks import TaskList
 from turngate.envs.tools import Parameter, Tool
 from turngate.errors import VerifierError
@@ -108,3 +110,42 @@ class BrokenConstructor(PoolEnv):
 
 def exits_when_built():
     os._exit(7)
+
+
+class DyingLock(LockEnv):
+    """Takes its process down in the second turn of task number 2."""
+
+    def __init__(self, *, tasks=None, split=None, how="exit"):
+        super().__init__(tasks=tasks, split=split)
+        self.how, self.task_id = how, ""
+
+    def start(self, task, rng):
+        self.task_id = task.id
+        return super().start(task, rng)
+
+    def act(self, action):
+        if self.task_id == "lock/train/2" and self._right:
+            if self.how == "exit":
+                os._exit(3)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return super().act(action)
+
+
+class StuckLock(LockEnv):
+    """Answers once gate "a" is open."""
+
+    def act(self, action):
+        assert GATES["a"].wait(20.0)
+        return super().act(action)
+
+
+class NotedLock(LockEnv):
+    """Opens gate "a" when its sixth episode is over."""
+
+    over = 0
+
+    def verify(self):
+        type(self).over += 1
+        if type(self).over == 6:
+            GATES["a"].set()
+        yield from super().verify()

@@ -19,7 +19,7 @@ import turngate
 from turngate.envs.code.sources import GeneratedCode
 from turngate.envs.lock import LockEnv, LockTasks
 from turngate.envs.sql.sources import Spider
-from turngate.envs.tasks import TaskList, TasksBySplit, TaskSourcePart, opened, part_of, split_of
+from turngate.envs.tasks import GivenTasks, TaskList, TasksBySplit, TaskSourcePart, opened, part_of, split_of
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -151,7 +151,7 @@ def test_a_class_of_a_user(mine: str):
 
 
 def test_tasks_of_no_environment_are_given_to_it():
-    env = turngate.make("turngate/Lock-v1", tasks="given")
+    env = turngate.make("turngate/Lock-v1", tasks=GivenTasks())
     task = LockTasks().task("train", 7)
     assert play(env, task) == 1.0
     for options in ({}, {"task": "lock/train/7"}):

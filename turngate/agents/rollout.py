@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -57,8 +57,12 @@ class Worlds(Protocol):
 
     size: int
 
-    def lease(self) -> AbstractAsyncContextManager[World]:
-        """Borrow one; waits while all are in use."""
+    def lease(self, task: Task) -> AbstractAsyncContextManager[World]:
+        """Borrow one for ``task``; waits while all that can play it are in use."""
+        ...
+
+    def free(self, task: Task) -> bool:
+        """Whether ``lease`` would not wait."""
         ...
 
 
@@ -142,7 +146,7 @@ class Player:
         if twice:
             raise ValueError(f"two episodes have the id '{twice[0]}'; ids must differ, for instance by sibling or seed")
         results: dict[str, Trajectory] = {}
-        queue = iter(episodes)
+        queue = list(episodes)
         n_lanes = min(len(episodes), self.policy.lanes, worlds.size)
         try:
             async with asyncio.TaskGroup() as lanes:
@@ -153,11 +157,14 @@ class Player:
             raise first from first.__cause__
         return [results[episode.id] for episode in episodes]
 
-    async def _lane(self, worlds: Worlds, queue: Iterator[Episode], results: dict[str, Trajectory]) -> None:
-        async with self.policy.lane():
-            for episode in queue:
-                async with worlds.lease() as world:
-                    results[episode.id] = await self._play_one(world, episode)
+    async def _lane(self, worlds: Worlds, queue: list[Episode], results: dict[str, Trajectory]) -> None:
+        while queue:
+            # The first that need not wait, so that environments of one kind which are all in use hold up no other.
+            index = next((i for i, episode in enumerate(queue) if worlds.free(episode.task)), 0)
+            episode = queue.pop(index)
+            # A lane of the policy only with an environment in hand: an engine may wait until every lane wants a token.
+            async with worlds.lease(episode.task) as world, self.policy.lane():
+                results[episode.id] = await self._play_one(world, episode)
 
     async def _play_one(self, world: World, episode: Episode) -> Trajectory:
         play = _Play(episode)

@@ -197,8 +197,11 @@ class EnvPool:
         await self.close()
 
     @asynccontextmanager
-    async def lease(self) -> AsyncIterator[LeasedEnv]:
-        """Borrow an environment; waits while all are in use. Raises EnvError once the pool is closed."""
+    async def lease(self, task: Task | None = None) -> AsyncIterator[LeasedEnv]:
+        """Borrow an environment; waits while all are in use. Raises EnvError once the pool is closed.
+
+        Every environment here plays any ``task``; see ``EnvPools`` for several kinds.
+        """
         await self._slots.acquire()
         if self._closed:
             self._slots.release()  # wakes the next one who waits, so that nobody waits for ever
@@ -210,6 +213,10 @@ class EnvPool:
         finally:
             worker.leased = False
             self._release(worker)
+
+    def free(self, task: Task | None = None) -> bool:
+        """Whether ``lease`` would not wait."""
+        return not self._slots.locked()
 
     async def call(self, worker: _Worker, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the worker's environment on the worker's thread. For ``LeasedEnv``."""

@@ -88,16 +88,21 @@ def make(id: str, **kwargs: Any) -> TurnEnv:
     Raises UnknownName for the id, ConfigError for an argument that the class does not take or an entry point that
     cannot be imported, MissingExtra for an optional dependency.
     """
-    if id not in _registered:
-        load_plugins()
-    if id not in _registered:
-        raise _unknown(id)
-    entry = _registered[id]
-    _check_arguments(id, _creator(entry), {**entry.kwargs, **kwargs})
+    entry = find(id)
+    _check_arguments(id, creator(entry), {**entry.kwargs, **kwargs})
     env = gymnasium.make(id, **kwargs).unwrapped
     if not isinstance(env, TurnEnv):
         raise ConfigError(f"entry point '{entry.entry_point}' of '{id}' built a {type(env).__name__}, not a TurnEnv")
     return env
+
+
+def find(id: str) -> Registered:
+    """The entry of ``id``; loads the plugins if it is not known without them. Raises UnknownName."""
+    if id not in _registered:
+        load_plugins()
+    if id not in _registered:
+        raise _unknown(id)
+    return _registered[id]
 
 
 def load_plugins() -> None:
@@ -114,15 +119,16 @@ def load_plugins() -> None:
                 _log.warning("plugin '%s' (%s) failed to load: %r", plugin.name, plugin.value, error)
 
 
-def _creator(entry: Registered) -> Callable[..., Any]:
+def creator(entry: Registered) -> Callable[..., Any]:
+    """What ``entry`` builds its environment with. Raises ConfigError if it cannot be imported."""
     module, name = entry.entry_point.split(":")
     try:
-        creator: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except TurngateError:
         raise
     except Exception as error:
         raise ConfigError(f"entry point '{entry.entry_point}' of '{entry.id}' cannot be loaded: {error!r}") from error
-    return creator
+    return found
 
 
 def _check_arguments(id: str, creator: Callable[..., Any], kwargs: Mapping[str, object]) -> None:

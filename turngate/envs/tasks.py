@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import ClassVar, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
@@ -153,6 +153,25 @@ class TasksBySplit:
         return self._read[split]
 
 
+class GivenTasks:
+    """No tasks of its own: whoever resets the environment hands it the task. What the environments of a pool have."""
+
+    splits: tuple[str, ...] = ("given",)
+
+    def size(self, split: str) -> None:
+        """As many as are given."""
+        if split not in self.splits:
+            raise UnknownName("split", split, self.splits)
+
+    def task(self, split: str, index: int) -> Task:
+        """Raises ConfigError."""
+        raise ConfigError('this environment has no tasks of its own; give it one: reset(options={"task": TASK})')
+
+    def find(self, task_id: str) -> Task:
+        """Raises ConfigError."""
+        return self.task("given", 0)
+
+
 def split_of(task_id: str, one_in: int) -> str:
     """The split of a task by its id alone: one in so many is "heldout", the others "train"; 0 holds none out."""
     return "heldout" if one_in and derive_seed("split", task_id) % one_in == 0 else "train"
@@ -229,33 +248,6 @@ def _define_shipped() -> None:
 
 class BadPath(ConfigError):
     """A setting that names no such file or folder. The message begins with ".SETTING: ", after the key of the part."""
-
-
-class Given(TaskSourcePart):
-    """No tasks of its own: whoever resets the environment hands it the task. What the environments of a pool have."""
-
-    type: Literal["given"] = "given"
-
-    def open(self) -> TaskSource:
-        """Nothing to read."""
-        return _GivenTasks()
-
-
-class _GivenTasks:
-    splits: tuple[str, ...] = ("given",)
-
-    def size(self, split: str) -> None:
-        """Whatever is given."""
-        if split not in self.splits:
-            raise UnknownName("split", split, self.splits)
-
-    def task(self, split: str, index: int) -> Task:
-        """There is none."""
-        raise ConfigError('this environment has no tasks of its own; give it one: reset(options={"task": TASK})')
-
-    def find(self, task_id: str) -> Task:
-        """There is none."""
-        return self.task("given", 0)
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------

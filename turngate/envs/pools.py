@@ -1,0 +1,77 @@
+"""The environments of a run: a pool for each, and every task goes to the pool of the environment that it names."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Self
+
+from turngate.envs import registry
+from turngate.envs.base import TurnEnv
+from turngate.envs.pool import EnvPool, LeasedEnv, MakeEnv
+from turngate.envs.tasks import GivenTasks
+from turngate.errors import ConfigError, UnknownName
+from turngate.types import Task
+
+
+class EnvPools:
+    """One pool per environment of a run, by the name that it has there; a task names it by its ``env_id``.
+
+    A task waits only for an environment of its own kind. ``size`` is what all pools hold together. Use it inside one
+    event loop, and close it or use ``async with``.
+    """
+
+    def __init__(self, pools: Mapping[str, EnvPool]) -> None:
+        if not pools:
+            raise ConfigError("a run needs at least one environment")
+        self.pools = dict(pools)
+
+    @property
+    def size(self) -> int:
+        """How many episodes can be played at once."""
+        return sum(pool.size for pool in self.pools.values())
+
+    def lease(self, task: Task) -> AbstractAsyncContextManager[LeasedEnv]:
+        """Borrow an environment for ``task``; waits while all of its kind are in use. Raises UnknownName."""
+        return self._of(task).lease(task)
+
+    def free(self, task: Task) -> bool:
+        """Whether ``lease`` would not wait. Raises UnknownName."""
+        return self._of(task).free(task)
+
+    async def close(self) -> None:
+        """Close every pool, at the same time. Safe to repeat."""
+        await asyncio.gather(*(pool.close() for pool in self.pools.values()))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def _of(self, task: Task) -> EnvPool:
+        if task.env_id not in self.pools:
+            raise UnknownName(f"environment of task '{task.id}'", task.env_id, self.pools)
+        return self.pools[task.env_id]
+
+
+def maker(id: str, **kwargs: Any) -> MakeEnv:
+    """What builds the environments of a pool: ``make(id, **kwargs)``, but each is handed its tasks.
+
+    So the task source is opened by whoever chooses the tasks, once, and not by every environment again. An environment
+    whose class takes no ``tasks`` makes its own as ever. What is returned can be sent to a process, also where the id
+    is registered in this one only. Raises what ``make`` raises for the id.
+    """
+    entry = registry.find(id)
+    if "tasks" in inspect.signature(registry.creator(entry)).parameters:
+        kwargs = {name: value for name, value in kwargs.items() if name != "split"} | {"tasks": GivenTasks()}
+    return partial(_made, entry, kwargs)
+
+
+def _made(entry: registry.Registered, kwargs: Mapping[str, Any]) -> TurnEnv:
+    if entry.id not in registry.registered():
+        registry.register(entry.id, entry.entry_point, kwargs=entry.kwargs, description=entry.description)
+    return registry.make(entry.id, **kwargs)
