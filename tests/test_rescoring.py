@@ -18,7 +18,7 @@ from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.rubric import REASONING_RUBRIC
 from turngate.envs.sql.rubric import RUBRIC as SQL
 from turngate.errors import ConfigError, DataError
-from turngate.rescoring import Comparison, Rescored, read_rubric, rescore, rescore_run, show
+from turngate.rescoring import Comparison, Rescored, rescore, rescore_run, show
 from turngate.rewards import (
     EventCost,
     FromEvidence,
@@ -39,6 +39,7 @@ from turngate.rewards import (
     trust,
     veto,
 )
+from turngate.rubrics import read_rubric
 from turngate.store import Store
 from turngate.types import (
     Action,
@@ -484,7 +485,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.json: cannot be read"):
         read_rubric(tmp_path / "nowhere.json")
     (tmp_path / "latin.json").write_bytes(b'"\xff"')
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is not UTF-8"):
         read_rubric(tmp_path / "latin.json")
 
 

@@ -221,7 +221,10 @@ def judge_check(
 @app.command()
 def rescore(
     run: RunPath,
-    rubric: Annotated[Path, typer.Option(metavar="FILE", help="A rubric as JSON.")],
+    rubric: Annotated[
+        str,
+        typer.Option(metavar="RUBRIC", help="Name of a shipped rubric, a JSON or TOML file, or package.module:NAME."),
+    ],
     write: Annotated[str, typer.Option(metavar="NAME", help="Scores go to RUN/rescored/NAME.")] = "",
     phase: Annotated[str, typer.Option(help="What to score: train, or an evaluation.")] = "train",
 ) -> None:

@@ -9,22 +9,19 @@ ones go to ``RUN/rescored/NAME``, which ``turngate show`` and ``turngate credit`
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from turngate.errors import ConfigError, DataError, UserError
-from turngate.problems import one_line
+from turngate.errors import ConfigError
 from turngate.rewards import Rubric
+from turngate.rubrics import FILES, find_rubric
 from turngate.store import Store, write_text_atomic
 from turngate.types import Group, Score, ScoredGroup
 
@@ -32,38 +29,6 @@ TRAINING = "train"
 TIE = 1e-9
 """Totals that differ by less share a place: they may differ by rounding only."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-# --- the rubric ------------------------------------------------------------------------------------------------------
-
-
-def read_rubric(path: str | Path) -> Rubric:
-    """The rubric in a JSON file, as ``Rubric.model_dump_json`` writes it.
-
-    Raises DataError for a file that is not there or no JSON, and ConfigError, naming file and key, for one that
-    describes no working rubric.
-    """
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
-    except json.JSONDecodeError as error:
-        raise DataError(path, f"is not JSON: {error.msg}", line=error.lineno) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, f"cannot be read: {error}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    try:
-        return Rubric.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {one_line(error, Rubric, data)}") from error
-    except UserError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
-def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    name, count = next(iter(Counter(key for key, _ in pairs).most_common(1)), ("", 0))
-    if count > 1:
-        raise ConfigError(f"key '{name}' stands {count} times in one object; keep one")
-    return dict(pairs)
 
 
 # --- scoring ---------------------------------------------------------------------------------------------------------
@@ -224,9 +189,10 @@ def _moved(old: Sequence[float], new: Sequence[float]) -> int:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
-def rescore_command(console: Console, run: Path, rubric_file: Path, *, name: str, phase: str) -> None:
-    """Rescore a run, by default under the name of the rubric's file, and print what is different."""
-    rubric, chosen = read_rubric(rubric_file), name or rubric_file.stem
+def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str, phase: str) -> None:
+    """Rescore a run, by default under the rubric's name, and print what is different."""
+    rubric = find_rubric(rubric_name)
+    chosen = name or (Path(rubric_name).stem if rubric_name.endswith(FILES) else rubric_name.replace(":", "."))
     comparison = rescore_run(run, rubric, name=chosen, phase=phase)
     show(console, comparison)
     console.print(f"scores: {run / 'rescored' / chosen}", markup=False, highlight=False, soft_wrap=True)
