@@ -195,7 +195,7 @@ def test_credit_that_cannot_be_computed_is_one_line(
     ("arguments", "expected"),
     [
         (["train", "{config}", "--trian.steps=3"], "did you mean 'train'?"),
-        (["train", "{config}", "--credit.type=rlo"], "did you mean 'rloo'?"),
+        (["train", "{config}", "--credit.type=rlo"], "did you mean 'rloo'"),
         (["train", "{config}", "--env.id=turngate/Lok-v1"], "did you mean 'turngate/Lock-v1'"),
         (["train", "{config}", "--train.filters=['vared']"], "did you mean 'varied'?"),
         (["train", "{config}", "--eval.splits=['held']"], "did you mean 'heldout'?"),

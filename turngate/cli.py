@@ -42,8 +42,8 @@ def train(
     from turngate.config import load
 
     settings = load(config, context.args)
-    from turngate.job import Job
     from turngate.report.summary import write_report
+    from turngate.run.job import Job
 
     console = Console()
     job = Job(settings, console)
@@ -198,9 +198,9 @@ def judge_check(
     cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts.")] = None,
 ) -> None:
     """Measure a judge on labelled work: error rates, order consistency, length bias, canaries."""
-    from turngate.build import load_model
     from turngate.judging.command import judge_check
     from turngate.judging.settings import JudgeSettings
+    from turngate.run.models import load_model
 
     judge_check(
         Console(),

@@ -14,8 +14,13 @@ from rich.table import Table
 from turngate import build
 from turngate.config import Config, EnvSection, PolicySection, load
 from turngate.envs.base import TurnEnv
+from turngate.envs.registry import make
 from turngate.errors import ConfigError, StoreError, UserError
+from turngate.run.credit import own_rule
+from turngate.run.environments import Environments
+from turngate.run.models import load_model
 from turngate.store import Store
+from turngate.trainer.credit.rule import CreditRule
 from turngate.types import ScoredGroup, derive_seed
 
 LISTED = 40  # rows of a listing
@@ -36,24 +41,23 @@ def evaluate_model(
     context: int,
 ) -> None:
     """Print the unaided success of a model with a 95 % interval."""
-    section = EnvSection(id=env_id, kwargs=kwargs)
     from turngate.agents.chat import Chat
     from turngate.report.tables import wilson
     from turngate.trainer.evaluate import evaluate
 
-    async def go(env: TurnEnv) -> Any:
-        tasks = build.heldout(env, split, n_tasks)
-        model, tokenizer = build.load_model(model_name)
+    environments = Environments((EnvSection(id=env_id, kwargs=kwargs),))
+
+    async def go() -> Any:
+        tasks = environments.heldout(env_id, split, n_tasks)
+        model, tokenizer = load_model(model_name)
         config = Config.model_construct(policy=PolicySection(turn_tokens=turn_tokens, context=context))
         player = build.build_player(config, model, Chat(tokenizer), temperature=temperature)
-        async with build.build_pool(section, config.policy.lanes) as worlds:
-            score = env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
-            return await evaluate(
-                player, worlds, score, tasks, split=split, samples=samples, seed=derive_seed(seed, "eval")
-            )
+        async with environments.worlds(config.policy.lanes) as worlds:
+            seed_ = derive_seed(seed, "eval")
+            return await evaluate(player, worlds, environments.score, tasks, split=split, samples=samples, seed=seed_)
 
-    with build.build_env(section) as env:
-        result, _ = asyncio.run(go(env))
+    with environments:
+        result, _ = asyncio.run(go())
     n, successes = len(result.success_B), sum(result.success_B)
     if not n:
         raise StoreError(f"none of the {result.unusable} episodes could be used")
@@ -67,7 +71,7 @@ def evaluate_model(
 
 def play_by_hand(console: Console, env_id: str, *, split: str, index: int, oracle: bool) -> None:
     """A person (or the oracle) writes the actions."""
-    with build.build_env(EnvSection(id=env_id)) as env:
+    with make(env_id) as env:
         _play(env, console, split=split, index=index, oracle=oracle)
 
 
@@ -126,6 +130,7 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     """One trajectory turn by turn. Credit is computed again from the step's groups, by the run's own rule."""
     from turngate.report.show import show
     from turngate.trainer.filters import keep
+    from turngate.trainer.pack import by_turn
     from turngate.trainer.table import tabulate
 
     store = _store(path)
@@ -134,9 +139,10 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     kept, _ = keep([group], {})
     filtered = not keep([group], build.build_filters(config.train.filters))[0]
     advantage_T = None
-    rule = build.own_credit(config)
+    rule = own_rule(config)
     if kept and group.scores[index].usable and rule is not None:
-        advantage_N = rule(tabulate(kept))
+        table = tabulate(kept)
+        advantage_N = by_turn(rule(table), table.n_turns)
         start = 0
         for trajectory in kept[0].trajectories:
             if trajectory.id == trajectory_id:
@@ -155,9 +161,10 @@ def credit_again(
     """Credit of a recorded step (the last one if not given) by another rule, beside the run's own."""
     from turngate.report.credits import show_moves
     from turngate.trainer.filters import keep
+    from turngate.trainer.pack import by_turn
     from turngate.trainer.table import tabulate
 
-    rule = build.credit_rule(method, settings)
+    rule = CreditRule.named(method, settings)
     store, config = _store(path), load(path / "config.toml")
     at = store.last_step() if step is None else step
     if at is None:
@@ -169,14 +176,15 @@ def credit_again(
     trajectories = [trajectory for group in kept for trajectory in group.trajectories]
     taught = len(keep(kept, build.build_filters(config.train.filters))[0])
     console.print(f"step {at}, {len(kept)} groups, of which {taught} passed the filters", highlight=False)
-    own_rule = build.own_credit(config)
-    if own_rule is None:
+    own = own_rule(config)
+    if own is None:
         raise ConfigError(
             f"the run's own credit '{config.credit.type}' reads what only training measures, so there is nothing to "
             "compare with"
         )
-    own = (config.credit.type, own_rule(table))
-    show_moves(console, trajectories, table.reward_N, own, (method, rule(table)), top=top)
+    n = table.n_turns
+    before, after = (own.type, by_turn(own(table), n)), (method, by_turn(rule(table), n))
+    show_moves(console, trajectories, table.reward_N, before, after, top=top)
 
 
 def probe_turn(
@@ -198,9 +206,10 @@ def probe_turn(
     """
     from turngate.report.probes import show_probe
     from turngate.trainer.filters import keep
+    from turngate.trainer.pack import by_turn
     from turngate.trainer.probe import probe_gradient
 
-    rule = build.credit_rule(method, settings)
+    rule = CreditRule.named(method, settings)
     store, config = _store(path), load(path / "config.toml")
     at, _, _ = store.find(trajectory)
     if at not in store.steps():
@@ -217,7 +226,7 @@ def probe_turn(
     found = probe_gradient(
         learner,
         kept,
-        rule,
+        lambda table: by_turn(rule(table), table.n_turns),
         loss,
         trajectory=trajectory,
         turn=turn,
@@ -236,17 +245,17 @@ def _learner_at(path: Path, config: Config, step: int) -> tuple[Any, str]:
     from turngate.trainer.checkpoint import Checkpoints
 
     if step == 1:
-        return build.build_learner(config, build.load_model(_start(path, config))[0]), "the weights that played it"
+        return build.build_learner(config, load_model(_start(path, config))[0]), "the weights that played it"
     checkpoints = Checkpoints(path / "checkpoints")
     kept = [known for known in checkpoints.steps() if known >= step - 1]
     if kept:
-        learner = build.build_learner(config, build.load_model(_start(path, config))[0])
+        learner = build.build_learner(config, load_model(_start(path, config))[0])
         checkpoints.load(kept[0], learner)
         played = kept[0] == step - 1
         return learner, "the weights that played it" if played else f"the weights after step {kept[0]}"
     if not (path / "model").exists():
         raise StoreError(f"'{path}' holds neither a checkpoint of step {step - 1} or later nor a finished model")
-    return build.build_learner(config, build.load_model(str(path / "model"))[0]), "the weights at the end of the run"
+    return build.build_learner(config, load_model(str(path / "model"))[0]), "the weights at the end of the run"
 
 
 def _measured(path: Path, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
@@ -256,7 +265,7 @@ def _measured(path: Path, config: Config, learner: Any, loss: Any, groups: Seque
 
     n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(n_turns, np.float32))
-    reference = build.build_reference(config, build.load_model(_start(path, config))[0]) if config.loss.kl else None
+    reference = build.build_reference(config, load_model(_start(path, config))[0]) if config.loss.kl else None
     return measured_for(loss, batch, learner, reference)
 
 

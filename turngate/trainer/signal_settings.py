@@ -7,12 +7,10 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from turngate.trainer.credit.rehearsal import rehearse
 from turngate.trainer.loss_settings import Settings
 
 MODEL_COLUMNS = frozenset(
@@ -109,9 +107,8 @@ class SignalsSection(Settings):
         exact = ENTROPY_COLUMNS if self.entropy == "exact" else frozenset()
         return MODEL_COLUMNS | exact | frozenset(self.evidence)
 
-    def check_effect(self, rule: Callable[..., Any], name: str, *, siblings: int) -> None:
-        """Raise ValueError for a setting that the rule called ``name`` does not read."""
-        reads = rehearse(rule, self.offered, siblings=siblings)
+    def check_effect(self, reads: frozenset[str], name: str) -> None:
+        """Raise ValueError for a setting that the credit rule called ``name``, which reads ``reads``, does not need."""
         unread = sorted(set(self.evidence) - reads)
         if unread:
             raise ValueError(f"signals.evidence {unread[0]} has no effect: credit '{name}' does not read it")

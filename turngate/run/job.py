@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from turngate import build, demonstrations
+from turngate import build
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, play_groups
@@ -25,10 +25,13 @@ from turngate.evaluations import add_evaluation, read_evaluations
 from turngate.metrics import JsonlSink
 from turngate.progress import Progress
 from turngate.rewards.monitors.alarm import Alarm
+from turngate.run.credit import answer_of, needs_reference, rule_of, signals_of, trains_reward_model
+from turngate.run.demonstrations import demonstrations, texts_of
+from turngate.run.environments import Environments
+from turngate.run.models import be_deterministic, load_model, new_model, save_model
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
-from turngate.trainer.curriculum import TaskStream
 from turngate.trainer.evaluate import SUCCESS, evaluate
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
@@ -50,23 +53,23 @@ class Job:
         self.path = config.folder / config.name
         self._start = start
         self._filters = build.build_filters(config.train.filters)
-        self._credit = build.build_credit(config, control)
+        self._credit = rule_of(config, control)
         self._watch = Watch(self._alarm)
-        self.env = build.build_env(config.env)
+        self.environments = Environments(config.env)
         try:
-            for split in config.eval.splits:
-                self.env.tasks.size(split)  # raises for an unknown split, before any work
-            self._answer = build.build_answer(config, self.env)
-            self._score = self.env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
+            for _, env in self.environments:
+                for split in config.eval.splits:
+                    env.tasks.size(split)  # raises for an unknown split, before any work
+            self._answer = answer_of(config, self.environments)
         except BaseException:
-            self.env.close()
+            self.environments.close()
             raise
 
     def run(self) -> None:
-        """Do whatever is not done yet. Once: its environment is closed at the end."""
-        with self.env:
+        """Do whatever is not done yet. Once: its environments are closed at the end."""
+        with self.environments:
             self._claim()
-            _deterministic()
+            be_deterministic()
             asyncio.run(self._run())
             self._run_controls()
 
@@ -76,18 +79,23 @@ class Job:
         if self._is_complete():
             self.console.print(f"{self.path}: complete, nothing left to do")
             return
-        async with build.build_pool(self.config.env, self.config.policy.lanes) as worlds:
+        async with self.environments.worlds(self.config.policy.lanes) as worlds:
             model, chat = await self._warm_start(worlds)
             sampler = copy.deepcopy(model)
             player = build.build_player(self.config, sampler, chat, temperature=self.config.policy.temperature)
             learner = build.build_learner(self.config, model)
-            needed = build.needs_reference(self.config)
+            needed = needs_reference(self.config)
             reference = build.build_reference(self.config, copy.deepcopy(model)) if needed else None
-            signals = build.build_signals(
+            along = (
+                build.build_reward_model(self.config, copy.deepcopy(model))
+                if trains_reward_model(self.config)
+                else None
+            )
+            signals = signals_of(
                 self.config,
                 control=self.control,
                 learner=learner,
-                model=model,
+                reward_model=along,
                 reference=reference,
                 chat=chat,
                 answer=self._answer,
@@ -98,7 +106,7 @@ class Job:
                 await self._evaluate(player, worlds, "before")
             await self._train(run, done)
             await self._evaluate(player, worlds, "after")
-            build.save_model(model, chat.tokenizer, self.path / "model")
+            save_model(model, chat.tokenizer, self.path / "model")
 
     async def _warm_start(self, worlds: Any) -> tuple[Any, Chat]:
         """The model to begin from, made once and kept in the run."""
@@ -107,21 +115,20 @@ class Job:
         if section is not None and not folder.exists():
             await self._imitate(worlds, section, folder)
         name = str(folder) if section is not None or self._start else str(self.config.model)
-        model, tokenizer = build.load_model(name)
+        model, tokenizer = load_model(name)
         return model, Chat(tokenizer)
 
     async def _imitate(self, worlds: Any, section: WarmStart, folder: Path) -> None:
         config = self.config
-        tasks, lines = demonstrations.lines_of(self.env, section, config.env.split)
-        texts = demonstrations.texts_of(tasks, lines, self.env)
-        model, tokenizer = build.build_model(config, texts)
+        tasks, lines = demonstrations(self.environments, section)
+        model, tokenizer = self._untrained(texts_of(tasks, lines, self.environments))
         chat = Chat(tokenizer)
         policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
         player = Player(policy, chat, build.limits(config))
         seed = derive_seed(config.seed, "demonstrations")
         groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
         played = [trajectory for group in groups for trajectory in group.trajectories]
-        solved = self._solved(played, [score for group in groups for score in self._score(group).scores])
+        solved = self._solved(played, [score for group in groups for score in self.environments.score(group).scores])
         learner = build.build_learner(config, model, lr=section.lr)
         with Progress(self.console, "warm start") as progress:
             imitate(
@@ -137,8 +144,16 @@ class Job:
             )
         writing = folder.with_name("writing_warm_start")
         shutil.rmtree(writing, ignore_errors=True)
-        build.save_model(model, tokenizer, writing)
+        save_model(model, tokenizer, writing)
         writing.rename(folder)
+
+    def _untrained(self, texts: Iterator[str]) -> tuple[Any, Any]:
+        """The model that the warm start trains."""
+        config = self.config
+        if isinstance(config.model, str):
+            return load_model(config.model)
+        seed = derive_seed(config.seed, "model")
+        return new_model(config.model, texts, context=config.policy.context, seed=seed)
 
     def _solved(self, played: Sequence[Trajectory], scores: Sequence[Any]) -> list[Trajectory]:
         """Only demonstrations that solve their task are imitated; the others are counted aloud."""
@@ -168,18 +183,16 @@ class Job:
     async def _train(self, run: Run, done: int) -> None:
         config, checkpoints = self.config, self._checkpoints()
         first = config.warm_start.episodes or 0 if config.warm_start else 0
-        stream = TaskStream(
-            self.env.tasks,
-            config.env.split,
+        tasks_at = self.environments.stream(
             per_step=config.train.tasks_per_step,
             seed=derive_seed(config.seed, "tasks"),
-            first=first,
+            first=self.environments.split(first),
         )
         sink = JsonlSink(self.path / "metrics.jsonl")
         total = config.train.steps
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
-                metrics = await train_step(run, stream.at(step), step)
+                metrics = await train_step(run, tasks_at(step), step)
                 sink.write(step, metrics)
                 if step % config.train.checkpoint_every == 0 or step == total:
                     checkpoints.save(step, run.learner, run.signals.learners)
@@ -190,22 +203,31 @@ class Job:
         """Unaided, at the training temperature and greedy, on every split; recorded once."""
         recorded = {(e.split, e.temperature) for p, e in read_evaluations(self.path) if p == phase}
         config = self.config
-        for split in config.eval.splits:
-            tasks = build.heldout(self.env, split, config.eval.tasks)
+        for label, split, named in self._splits():
+            tasks = self.environments.heldout(label, split, config.eval.tasks)
             for temperature, samples in ((config.policy.temperature, config.eval.samples), (0.0, 1)):
-                if (split, temperature) in recorded:
+                if (named, temperature) in recorded:
                     continue
                 tester = player if temperature else player.greedy()
-                seed = derive_seed(config.seed, "evaluate", phase, split, str(temperature))
+                seed = derive_seed(config.seed, "evaluate", phase, named, str(temperature))
                 result, played = await evaluate(
-                    tester, worlds, self._score, tasks, split=split, samples=samples, seed=seed
+                    tester, worlds, self.environments.score, tasks, split=named, samples=samples, seed=seed
                 )
                 step = 0 if phase == "before" else config.train.steps
-                name = f"{phase}-{split}-{'greedy' if temperature == 0 else 'sampled'}"
+                name = f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}".replace("/", ".")
                 store = Store(self.path)
                 store.discard(step, name)  # of a run that was killed before the line below
                 store.write(step, played, phase=name)
                 add_evaluation(self.path, phase, result)
+
+    def _splits(self) -> list[tuple[str, str, str]]:
+        """Environment and split of each evaluation, and its name: the split, after the environment's if several."""
+        several = len(self.config.env) > 1
+        return [
+            (label, split, f"{label}:{split}" if several else split)
+            for label in self.environments.sections
+            for split in self.config.eval.splits
+        ]
 
     def _run_controls(self) -> None:
         """Each control is a run of its own inside this one."""
@@ -235,7 +257,7 @@ class Job:
         return Run(
             player=player,
             worlds=worlds,
-            score=self._score,
+            score=self.environments.score,
             guide=NoGuide(),
             credit=self._credit,
             filters=self._filters,
@@ -264,7 +286,7 @@ class Job:
         write_text_atomic(path, text)
 
     def _is_complete(self) -> bool:
-        wanted = len(self.config.eval.splits) * 2
+        wanted = len(self._splits()) * 2
         return (
             sum(phase == "after" for phase, _ in read_evaluations(self.path)) == wanted
             and (self.path / "model").exists()
@@ -272,10 +294,3 @@ class Job:
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.path / "checkpoints")
-
-
-def _deterministic() -> None:
-    """Refuse operations whose result depends on thread timing."""
-    import torch
-
-    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
