@@ -251,15 +251,15 @@ def test_settings_that_break_the_bounds_raise(make: Any, words: str):
     ("component", "facts", "words"),
     [
         (EventCost(name="c", evidence="e"), [fact("e", -1, 0)], "component 'c' of task 't', turn 0: read -1"),
-        (EventCost(name="c", evidence="e"), [fact("e", math.inf, 0)], "read inf"),
+        (EventCost(name="c", evidence="e"), [fact("e", math.inf, 0)], "turn 0, which 'c' reads, is inf"),
         (EventCost(name="c", evidence="e"), [fact("e", "yes", 0)], "read 'yes'"),
         (EventCost(name="c", evidence="e"), [fact("e", 1)], "its evidence names none"),
         (EventCost(name="c", evidence="e"), [fact("e", 1, 5)], "outside the episode's 2"),
         (Repetition(name="c"), [fact("action_key", "a")], "its evidence names none"),
-        (LengthCost(name="c", start=0, limit=1, evidence="e"), [fact("e", math.nan, 0)], "read nan"),
+        (LengthCost(name="c", start=0, limit=1, evidence="e"), [fact("e", math.nan, 0)], "which 'c' reads, is nan"),
         (InformationGain(name="c"), [fact("gold_logprob", 0.5, 0)], "at most 0"),
         (InformationGain(name="c"), [fact("gold_logprob", -0.5)], "its evidence names none"),
-        (InformationGain(name="c"), [fact("gold_logprob_start", math.nan)], "whole episode: read nan"),
+        (InformationGain(name="c"), [fact("gold_logprob_start", math.nan)], "whole episode, which 'c' reads, is nan"),
     ],
 )
 def test_evidence_that_cannot_be_raises(component: Any, facts: list[Evidence], words: str):

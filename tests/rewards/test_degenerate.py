@@ -148,7 +148,8 @@ def test_9_a_reward_that_is_no_number_raises_with_component_trajectory_and_turn(
     won = Evidence(name="won", value=bad if where == "won" else 1)
     broken = Trajectory(id="b", task=task, turns=turns, ending=Ending.FINISHED, seed=0, evidence=(won,))
     place = "turn 1" if where == "step" else "whole episode"
-    with pytest.raises(ValueError, match=rf"component '{where}' of task 't/1', trajectory 'b', {place}: earned {bad}"):
+    words = rf"evidence '{where}' of task 't/1', trajectory 'b', {place}, which '{where}' reads, is {bad}"
+    with pytest.raises(ValueError, match=words):
         Rubric(rewards=(WON, STEP)).score_group(Group(task=task, trajectories=(good, broken)))
 
 
@@ -156,7 +157,8 @@ def test_9_a_gate_that_reads_no_number_raises_too():
     task = Task(id="t/1", env_id="e", prompt="")
     won = (Evidence(name="won", value=1),)
     odd = Trajectory(id="b", task=task, turns=(turn(NAN, 0),), ending=Ending.FINISHED, seed=0, evidence=won)
-    with pytest.raises(ValueError, match="evidence 'ok' of task 't/1', trajectory 'b', turn 0, is NaN"):
+    words = r"evidence 'ok' of task 't/1', trajectory 'b', turn 0, which 'requires\(ok, on=judged\)' reads, is nan"
+    with pytest.raises(ValueError, match=words):
         Rubric(rewards=(WON, JUDGED), gates=(requires("ok", on="judged"),)).score_group(
             Group(task=task, trajectories=(odd,))
         )

@@ -136,10 +136,8 @@ class Requires(Gate):
         """Close the lines of ``on`` at turns without true evidence."""
         true: set[int | None] = set()
         false: set[int | None] = set()
-        truth = draft.facts.truth
         for fact in draft.facts.by_name.get(self.evidence, ()):
-            value = fact.value
-            (true if value is True or (value is not False and truth(fact)) else false).add(fact.turn)
+            (true if fact.value else false).add(fact.turn)
         opened, on, name = true - false, self.on, self.name
         for line in draft.lines:
             if line.name == on and line.turn not in opened:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeAlias
 
 from turngate.errors import ConfigError
@@ -54,18 +55,26 @@ class Condition:
 class Facts:
     """The evidence of one record by name, restricted to the names that the rubric reads.
 
-    ``trajectory`` is its id, where it has one; errors name it.
+    ``readers`` maps each of those names to the components and gates that read it, ``trajectory`` is the record's id,
+    where it has one; errors name them. Raises ValueError for a value that is NaN or infinite or holds such a number at
+    any depth: what could not be measured is None, and every reader may rely on finite numbers.
     """
 
     __slots__ = ("by_name", "n_turns", "task_id", "trajectory")
 
-    def __init__(self, record: Record, wanted: frozenset[str], trajectory: str = "") -> None:
+    def __init__(self, record: Record, readers: Mapping[str, Sequence[str]], trajectory: str = "") -> None:
         self.task_id, self.n_turns, self.trajectory = record.task_id, record.n_turns, trajectory
-        self.by_name: dict[str, list[Evidence]] = {name: [] for name in wanted}
+        self.by_name: dict[str, list[Evidence]] = {name: [] for name in readers}
         by_name = self.by_name
         for fact in record.evidence:
-            name = fact.name
+            name, value = fact.name, fact.value
             if name in by_name:
+                if value is not True and value is not False and value is not None and (odd := _not_finite(value)):
+                    who = " and ".join(f"'{reader}'" for reader in readers[name])
+                    raise ValueError(
+                        f"evidence '{name}' of {self.owner}, {place(fact.turn)}, which {who} reads, {odd}; "
+                        "record None for what could not be measured"
+                    )
                 by_name[name].append(fact)
 
     @property
@@ -77,24 +86,22 @@ class Facts:
         """What was measured under ``name``; facts with value None are left out, so missing never turns into zero."""
         return [(fact.turn, fact.value) for fact in self.by_name.get(name, ()) if fact.value is not None]
 
-    def truth(self, fact: Evidence) -> bool:
-        """Whether a measured fact is true in Python's sense. Raises ValueError for NaN, which would count as true."""
-        value = fact.value
-        if value is True or value is False:
-            return value
-        if isinstance(value, float) and math.isnan(value):
-            raise ValueError(f"evidence '{fact.name}' of {self.owner}, {place(fact.turn)}, is NaN")
-        return bool(value)
-
     def happened(self, name: str) -> bool | None:
         """Whether any fact of that name is true; None if none is and one of them could not be measured."""
-        happened = unknown = False
-        for fact in self.by_name.get(name, ()):  # to the end, so that a NaN raises wherever it stands
-            if fact.value is None:
-                unknown = True
-            elif fact.value is not False:
-                happened |= self.truth(fact)
-        return True if happened else None if unknown else False
+        facts = self.by_name.get(name, ())
+        if any(fact.value for fact in facts):
+            return True
+        return None if any(fact.value is None for fact in facts) else False
+
+
+def _not_finite(value: Any, where: str = "") -> str:
+    """Which number in a value is not finite, and at which depth, in words; "" if all are."""
+    if isinstance(value, (str, int)):
+        return ""
+    if isinstance(value, Real):
+        return "" if math.isfinite(value) else f"is {value}" + (f" at {where}" if where else "")
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value if isinstance(value, Sequence) else ())
+    return next((odd for key, item in inner if (odd := _not_finite(item, f"{where}[{key!r}]"))), "")
 
 
 class Line:

@@ -200,8 +200,7 @@ def _play(
     verdicts = {reward.name: _verdicts(reward, values[reward.name], n) for reward in rewards}
     facts = {state: state in scene.facts for gate in gates for state in gate.states} | dict(truths)
     record = _record(rewards, verdicts, [name for name, value in facts.items() if value], n)
-    wanted = frozenset(fact.name for fact in record.evidence)
-    draft = Draft(Facts(record, wanted))
+    draft = Draft(Facts(record, {fact.name: () for fact in record.evidence}))
     for reward in rewards:
         lines = reward.lines(verdicts[reward.name], draft.facts)
         draft.lines += lines
