@@ -153,7 +153,6 @@ class Turn:
     completion: Completion
     source: ByteArray
     action: Action
-    evidence: tuple[Evidence, ...] = ()
     guidance: Guidance | None = None
 
     def __post_init__(self) -> None:
@@ -166,8 +165,8 @@ class Turn:
             isinstance(other, Turn)
             and np.array_equal(self.context_ids, other.context_ids)
             and np.array_equal(self.source, other.source)
-            and (self.observation, self.completion, self.action, self.evidence, self.guidance)
-            == (other.observation, other.completion, other.action, other.evidence, other.guidance)
+            and (self.observation, self.completion, self.action, self.guidance)
+            == (other.observation, other.completion, other.action, other.guidance)
         )
 
 
@@ -210,7 +209,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """One episode. ``evidence`` is about the whole episode; facts about one turn lie in that turn."""
+    """One episode. ``evidence`` is all that was measured, in that order; each fact says which turn it is about."""
 
     id: str
     task: Task
@@ -224,8 +223,11 @@ class Trajectory:
 
     def record(self) -> Record:
         """The facts of this episode, as a rubric reads them."""
-        facts = tuple(fact for turn in self.turns for fact in turn.evidence) + self.evidence
-        return Record(task_id=self.task.id, n_turns=len(self.turns), ending=self.ending, evidence=facts)
+        return Record(task_id=self.task.id, n_turns=len(self.turns), ending=self.ending, evidence=self.evidence)
+
+    def facts_of(self, turn: int | None) -> tuple[Evidence, ...]:
+        """The facts about one turn, whenever they were measured; None: those about the whole episode."""
+        return tuple(fact for fact in self.evidence if fact.turn == turn)
 
     def ids(self) -> IntArray:
         """Every token that the model saw or wrote, in order: int32[L]."""
@@ -238,25 +240,30 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardEvent:
-    """One line of the ledger. Gates change only ``factor`` and ``gate``, the name of the gate that cut it."""
+    """One line of the ledger. Gates change only ``factor`` and ``gate``, the name of the gate that cut it.
+
+    ``value`` is the verdict as it was measured and ``weight`` the component's; ``share`` is the part of the weight that
+    this verdict earns: 1/n for a component that pays the mean of its n verdicts.
+    """
 
     name: str
     kind: Literal["outcome", "process", "penalty"]
     turn: int | None
     value: float
     weight: float
+    share: float = 1.0
     factor: float = 1.0
     gate: str = ""
 
     @property
     def earned(self) -> float:
         """What the component gave before any gate."""
-        return self.value * self.weight
+        return self.value * self.weight * self.share
 
     @property
     def paid(self) -> float:
         """What counts."""
-        return self.value * self.weight * self.factor
+        return self.value * self.weight * self.share * self.factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -164,11 +164,10 @@ RUBRIC = Rubric(
 
 def played(name: str, *, solved: float, steps: Sequence[float], wrote: bool = False, waste: float = 0.0) -> Trajectory:
     made = trajectory(name, [""] * len(steps))
-    facts = [[Evidence(name="step", value=value, turn=t)] for t, value in enumerate(steps)]
-    facts[0] += [Evidence(name="waste", value=waste, turn=0)] if waste else []
-    facts[0] += [Evidence(name="wrote", value=True, turn=0)] if wrote else []
-    turns = tuple(replace(turn, evidence=tuple(own)) for turn, own in zip(made.turns, facts, strict=True))
-    return replace(made, turns=turns, evidence=(Evidence(name="solved", value=solved),))
+    facts = [Evidence(name="step", value=value, turn=t) for t, value in enumerate(steps)]
+    facts += [Evidence(name="waste", value=waste, turn=0)] if waste else []
+    facts += [Evidence(name="wrote", value=True, turn=0)] if wrote else []
+    return replace(made, evidence=(*facts, Evidence(name="solved", value=solved)))
 
 
 def judged() -> list[ScoredGroup]:

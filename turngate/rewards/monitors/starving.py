@@ -253,10 +253,9 @@ def _judged(groups: Sequence[ScoredGroup]) -> Iterator[tuple[str, JSON, bool]]:
     """(trajectory, value, whether it is the record of who judged) of each fact by a judge."""
     for group in groups:
         for trajectory in group.trajectories:
-            for part in (*(turn.evidence for turn in trajectory.turns), trajectory.evidence):
-                for fact in part:
-                    if fact.by == "judge":
-                        yield trajectory.id, fact.value, fact.name.endswith(RECORD)
+            for fact in trajectory.evidence:
+                if fact.by == "judge":
+                    yield trajectory.id, fact.value, fact.name.endswith(RECORD)
 
 
 def _reasons(value: JSON) -> list[str]:
