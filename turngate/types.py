@@ -323,14 +323,19 @@ class TurnTable:
     column   dtype   meaning
     ======== ======= =====================================================================================
     reward_N  float32 paid at this turn, episode payments on the last turn
-    process_N float32 earned process value of this turn before gates; NaN = no verdict
-    open_N    bool    no gate closed this turn's process payments
+    process_N float32 mean of the turn's open process verdicts, in their own units; NaN = no verdict
+    open_N    bool    False where there are process verdicts on the turn and gates closed every one of them
     traj_N    int32   index of the trajectory, 0..B-1, non-decreasing
     index_N   int32   index of the turn inside its trajectory
     state_N   int64   anchor state before acting (hash of the state key); -1 = unknown
     outcome_B float32 outcome of each trajectory
     cohort_B  int32   trajectories that share a baseline: same task and same guidance level
     ======== ======= =====================================================================================
+
+    In ``process_N`` each verdict has the weight |w| of its component, relative to the others of the turn, and the sign
+    of w, so a charge counts against the turn. It is never multiplied by a weight and never divided by the number of
+    turns, so equal verdicts are equal in episodes of every length. Where all are closed it is the mean of the closed
+    ones. A process payment for a whole episode is no verdict on its last turn: it is in ``reward_N`` only.
 
     ``measured`` holds what only some methods need, by name; the suffix says the shape. ``tabulate`` fills in
 
@@ -339,7 +344,8 @@ class TurnTable:
     * ``parent_B`` int32, the trajectory of this batch that one branched off (−1 = none), and ``branch_B`` int32, the
       turn at which they part (the number of turns that they share);
     * ``settled_B`` float32, what was paid beside the process: outcome after all gates, penalties and the floor of a
-      veto. With the paid process it is the total; ``outcome_B`` is before gates and counts a vetoed cheat as a success.
+      veto. With the paid process it is the total; ``outcome_B`` is before gates and counts a vetoed cheat as a success;
+    * ``process_paid_N`` float32, what the process verdicts on the turn were paid, whichever turn it was booked on.
 
     Others are put in by whoever has them. ``turngate.trainer.signals`` measures, for rules that read them:
 

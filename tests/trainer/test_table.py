@@ -1,12 +1,13 @@
 """Scored groups become columns."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
 from turngate.rewards.gates import cap_process, veto
@@ -29,10 +30,12 @@ from turngate.types import (
     Task,
     Trajectory,
     Turn,
+    TurnTable,
     derive_seed,
 )
 
 EMPTY = np.zeros(0, np.int32)
+NAN = float("nan")
 
 
 def trajectory(name: str, keys: Sequence[str], task: str = "t", level: int | None = None, env: str = "e") -> Trajectory:
@@ -88,6 +91,7 @@ def test_trajectories_lie_end_to_end():
         "parent_B": "int32",
         "branch_B": "int32",
         "settled_B": "float32",
+        "process_paid_N": "float32",
         "reward_N": "float32",
         "process_N": "float32",
         "open_N": "bool",
@@ -137,19 +141,78 @@ def test_cohorts_are_task_and_guidance_level_and_unguided_is_its_own():
     assert tabulate(groups).cohort_B.tolist() == [0, 1, 2, 3, 0, 2, 4]
 
 
-def test_process_is_what_was_earned_before_gates():
-    ledger = (
+def verdict(turn: int | None, value: float, weight: float = 0.5, *, factor: float = 1.0, share: float = 1.0) -> Any:
+    return RewardEvent(name="n", kind="process", turn=turn, value=value, weight=weight, share=share, factor=factor)
+
+
+def columns_of(n_turns: int, *ledger: RewardEvent) -> TurnTable:
+    return tabulate([group((trajectory("a", [""] * n_turns), score(*[0.0] * n_turns, ledger=ledger)))])
+
+
+def test_process_is_the_mean_verdict_in_its_own_units():
+    """Neither the weight, nor the share of it, nor a part payment changes what was said of a turn."""
+    table = columns_of(
+        5,
         event(None, 8.0, "outcome"),
         event(0, -4.0, "penalty", factor=0.0),
-        event(1, 1.0, factor=0.25),
-        event(1, 2.0),
-        event(2, 3.0, factor=0.0),
-        event(2, 1.0),
-        event(None, 2.0),
+        verdict(1, 1.0, factor=0.25, share=0.125),
+        verdict(1, 0.5),
+        verdict(2, 1.0, weight=0.3),  # of weights 0.3 and 0.1: (0.3 · 1 + 0.1 · 0) / 0.4
+        verdict(2, 0.0, weight=0.1),
+        verdict(3, 0.8, weight=-0.1),  # a charge: −0.8 of weight 0.1, beside 0.4 of weight 0.3
+        verdict(3, 0.4, weight=0.3),
+        verdict(4, 0.7, weight=0.0),  # weighs nothing, says nothing
+        verdict(None, 2.0),
     )
-    table = tabulate([group((trajectory("a", [""] * 5), score(0, 0, 0, 0, 0, ledger=ledger)))])
-    assert [None if math.isnan(value) else value for value in table.process_N.tolist()] == [None, 1.5, 2.0, None, 1.0]
-    assert table.open_N.tolist() == [True, True, False, True, True]
+    np.testing.assert_allclose(table.process_N, [NAN, 0.75, 0.75, 0.1, NAN], atol=1e-7)
+    assert table.open_N.all()
+    np.testing.assert_allclose(table.measured["process_paid_N"], [0, 0.265625, 0.3, 0.04, 0], atol=1e-7)
+
+
+def test_a_turn_is_closed_only_if_gates_closed_every_verdict_on_it():
+    table = columns_of(
+        4,
+        verdict(0, 1.0, factor=0.0),
+        verdict(0, 0.25),
+        verdict(1, 1.0, factor=0.0),
+        verdict(1, 0.5, weight=1.5, factor=0.0),
+        verdict(2, 1.0, weight=0.0),
+        verdict(2, 0.5, factor=0.0),
+    )
+    np.testing.assert_allclose(table.process_N, [0.25, 0.625, 0.5, NAN], atol=1e-7)
+    assert table.open_N.tolist() == [True, False, False, True]
+    np.testing.assert_allclose(table.measured["process_paid_N"], [0.125, 0, 0, 0], atol=1e-7)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.integers(0, 2),
+            st.sampled_from([-1.0, 0.0, 0.25, 1.0]),
+            st.sampled_from([-0.5, 0.0, 0.1, 2.0]),
+            st.sampled_from([0.0, 0.5, 1.0]),
+            st.sampled_from([1.0, 0.2]),
+        ),
+        max_size=9,
+    )
+)
+def test_verdicts_against_plain_loops(lines: list[Any]):
+    table = columns_of(3, *[verdict(t, v, w, factor=f, share=s) for t, v, w, f, s in lines])
+    for t in range(3):
+        about = [(v if w > 0 else -v, abs(w), factor) for turn, v, w, factor, _ in lines if turn == t and w]
+        chosen = [line for line in about if line[2]] or about
+        assert table.open_N[t] == (not about or any(factor for *_, factor in about))
+        if not about:
+            assert np.isnan(table.process_N[t])
+        else:
+            mean = np.average([v for v, *_ in chosen], weights=[w for _, w, _ in chosen])
+            assert table.process_N[t] == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_verdict_on_a_turn_that_was_not_played_is_refused():
+    with pytest.raises(ShapeError, match="'n' of trajectory 'a' is a verdict on turn 2; it has 2 turns"):
+        columns_of(2, verdict(2, 1.0))
 
 
 RUBRIC = Rubric(
