@@ -225,6 +225,12 @@ class Trajectory:
         """The facts of this episode, as a rubric reads them."""
         return Record(task_id=self.task.id, n_turns=len(self.turns), ending=self.ending, evidence=self.evidence)
 
+    @property
+    def cohort(self) -> tuple[str, tuple[str, int] | None]:
+        """Who shares a baseline with it: the task, and kind and level of the guidance (None = unguided)."""
+        guidance = self.guidance
+        return self.task.id, None if guidance is None else (guidance.kind, guidance.level)
+
     def facts_of(self, turn: int | None) -> tuple[Evidence, ...]:
         """The facts about one turn, whenever they were measured; None: those about the whole episode."""
         return tuple(fact for fact in self.evidence if fact.turn == turn)
@@ -329,7 +335,7 @@ class TurnTable:
     index_N   int32   index of the turn inside its trajectory
     state_N   int64   anchor state before acting (hash of the state key); -1 = unknown
     outcome_B float32 outcome of each trajectory
-    cohort_B  int32   trajectories that share a baseline: same task and same guidance level
+    cohort_B  int32   trajectories that share a baseline: same task, same kind and level of guidance
     ======== ======= =====================================================================================
 
     In ``process_N`` each verdict has the weight |w| of its component, relative to the others of the turn, and the sign

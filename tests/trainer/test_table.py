@@ -38,7 +38,9 @@ EMPTY = np.zeros(0, np.int32)
 NAN = float("nan")
 
 
-def trajectory(name: str, keys: Sequence[str], task: str = "t", level: int | None = None, env: str = "e") -> Trajectory:
+def trajectory(
+    name: str, keys: Sequence[str], task: str = "t", level: int | None = None, env: str = "e", kind: str = "hint"
+) -> Trajectory:
     turns = tuple(
         Turn(
             observation=Observation(text="", state_key=key),
@@ -51,7 +53,7 @@ def trajectory(name: str, keys: Sequence[str], task: str = "t", level: int | Non
         )
         for key in keys
     )
-    guidance = None if level is None else Guidance(kind="hint", level=level, text="h", source="task")
+    guidance = None if level is None else Guidance(kind=kind, level=level, text="h", source="task")
     whose = Task(id=task, env_id=env, prompt="p")
     return Trajectory(id=name, task=whose, turns=turns, ending=Ending.FINISHED, seed=0, guidance=guidance)
 
@@ -127,18 +129,19 @@ def test_tokens_surprisal_and_branches_are_measured():
     assert measured["branch_B"].tolist() == [0, 1, 0]
 
 
-def test_cohorts_are_task_and_guidance_level_and_unguided_is_its_own():
-    levels: list[tuple[str, int | None]] = [
-        ("t", None),
-        ("t", 0),
-        ("t", 2),
-        ("u", 0),
-        ("t", None),
-        ("t", 2),
-        ("u", None),
+def test_cohorts_are_task_and_kind_and_level_of_guidance_and_unguided_is_its_own():
+    helped: list[tuple[str, int | None, str]] = [
+        ("t", None, ""),
+        ("t", 0, "hint"),
+        ("t", 2, "hint"),
+        ("u", 0, "hint"),
+        ("t", None, ""),
+        ("t", 2, "hint"),
+        ("u", None, ""),
+        ("t", 2, "prefix"),
     ]
-    groups = [group((trajectory(str(i), [""], task, level), score(0))) for i, (task, level) in enumerate(levels)]
-    assert tabulate(groups).cohort_B.tolist() == [0, 1, 2, 3, 0, 2, 4]
+    played = [trajectory(str(i), [""], task, level, kind=kind) for i, (task, level, kind) in enumerate(helped)]
+    assert tabulate([group((one, score(0))) for one in played]).cohort_B.tolist() == [0, 1, 2, 3, 0, 2, 4, 5]
 
 
 def verdict(turn: int | None, value: float, weight: float = 0.5, *, factor: float = 1.0, share: float = 1.0) -> Any:

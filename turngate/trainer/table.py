@@ -13,7 +13,7 @@ from turngate.types import FloatArray, Score, ScoredGroup, Source, Trajectory, T
 def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
     """All turns of ``groups`` end to end, siblings in order.
 
-    Cohorts are (task id, guidance level) as dense numbers in order of appearance; unguided is a level of its own.
+    Cohorts (``Trajectory.cohort``: task, guidance kind and level) are dense numbers in order of appearance.
     Payments for a whole episode count for its last turn; a process verdict on a whole episode is paid like that, but it
     is no verdict on that turn. Raises ShapeError, naming the trajectory, for a score that is not usable (filters drop
     those), for an episode without turns, for a reward of another length than its turns and for a process verdict on a
@@ -22,9 +22,9 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     for trajectory, score in pairs:
         _validate(trajectory, score)
-    cohorts: dict[tuple[str, int | None], int] = {}
+    cohorts: dict[object, int] = {}
     states: dict[tuple[str, str], int] = {}
-    cohort_B = [cohorts.setdefault(_cohort(trajectory), len(cohorts)) for trajectory, _ in pairs]
+    cohort_B = [cohorts.setdefault(trajectory.cohort, len(cohorts)) for trajectory, _ in pairs]
     columns = [_verdicts(trajectory, score) for trajectory, score in pairs]
     lengths = [len(trajectory.turns) for trajectory, _ in pairs]
     return TurnTable(
@@ -53,10 +53,6 @@ def _validate(trajectory: Trajectory, score: Score) -> None:
         raise ShapeError(f"trajectory '{trajectory.id}' has no turns; drop it before credit")
     if score.reward_T.shape != (n_turns,):
         raise ShapeError(f"reward_T of trajectory '{trajectory.id}' is {score.reward_T.shape}, expected ({n_turns},)")
-
-
-def _cohort(trajectory: Trajectory) -> tuple[str, int | None]:
-    return trajectory.task.id, None if trajectory.guidance is None else trajectory.guidance.level
 
 
 def _verdicts(trajectory: Trajectory, score: Score) -> tuple[list[float], list[bool], list[float]]:
