@@ -57,12 +57,9 @@ def gated_groups():
     ]
     siblings = []
     for name, turns, solved, steps in zip("ab", spoken, (1.0, 0.0), ([1.0, 0.0], [1.0, 1.0]), strict=True):
-        judged = [
-            replace(turn, evidence=(Evidence(name="step", value=step, turn=number),))
-            for number, (turn, step) in enumerate(zip(turns, steps, strict=True))
-        ]
-        episode = models.trajectory(judged, name=name)
-        siblings.append(as_sampled(replace(episode, evidence=(Evidence(name="solved", value=solved),))))
+        facts = [Evidence(name="step", value=step, turn=number) for number, step in enumerate(steps)]
+        facts.append(Evidence(name="solved", value=solved))
+        siblings.append(as_sampled(replace(models.trajectory(turns, name=name), evidence=tuple(facts))))
     return [rubric.score_group(Group(task=siblings[0].task, trajectories=tuple(siblings)))]
 
 

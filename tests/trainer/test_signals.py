@@ -103,15 +103,21 @@ def test_forced_tokens_are_no_policy_tokens():
 
 def test_evidence_becomes_a_column():
     groups = groups_of()
-    first, second, _ = groups[0].trajectories
-    told = [
-        replace(first.turns[0], evidence=(Evidence(name="parsed", value=True, turn=0),)),
-        replace(first.turns[1], evidence=tuple(Evidence(name="parsed", value=v, turn=1) for v in (True, False))),
-        replace(second.turns[0], evidence=(Evidence(name="parsed", value=None, turn=0),)),
-    ]
-    changed = (replace(first, turns=tuple(told[:2])), replace(second, turns=(told[2],)), groups[0].trajectories[2])
+    first, second, third = groups[0].trajectories
+    about = [(1, True), (None, True), (0, True), (1, False)]  # in the order of measuring
+    told = tuple(Evidence(name="parsed", value=value, turn=turn) for turn, value in about)
+    unknown = (Evidence(name="parsed", value=None, turn=0), Evidence(name="other", value=True, turn=0))
+    changed = (replace(first, evidence=told), replace(second, evidence=unknown), third)
     columns, _, _ = measured(FromEvidence({"format_N": "parsed"}), [replace(groups[0], trajectories=changed)])
     np.testing.assert_array_equal(columns["format_N"], [1, 0, np.nan, np.nan, np.nan, np.nan])
+
+
+def test_evidence_about_a_turn_that_was_not_played_is_refused():
+    groups = groups_of()
+    first, *others = groups[0].trajectories
+    odd = replace(first, evidence=(Evidence(name="parsed", value=True, turn=2),))
+    with pytest.raises(ShapeError, match=rf"evidence 'parsed' of trajectory '{odd.id}' is about turn 2, but it has 2"):
+        measured(FromEvidence({"format_N": "parsed"}), [replace(groups[0], trajectories=(odd, *others))])
 
 
 def test_nothing_is_measured_if_nothing_is_read():

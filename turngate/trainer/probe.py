@@ -67,7 +67,7 @@ def probe_gradient(
     """Add ``delta`` to one turn's reward, recompute credit, and compare every turn's advantage and gradient.
 
     Nothing is trained: the learner's weights, gradient and memory stay. ``column`` is what is perturbed: what was paid,
-    or what the process earned before gates, for credit that reads that; a turn without a verdict then counts as 0
+    or the process verdict, in its own units, for credit that reads that; a turn without a verdict then counts as 0
     before. ``outcome_B`` and ``settled_B`` are left alone. With a loss in which tokens do not interact, only turns
     whose advantage changed move; a baseline of siblings spreads the change over them, as the estimator says.
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.agents.chat import Chat
+from turngate.errors import ShapeError
 from turngate.trainer.credit.igpo import information_gain
 from turngate.trainer.learner import Learner
 from turngate.trainer.loss import PolicyLoss
@@ -142,21 +143,34 @@ class TokenRows:
 
 @dataclass(frozen=True, slots=True)
 class FromEvidence:
-    """Columns that an environment measured: ``names`` maps a column ``…_N`` to the evidence of the turn that it holds.
+    """Columns that an environment measured: ``names`` maps a column ``…_N`` to the evidence that it holds per turn.
 
-    A yes is 1 and a no is 0. NaN where a turn has no such evidence, or one without a value; the last one counts.
+    A yes is 1 and a no is 0. NaN where there is no such evidence about a turn, or one without a value; of several the
+    one measured last counts. Raises ShapeError for evidence about a turn that was not played.
     """
 
     names: Mapping[str, str]
 
     def measure(self, played: Played) -> Found:
         """See ``Signal``."""
-        turns = [turn for trajectory in played.trajectories for turn in trajectory.turns]
-        columns = {}
-        for column, wanted in self.names.items():
-            found = [[fact.value for fact in turn.evidence if fact.name == wanted] for turn in turns]
-            values = [facts[-1] if facts else None for facts in found]
-            columns[column] = np.array([np.nan if v is None else float(v) for v in values], np.float32)  # type: ignore[arg-type]
+        columns = {column: np.full(played.table.n_turns, np.nan, np.float32) for column in self.names}
+        wanted: dict[str, list[FloatArray]] = {}
+        for column, name in self.names.items():
+            wanted.setdefault(name, []).append(columns[column])
+        first = 0
+        for trajectory in played.trajectories:
+            n_turns = len(trajectory.turns)
+            for fact in trajectory.evidence:
+                if fact.turn is None or fact.name not in wanted:
+                    continue
+                if not 0 <= fact.turn < n_turns:
+                    raise ShapeError(
+                        f"evidence '{fact.name}' of trajectory '{trajectory.id}' is about turn {fact.turn}, "
+                        f"but it has {n_turns} turns"
+                    )
+                for column_N in wanted[fact.name]:
+                    column_N[first + fact.turn] = np.nan if fact.value is None else float(fact.value)  # type: ignore[arg-type]
+            first += n_turns
         return Found(columns=columns)
 
 

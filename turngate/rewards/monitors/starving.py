@@ -25,7 +25,7 @@ RECORD = "_judge"
 def silent_groups(groups: Sequence[ScoredGroup], *, at_most: float = 0.9) -> Check | None:
     """More than ``at_most`` of the cohorts have one usable episode only, or were paid the same throughout.
 
-    A cohort is the siblings of one guidance level. Such a cohort has no advantage under a group-relative rule. "The
+    A cohort is the siblings with the same guidance. Such a cohort has no advantage under a group-relative rule. "The
     same" is a range within rounding (see ``statistics``). The value is their share. Tasks that are all solved end
     here too, so it is a notice: easier or harder tasks would teach more. ``at_most`` is ours.
     """
@@ -234,16 +234,11 @@ STARVATION_TRENDS: tuple[Monitor[Sequence[StepFacts]], ...] = (
 
 def _silent(groups: Sequence[ScoredGroup]) -> tuple[int, int, int] | None:
     """How many cohorts there are, how many of them are singletons, and how many others were paid the same."""
-    numbers: dict[tuple[int, int | None], int] = {}
+    numbers: dict[object, int] = {}
     episodes = usable_episodes(groups)
     if not episodes:
         return None
-    cohort_B = [
-        numbers.setdefault(
-            (e.group, None if e.trajectory.guidance is None else e.trajectory.guidance.level), len(numbers)
-        )
-        for e in episodes
-    ]
+    cohort_B = [numbers.setdefault((e.group, e.trajectory.cohort), len(numbers)) for e in episodes]
     stats = group_stats([e.score.total for e in episodes], np.array(cohort_B, np.int64), name="paid")
     single_G = stats.size_G == 1
     return len(numbers), int(single_G.sum()), int((stats.degenerate_G & ~single_G).sum())
@@ -253,10 +248,9 @@ def _judged(groups: Sequence[ScoredGroup]) -> Iterator[tuple[str, JSON, bool]]:
     """(trajectory, value, whether it is the record of who judged) of each fact by a judge."""
     for group in groups:
         for trajectory in group.trajectories:
-            for part in (*(turn.evidence for turn in trajectory.turns), trajectory.evidence):
-                for fact in part:
-                    if fact.by == "judge":
-                        yield trajectory.id, fact.value, fact.name.endswith(RECORD)
+            for fact in trajectory.evidence:
+                if fact.by == "judge":
+                    yield trajectory.id, fact.value, fact.name.endswith(RECORD)
 
 
 def _reasons(value: JSON) -> list[str]:
