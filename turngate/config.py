@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from turngate.errors import ConfigError, DataError
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
-from turngate.trainer.loss_settings import ClippedSection, LossSection
+from turngate.trainer.loss.settings import ClippedSection, LossSection
 from turngate.trainer.signal_settings import RewardModelSection, SignalsSection, ValueSection
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from turngate.trainer.credit.rehearsal import rehearse
-from turngate.trainer.loss_settings import Settings
+from turngate.trainer.loss.settings import Settings
 
 MODEL_COLUMNS = frozenset(
     {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S"}
