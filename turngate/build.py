@@ -10,7 +10,7 @@ from turngate.agents.rollout import Limits, Player
 from turngate.config import Config
 from turngate.errors import ConfigError, UnknownName
 from turngate.trainer.filters import FILTERS, Filter
-from turngate.trainer.loss_settings import LossBase
+from turngate.trainer.loss.settings import LossBase
 from turngate.types import derive_seed
 
 
@@ -31,8 +31,8 @@ def build_player(config: Config, model: Any, chat: Chat, *, temperature: float) 
 
 def build_learner(config: Config, model: Any, *, lr: float | None = None) -> Any:
     """A learner on ``model``; ``lr`` replaces the one of reinforcement learning, for a warm start."""
-    from turngate.trainer.learner import TorchLearner
-    from turngate.trainer.values import Critic
+    from turngate.trainer.torch.critic import Critic
+    from turngate.trainer.torch.learner import TorchLearner
 
     section, value = config.learner, config.value
     critic = None
@@ -53,7 +53,7 @@ def build_learner(config: Config, model: Any, *, lr: float | None = None) -> Any
 
 def build_reference(config: Config, model: Any) -> Any:
     """A learner that only measures: the sampler's temperature, but nothing cut, so that divergences stay finite."""
-    from turngate.trainer.learner import TorchLearner
+    from turngate.trainer.torch.learner import TorchLearner
 
     section = config.learner
     temperature, n_tokens = config.policy.temperature, section.tokens_per_pass
@@ -62,7 +62,7 @@ def build_reference(config: Config, model: Any) -> Any:
 
 def build_loss(config: Config) -> Any:
     """The ``PolicyLoss`` of the config. Raises ConfigError for a combination without effect."""
-    from turngate.trainer import covariance, entropy, kl, loss, objectives, offpolicy
+    from turngate.trainer.loss import corrections, covariance, entropy, kl, objectives, policy_loss
 
     kinds: dict[str, Any] = {
         "clipped": objectives.Clipped,
@@ -76,21 +76,21 @@ def build_loss(config: Config) -> Any:
         "simko": objectives.SimKo,
     }
     rules: dict[str, Any] = {
-        "tis": offpolicy.Truncated,
-        "mis": offpolicy.Masked,
-        "geometric": offpolicy.GeometricRejection,
-        "divergence": offpolicy.DivergenceRejection,
-        "veto": offpolicy.Veto,
-        "negative_drift": offpolicy.NegativeDriftMask,
+        "tis": corrections.Truncated,
+        "mis": corrections.Masked,
+        "geometric": corrections.GeometricRejection,
+        "divergence": corrections.DivergenceRejection,
+        "veto": corrections.Veto,
+        "negative_drift": corrections.NegativeDriftMask,
     }
     section = config.loss
     chosen = [rules[rule.type](**rule.model_dump(exclude={"type"})) for rule in section.correction]
     penalties: list[Any] = [entropy.EntropyBonus(coef=section.entropy_bonus)] if section.entropy_bonus else []
     penalties += [kl.KlPenalty(**section.kl.model_dump())] if section.kl else []
     penalties += [entropy.Siren(**section.siren.model_dump())] if section.siren else []
-    return loss.PolicyLoss(
+    return policy_loss.PolicyLoss(
         objective=kinds[section.type](**section.model_dump(exclude={"type", *LossBase.model_fields})),
-        correction=offpolicy.Correction(rules=tuple(chosen), normalize=section.normalize) if chosen else None,
+        correction=corrections.Correction(rules=tuple(chosen), normalize=section.normalize) if chosen else None,
         penalties=tuple(penalties),
         decoupled=section.decoupled,
     )
@@ -104,7 +104,7 @@ def limits(config: Config) -> Limits:
 
 def build_reward_model(config: Config, model: Any) -> Any:
     """A learner on ``model`` that becomes an implicit reward model."""
-    from turngate.trainer.learner import TorchLearner
+    from turngate.trainer.torch.learner import TorchLearner
 
     assert config.reward_model is not None
     section = config.learner

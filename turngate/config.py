@@ -21,7 +21,7 @@ from turngate.rubrics import NamedRubric
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
-from turngate.trainer.loss_settings import ClippedSection, LossSection
+from turngate.trainer.loss.settings import ClippedSection, LossSection
 from turngate.trainer.signal_settings import (
     ENTROPY_COLUMNS,
     MODEL_COLUMNS,

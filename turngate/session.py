@@ -260,8 +260,8 @@ def _learner_at(path: Path, config: Config, step: int) -> tuple[Any, str]:
 
 def _measured(path: Path, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
     """The columns that the loss needs: by the learner itself and by the model that the run began from."""
-    from turngate.trainer.learner import measured_for
     from turngate.trainer.pack import pack
+    from turngate.trainer.torch.learner import measured_for
 
     n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(n_turns, np.float32))

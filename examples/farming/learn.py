@@ -30,10 +30,10 @@ from turngate.trainer.evaluate import evaluate
 from turngate.trainer.filters import FILTERS
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss.policy_loss import ClippedLoss
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.step import Run, train_step
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Metrics, ScoredGroup, Task, derive_seed
 
 TASKS, SIBLINGS = 16, 8  # of one update

@@ -24,11 +24,11 @@ from turngate.trainer.evaluate import evaluate
 from turngate.trainer.filters import FILTERS
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss.policy_loss import ClippedLoss
 from turngate.trainer.signals import Signals, Values
 from turngate.trainer.step import Run, train_step
-from turngate.trainer.values import Critic
+from turngate.trainer.torch.critic import Critic
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import derive_seed
 
 STEPS, TASKS, SIBLINGS = 30, 16, 8

@@ -10,9 +10,9 @@ import pytest
 
 from turngate.errors import MismatchError
 from turngate.trainer.canary import PROBE_TOKENS, check_agreement, longest, probe
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss.policy_loss import ClippedLoss
 from turngate.trainer.pack import pack, pack_demonstrations
+from turngate.trainer.torch.learner import TorchLearner
 
 TOLERANCE = 1e-4
 

@@ -8,9 +8,9 @@ import pytest
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import LockEnv
 from turngate.trainer.imitate import imitate
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss.policy_loss import ClippedLoss
 from turngate.trainer.pack import pack_demonstrations
+from turngate.trainer.torch.learner import TorchLearner
 
 
 class Notes:

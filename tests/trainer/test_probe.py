@@ -10,15 +10,15 @@ import pytest
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.gates import needs_outcome
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.trainer.covariance import KlCov
 from turngate.trainer.credit import returns, rloo
 from turngate.trainer.credit.sag import sag
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss, PolicyLoss
-from turngate.trainer.objectives import Gspo, Reinforce
+from turngate.trainer.loss.covariance import KlCov
+from turngate.trainer.loss.objectives import Gspo, Reinforce
+from turngate.trainer.loss.policy_loss import ClippedLoss, PolicyLoss
 from turngate.trainer.pack import pack
 from turngate.trainer.probe import probe_gradient
 from turngate.trainer.table import tabulate
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Evidence, Group, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE

@@ -13,7 +13,6 @@ from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import random_reward
 from turngate.trainer.credit.implicit import cross_entropy, istar, preference, prime
 from turngate.trainer.credit.turn_gae import turn_gae, value_targets
-from turngate.trainer.learner import TorchLearner
 from turngate.trainer.signals import (
     Beliefs,
     Entropies,
@@ -26,7 +25,8 @@ from turngate.trainer.signals import (
     played_of,
 )
 from turngate.trainer.table import tabulate
-from turngate.trainer.values import Critic
+from turngate.trainer.torch.critic import Critic
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Ending, Evidence, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE

@@ -15,9 +15,9 @@ from turngate.errors import MismatchError, RunError
 from turngate.trainer.credit import rloo
 from turngate.trainer.filters import FILTERS
 from turngate.trainer.guidance import NoGuide
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss.policy_loss import ClippedLoss
 from turngate.trainer.step import Run, summarize, train_step
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Ending, Guidance, RewardEvent, Score, ScoredGroup, derive_seed
 
 

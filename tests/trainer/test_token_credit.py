@@ -9,12 +9,12 @@ import pytest
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit import TOKEN_CREDITS, VALUE_TARGETS
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss.policy_loss import ClippedLoss
 from turngate.trainer.pack import pack
 from turngate.trainer.signals import Signals, TokenRows, Values
 from turngate.trainer.table import tabulate
-from turngate.trainer.values import Critic
+from turngate.trainer.torch.critic import Critic
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Score, Source, TokenCredit
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE

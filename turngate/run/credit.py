@@ -15,9 +15,9 @@ from turngate.run.environments import Environments
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.credit.rule import CreditRule
-from turngate.trainer.learner import Learner
 from turngate.trainer.pack import by_turn
 from turngate.trainer.signals import Beliefs, Entropies, FromEvidence, LogRatios, Signal, Signals, TokenRows, Values
+from turngate.trainer.torch.learner import Learner
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
 LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})

@@ -35,7 +35,7 @@ from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.evaluate import SUCCESS, evaluate
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss.policy_loss import ClippedLoss
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.step import Run, train_step
 from turngate.types import Trajectory, derive_seed

@@ -14,8 +14,8 @@ import numpy as np
 
 from turngate.agents.rollout import Player
 from turngate.errors import MismatchError
-from turngate.trainer.learner import Learner
 from turngate.trainer.pack import pack_demonstrations
+from turngate.trainer.torch.learner import Learner
 from turngate.types import Batch, Metrics, Request, Source, Trajectory, Turn, derive_seed
 
 PROBE_TOKENS = 6

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError, UnknownName
-from turngate.trainer.learner import NOTHING, Measured, TorchLearner
+from turngate.trainer.loss.tokens import Loss
 from turngate.trainer.pack import Aggregate, pack
 from turngate.trainer.table import tabulate
-from turngate.trainer.tokens import Loss
+from turngate.trainer.torch.learner import NOTHING, Measured, TorchLearner
 from turngate.types import Batch, Credit, FloatArray, IntArray, ScoredGroup, TurnTable
 
 

@@ -16,8 +16,8 @@ from typing import ClassVar, Literal
 import torch
 
 from turngate.errors import ConfigError
-from turngate.trainer.entropy import above_quantile
-from turngate.trainer.tokens import MAX_LOG_RATIO, Gain, Needs, Tokens, mean_over, owners
+from turngate.trainer.loss.entropy import above_quantile
+from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Gain, Needs, Tokens, mean_over, owners
 
 
 def clipped_gain(ratio: torch.Tensor, advantage: torch.Tensor, low: float, high: float, dual: float | None) -> Gain:

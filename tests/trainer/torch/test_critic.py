@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from turngate.errors import ConfigError, ShapeError, StoreError
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss.policy_loss import ClippedLoss
 from turngate.trainer.pack import boundaries, pack, split_with
-from turngate.trainer.values import Critic, ValueHead, value_loss
+from turngate.trainer.torch.critic import Critic, ValueHead, value_loss
+from turngate.trainer.torch.learner import TorchLearner
 
 LOSS = ClippedLoss()
 PLAIN = Critic(lr_factor=1.0)

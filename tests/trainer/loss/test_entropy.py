@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.covariance import ClipCov, KlCov, covariance
-from turngate.trainer.entropy import ANCHOR, EntropyBonus, Siren, above_quantile, entropy_of, nucleus_entropy
-from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.objectives import Clipped
+from turngate.trainer.loss.covariance import ClipCov, KlCov, covariance
+from turngate.trainer.loss.entropy import ANCHOR, EntropyBonus, Siren, above_quantile, entropy_of, nucleus_entropy
+from turngate.trainer.loss.objectives import Clipped
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 
 def logs(*probabilities):

@@ -13,10 +13,10 @@ import torch
 
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, RunError, ShapeError, StoreError
-from turngate.trainer.entropy import entropy_of, nucleus_entropy
-from turngate.trainer.rows import Rows, rows_of
-from turngate.trainer.tokens import Loss, Needs, Surveyed, Tokens, gather, needs_of
-from turngate.trainer.values import Critic, Lesson, ValueHead
+from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
+from turngate.trainer.loss.tokens import Loss, Needs, Surveyed, Tokens, gather, needs_of
+from turngate.trainer.torch.critic import Critic, Lesson, ValueHead
+from turngate.trainer.torch.rows import Rows, rows_of
 from turngate.types import Batch, BoolArray, FloatArray, Metrics
 
 log = logging.getLogger(__name__)

@@ -10,14 +10,14 @@ import torch
 
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, RunError, ShapeError, StoreError
-from turngate.trainer.covariance import ClipCov, KlCov
-from turngate.trainer.entropy import EntropyBonus, Siren, nucleus_entropy
-from turngate.trainer.kl import KlPenalty
-from turngate.trainer.learner import TorchLearner, measured_for
-from turngate.trainer.loss import ClippedLoss, PolicyLoss
-from turngate.trainer.objectives import Clipped, Gmpo, Gspo, Reinforce, SimKo
-from turngate.trainer.offpolicy import Correction, GeometricRejection, Truncated
+from turngate.trainer.loss.corrections import Correction, GeometricRejection, Truncated
+from turngate.trainer.loss.covariance import ClipCov, KlCov
+from turngate.trainer.loss.entropy import EntropyBonus, Siren, nucleus_entropy
+from turngate.trainer.loss.kl import KlPenalty
+from turngate.trainer.loss.objectives import Clipped, Gmpo, Gspo, Reinforce, SimKo
+from turngate.trainer.loss.policy_loss import ClippedLoss, PolicyLoss
 from turngate.trainer.pack import pack, pack_demonstrations, split
+from turngate.trainer.torch.learner import TorchLearner, measured_for
 from turngate.types import Batch, Source
 
 LOSS = ClippedLoss(entropy_bonus=0.01)

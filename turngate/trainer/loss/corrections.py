@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 import torch
 
 from turngate.errors import ConfigError
-from turngate.trainer.tokens import MAX_LOG_RATIO, Memory, Needs, Tokens, Unit, mean_over, owners, sum_over
+from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Memory, Needs, Tokens, Unit, mean_over, owners, sum_over
 from turngate.types import Metrics
 
 Reduce: TypeAlias = Literal["product", "mean"]

@@ -6,13 +6,7 @@ from pydantic import BaseModel
 from turngate.build import build_loss
 from turngate.config import dump, load, parse
 from turngate.errors import ConfigError
-from turngate.trainer.covariance import ClipCov, KlCov
-from turngate.trainer.entropy import EntropyBonus, Siren
-from turngate.trainer.kl import KlPenalty
-from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.loss_settings import CorrectionRule, LossSection
-from turngate.trainer.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
-from turngate.trainer.offpolicy import (
+from turngate.trainer.loss.corrections import (
     Correction,
     DivergenceRejection,
     GeometricRejection,
@@ -21,6 +15,12 @@ from turngate.trainer.offpolicy import (
     Truncated,
     Veto,
 )
+from turngate.trainer.loss.covariance import ClipCov, KlCov
+from turngate.trainer.loss.entropy import EntropyBonus, Siren
+from turngate.trainer.loss.kl import KlPenalty
+from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.settings import CorrectionRule, LossSection
 from turngate.types import derive_seed
 
 

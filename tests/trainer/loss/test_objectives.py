@@ -11,8 +11,8 @@ from flat import tokens
 from hypothesis import given, settings
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
+from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
+from turngate.trainer.loss.policy_loss import PolicyLoss
 
 
 def one(objective, ratio, advantage):

@@ -17,8 +17,8 @@ from typing import ClassVar
 import torch
 
 from turngate.errors import ConfigError
-from turngate.trainer.objectives import clipped_gain
-from turngate.trainer.tokens import Gain, Memory, Needs, Tokens
+from turngate.trainer.loss.objectives import clipped_gain
+from turngate.trainer.loss.tokens import Gain, Memory, Needs, Tokens
 from turngate.types import derive_seed
 
 

@@ -13,9 +13,9 @@ from flat import tokens
 from hypothesis import given, settings
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer import kl
-from turngate.trainer.kl import COEFFICIENT, KlPenalty, adapted, kl_estimate
 from turngate.trainer.kl_reward import turn_log_ratio, with_kl_in_reward
+from turngate.trainer.loss import kl
+from turngate.trainer.loss.kl import COEFFICIENT, KlPenalty, adapted, kl_estimate
 from turngate.trainer.pack import pack
 from turngate.trainer.table import tabulate
 from turngate.types import Source

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.trainer.covariance import KlCov
-from turngate.trainer.entropy import EntropyBonus, Siren
-from turngate.trainer.kl import KlPenalty
-from turngate.trainer.loss import MAX_LOG_RATIO, ClippedLoss, PolicyLoss
-from turngate.trainer.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo
-from turngate.trainer.offpolicy import Correction, Masked, NegativeDriftMask, Truncated, Veto
-from turngate.trainer.tokens import Needs, gather, mean_over, needs_of, owners, sum_over
+from turngate.trainer.loss.corrections import Correction, Masked, NegativeDriftMask, Truncated, Veto
+from turngate.trainer.loss.covariance import KlCov
+from turngate.trainer.loss.entropy import EntropyBonus, Siren
+from turngate.trainer.loss.kl import KlPenalty
+from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo
+from turngate.trainer.loss.policy_loss import MAX_LOG_RATIO, ClippedLoss, PolicyLoss
+from turngate.trainer.loss.tokens import Needs, gather, mean_over, needs_of, owners, sum_over
 
 
 def one(ratio, advantage, **settings):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from turngate.errors import ConfigError
-from turngate.trainer.tokens import Memory, Needs, Tokens
+from turngate.trainer.loss.tokens import Memory, Needs, Tokens
 from turngate.types import Metrics
 
 ANCHOR = "siren_anchor_nats"

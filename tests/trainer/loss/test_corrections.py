@@ -10,7 +10,7 @@ from flat import tokens
 from hypothesis import given, settings
 
 from turngate.errors import ConfigError
-from turngate.trainer.offpolicy import (
+from turngate.trainer.loss.corrections import (
     Correction,
     DivergenceRejection,
     GeometricRejection,

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from turngate.errors import ConfigError
-from turngate.trainer.entropy import EntropyBonus
-from turngate.trainer.objectives import Clipped
-from turngate.trainer.offpolicy import Correction
-from turngate.trainer.tokens import MAX_LOG_RATIO, Gain, Loss, Memory, Needs, Objective, Penalty, Surveyed, Tokens
+from turngate.trainer.loss.corrections import Correction
+from turngate.trainer.loss.entropy import EntropyBonus
+from turngate.trainer.loss.objectives import Clipped
+from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Gain, Loss, Memory, Needs, Objective, Penalty, Surveyed, Tokens
 from turngate.types import Metrics
 
 __all__ = ["MAX_LOG_RATIO", "ClippedLoss", "Loss", "PolicyLoss", "Tokens"]

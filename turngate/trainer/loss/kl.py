@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 import torch
 
 from turngate.errors import ConfigError
-from turngate.trainer.tokens import MAX_LOG_RATIO, Memory, Needs, Tokens
+from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Memory, Needs, Tokens
 from turngate.types import Metrics
 
 Estimator: TypeAlias = Literal["k1", "k2", "k3"]

@@ -1,0 +1,1 @@
+"""The loss: objectives, corrections and penalties, and what puts them together."""

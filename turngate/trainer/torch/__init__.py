@@ -1,0 +1,1 @@
+"""The learner that runs on torch in this process."""
