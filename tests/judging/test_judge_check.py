@@ -9,8 +9,8 @@ from labelled_rows import ROWS, grader, measure, work, write
 from rich.console import Console
 from scripted_judge import DOWN
 
+from turngate.commands.judge_check import folder_version, judge_check, table
 from turngate.errors import ConfigError, UserError
-from turngate.judging.command import folder_version, judge_check, table
 
 
 def printed(result):

@@ -1,0 +1,65 @@
+"""``turngate show``: what a run recorded, trajectory by trajectory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from turngate import build
+from turngate.config import load
+from turngate.errors import ConfigError, UserError
+from turngate.store import Store
+
+LISTED = 40  # rows of a listing
+
+
+def list_trajectories(console: Console, path: Path, step: int | None) -> None:
+    """Ids of a step (the last one if not given), best first."""
+    store = store_of(path)
+    at = store.last_step(None) if step is None else step
+    if at is None:
+        raise ConfigError(f"'{path}' holds no trajectories yet")
+    table = Table("trajectory", "outcome", "paid", "turns", "ending", box=None, title=f"step {at}")
+    rows = [pair for group in store.read(at) for pair in zip(group.trajectories, group.scores, strict=True)]
+    for trajectory, score in sorted(rows, key=lambda pair: -pair[1].total)[:LISTED]:
+        outcome = "unusable" if score.outcome is None else f"{score.outcome:g}"
+        table.add_row(trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns)), trajectory.ending)
+    console.print(table, markup=False)
+    if len(rows) > LISTED:
+        console.print(f"{len(rows) - LISTED} more; all are in {path}/trajectories as Parquet", highlight=False)
+
+
+def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
+    """One trajectory turn by turn. Credit is computed again from the step's groups, by the run's own rule."""
+    from turngate.report.show import show
+    from turngate.trainer.filters import keep
+    from turngate.trainer.table import tabulate
+
+    store = store_of(path)
+    step, group, index = store.find(trajectory_id)
+    config = load(path / "config.toml")
+    kept, _ = keep([group], {})
+    filtered = not keep([group], build.build_filters(config.train.filters))[0]
+    advantage_T = None
+    rule = build.own_credit(config)
+    if kept and group.scores[index].usable and rule is not None:
+        advantage_N = rule(tabulate(kept))
+        start = 0
+        for trajectory in kept[0].trajectories:
+            if trajectory.id == trajectory_id:
+                advantage_T = advantage_N[start : start + len(trajectory.turns)]
+            start += len(trajectory.turns)
+    note = "; the group was filtered out and taught nothing" if filtered else ""
+    if rule is None:
+        note += f"; credit '{config.credit.type}' reads what only training measures, so it is not shown"
+    console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
+    show(console, group.trajectories[index], group.scores[index], advantage_T)
+
+
+def store_of(path: Path) -> Store:
+    """What the run in folder ``path`` recorded. Raises UserError for another folder."""
+    if not (path / "config.toml").exists():
+        raise UserError(f"'{path}' is not the folder of a run (it has no config.toml)")
+    return Store(path)
