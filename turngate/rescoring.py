@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from turngate.errors import ConfigError, DataError, UserError
 from turngate.problems import one_line
 from turngate.rewards import Rubric
+from turngate.runs import RunFolder
 from turngate.store import Store, write_text_atomic
 from turngate.types import Group, Score, ScoredGroup
 
@@ -83,7 +84,7 @@ def rescore(store: Store, rubric: Rubric, *, phase: str = TRAINING) -> Iterator[
     """
     steps = store.steps(phase)
     if not steps:
-        known = sorted({file.stem for file in (store.path / "trajectories").glob("step=*/[!.]*.parquet")})
+        known = sorted({file.stem for file in RunFolder(store.path).trajectories.glob("step=*/[!.]*.parquet")})
         raise ConfigError(f"'{store.path}' holds nothing of phase '{phase}'; recorded: {', '.join(known) or 'nothing'}")
     for step in steps:
         for old in store.read(step, phase):
@@ -101,17 +102,17 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
     The folder appears when all is done. Raises ConfigError as ``rescore`` does, for a name that is taken, and for a
     rubric that reads evidence which no trajectory has.
     """
-    run = Path(run)
-    final = _target(run, name)
+    source = RunFolder.of(run)
+    final = _target(source, name)
     writing = final.with_name(f".{name}")
     shutil.rmtree(writing, ignore_errors=True)  # of one that was killed
     writing.mkdir(parents=True)
     try:
         comparison = Comparison(rubric)
-        _write(rescore(Store(run), rubric, phase=phase), Store(writing), comparison, phase)
+        _write(rescore(Store(source.path), rubric, phase=phase), Store(writing), comparison, phase)
         comparison.check_evidence()
         write_text_atomic(writing / "rubric.json", rubric.model_dump_json(indent=2) + "\n")
-        shutil.copyfile(run / "config.toml", writing / "config.toml")
+        shutil.copyfile(source.config, RunFolder(writing).config)
         writing.rename(final)
     except BaseException:
         shutil.rmtree(writing, ignore_errors=True)
@@ -119,12 +120,10 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
     return comparison
 
 
-def _target(run: Path, name: str) -> Path:
-    if not (run / "config.toml").exists():
-        raise ConfigError(f"'{run}' is not the folder of a run (it has no config.toml)")
+def _target(run: RunFolder, name: str) -> Path:
     if not _NAME.fullmatch(name):
         raise ConfigError(f"'{name}' does not fit a folder name; use letters, digits, '.', '_' and '-'")
-    final = run / "rescored" / name
+    final = run.rescored(name).path
     if final.exists():
         raise ConfigError(f"'{final}' exists already; choose another name with --write, or remove it")
     return final

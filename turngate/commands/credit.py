@@ -10,9 +10,10 @@ import numpy as np
 from rich.console import Console
 
 from turngate import build
-from turngate.commands.show import store_of
 from turngate.config import Config, load
 from turngate.errors import ConfigError, StoreError
+from turngate.runs import RunFolder
+from turngate.store import Store
 from turngate.types import ScoredGroup
 
 
@@ -25,7 +26,8 @@ def credit_again(
     from turngate.trainer.table import tabulate
 
     rule = build.credit_rule(method, settings)
-    store, config = store_of(path), load(path / "config.toml")
+    run = RunFolder.of(path)
+    store, config = Store(path), load(run.config)
     at = store.last_step() if step is None else step
     if at is None:
         raise ConfigError(f"'{path}' holds no training steps yet")
@@ -68,7 +70,8 @@ def probe_turn(
     from turngate.trainer.probe import probe_gradient
 
     rule = build.credit_rule(method, settings)
-    store, config = store_of(path), load(path / "config.toml")
+    run = RunFolder.of(path)
+    store, config = Store(path), load(run.config)
     at, _, _ = store.find(trajectory)
     if at not in store.steps():
         raise ConfigError(f"'{trajectory}' was played in an evaluation, which teaches nothing; name one of training")
@@ -78,7 +81,7 @@ def probe_turn(
             f"'{trajectory}' taught nothing in step {at}: it was not usable, or a filter of {config.train.filters} "
             "dropped its group; name another"
         )
-    learner, whose = _learner_at(path, config, at)
+    learner, whose = _learner_at(run, config, at)
     console.print(f"step {at}, {len(kept)} groups; gradient by {whose}", highlight=False)
     loss, aggregate = build.build_loss(config), config.loss.aggregate
     found = probe_gradient(
@@ -91,47 +94,46 @@ def probe_turn(
         delta=delta,
         aggregate=aggregate,
         column="process_N" if earned else "reward_N",
-        measured=_measured(path, config, learner, loss, kept),
+        measured=_measured(run, config, learner, loss, kept),
     )
     what = "earned by the process in" if earned else "paid for"
     console.print(f"{delta:+g} {what} turn {turn} of {trajectory}:", markup=False, highlight=False)
     show_probe(console, found, name=method, top=top)
 
 
-def _learner_at(path: Path, config: Config, step: int) -> tuple[Any, str]:
+def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
     """A learner with the weights that played ``step``, or else the nearest later ones; and whose they are."""
     from turngate.trainer.checkpoint import Checkpoints
 
     if step == 1:
-        return build.build_learner(config, build.load_model(_start(path, config))[0]), "the weights that played it"
-    checkpoints = Checkpoints(path / "checkpoints")
+        return build.build_learner(config, build.load_model(_start(run, config))[0]), "the weights that played it"
+    checkpoints = Checkpoints(run.checkpoints)
     kept = [known for known in checkpoints.steps() if known >= step - 1]
     if kept:
-        learner = build.build_learner(config, build.load_model(_start(path, config))[0])
+        learner = build.build_learner(config, build.load_model(_start(run, config))[0])
         checkpoints.load(kept[0], learner)
         played = kept[0] == step - 1
         return learner, "the weights that played it" if played else f"the weights after step {kept[0]}"
-    if not (path / "model").exists():
-        raise StoreError(f"'{path}' holds neither a checkpoint of step {step - 1} or later nor a finished model")
-    return build.build_learner(config, build.load_model(str(path / "model"))[0]), "the weights at the end of the run"
+    if not run.is_complete:
+        raise StoreError(f"'{run.path}' holds neither a checkpoint of step {step - 1} or later nor a finished model")
+    return build.build_learner(config, build.load_model(str(run.model))[0]), "the weights at the end of the run"
 
 
-def _measured(path: Path, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
+def _measured(run: RunFolder, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
     """The columns that the loss needs: by the learner itself and by the model that the run began from."""
     from turngate.trainer.learner import measured_for
     from turngate.trainer.pack import pack
 
     n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(n_turns, np.float32))
-    reference = build.build_reference(config, build.load_model(_start(path, config))[0]) if config.loss.kl else None
+    reference = build.build_reference(config, build.load_model(_start(run, config))[0]) if config.loss.kl else None
     return measured_for(loss, batch, learner, reference)
 
 
-def _start(path: Path, config: Config) -> str:
-    """The model that the run began from. A control's lies in the run that it belongs to. Raises StoreError."""
+def _start(run: RunFolder, config: Config) -> str:
+    """The model that the run began from. Raises StoreError."""
     if config.warm_start is None:
         return str(config.model)
-    for folder in (path / "warm_start", path.parent.parent / "warm_start"):
-        if folder.exists():
-            return str(folder)
-    raise StoreError(f"'{path}' has no warm_start, so the model that it began from is gone")
+    if run.first_model is not None:
+        return str(run.first_model)
+    raise StoreError(f"'{run.path}' has no warm_start, so the model that it began from is gone")

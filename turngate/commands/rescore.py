@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turngate.rescoring import Comparison, read_rubric, rescore_run
+from turngate.runs import RunFolder
 
 
 def rescore_command(console: Console, run: Path, rubric_file: Path, *, name: str, phase: str) -> None:
@@ -16,7 +17,7 @@ def rescore_command(console: Console, run: Path, rubric_file: Path, *, name: str
     rubric, chosen = read_rubric(rubric_file), name or rubric_file.stem
     comparison = rescore_run(run, rubric, name=chosen, phase=phase)
     show(console, comparison)
-    console.print(f"scores: {run / 'rescored' / chosen}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"scores: {RunFolder(run).rescored(chosen).path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def show(console: Console, comparison: Comparison) -> None:

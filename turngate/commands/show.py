@@ -9,7 +9,8 @@ from rich.table import Table
 
 from turngate import build
 from turngate.config import load
-from turngate.errors import ConfigError, UserError
+from turngate.errors import ConfigError
+from turngate.runs import RunFolder
 from turngate.store import Store
 
 LISTED = 40  # rows of a listing
@@ -17,7 +18,8 @@ LISTED = 40  # rows of a listing
 
 def list_trajectories(console: Console, path: Path, step: int | None) -> None:
     """Ids of a step (the last one if not given), best first."""
-    store = store_of(path)
+    run = RunFolder.of(path)
+    store = Store(path)
     at = store.last_step(None) if step is None else step
     if at is None:
         raise ConfigError(f"'{path}' holds no trajectories yet")
@@ -28,7 +30,7 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
         table.add_row(trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns)), trajectory.ending)
     console.print(table, markup=False)
     if len(rows) > LISTED:
-        console.print(f"{len(rows) - LISTED} more; all are in {path}/trajectories as Parquet", highlight=False)
+        console.print(f"{len(rows) - LISTED} more; all are in {run.trajectories} as Parquet", highlight=False)
 
 
 def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
@@ -37,9 +39,10 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     from turngate.trainer.filters import keep
     from turngate.trainer.table import tabulate
 
-    store = store_of(path)
+    run = RunFolder.of(path)
+    store = Store(path)
     step, group, index = store.find(trajectory_id)
-    config = load(path / "config.toml")
+    config = load(run.config)
     kept, _ = keep([group], {})
     filtered = not keep([group], build.build_filters(config.train.filters))[0]
     advantage_T = None
@@ -56,10 +59,3 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
         note += f"; credit '{config.credit.type}' reads what only training measures, so it is not shown"
     console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
     show(console, group.trajectories[index], group.scores[index], advantage_T)
-
-
-def store_of(path: Path) -> Store:
-    """What the run in folder ``path`` recorded. Raises UserError for another folder."""
-    if not (path / "config.toml").exists():
-        raise UserError(f"'{path}' is not the folder of a run (it has no config.toml)")
-    return Store(path)
