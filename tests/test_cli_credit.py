@@ -121,7 +121,7 @@ def test_a_top_k_of_the_whole_vocabulary_is_refused(
 
 def taught(run: Path, step: int) -> tuple[list[str], str]:
     """The siblings of the first group that taught something in a step, and the first of them."""
-    groups = [group for group in Store(run).read(step, "train") if varied(group)]
+    groups = [group for group in Store(run).read(step, "train") if varied(group).any()]
     names = [trajectory.id for trajectory in groups[0].trajectories]
     return names, names[0]
 

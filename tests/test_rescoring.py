@@ -12,13 +12,14 @@ import pytest
 from command_line import turngate
 from rich.console import Console
 
+from turngate.commands.rescore import show
 from turngate.envs.lock import RUBRIC as LOCK
 from turngate.envs.lock import LockEnv
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.rubric import REASONING_RUBRIC
 from turngate.envs.sql.rubric import RUBRIC as SQL
 from turngate.errors import ConfigError, DataError
-from turngate.rescoring import Comparison, Rescored, rescore, rescore_run, show
+from turngate.rescoring import Comparison, Rescored, rescore, rescore_run
 from turngate.rewards import (
     EventCost,
     FromEvidence,

@@ -12,16 +12,13 @@ import difflib
 import re
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from turngate.errors import ConfigError
 from turngate.rewards import Rubric
-from turngate.rubrics import FILES, find_rubric
+from turngate.runs import RunFolder
 from turngate.store import Store, write_text_atomic
 from turngate.types import Group, Score, ScoredGroup
 
@@ -50,7 +47,7 @@ def rescore(store: Store, rubric: Rubric, *, phase: str = TRAINING) -> Iterator[
     """
     steps = store.steps(phase)
     if not steps:
-        known = sorted({file.stem for file in (store.path / "trajectories").glob("step=*/[!.]*.parquet")})
+        known = sorted({file.stem for file in RunFolder(store.path).trajectories.glob("step=*/[!.]*.parquet")})
         raise ConfigError(f"'{store.path}' holds nothing of phase '{phase}'; recorded: {', '.join(known) or 'nothing'}")
     for step in steps:
         for old in store.read(step, phase):
@@ -68,17 +65,17 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
     The folder appears when all is done. Raises ConfigError as ``rescore`` does, for a name that is taken, and for a
     rubric that reads evidence which no trajectory has.
     """
-    run = Path(run)
-    final = _target(run, name)
+    source = RunFolder.of(run)
+    final = _target(source, name)
     writing = final.with_name(f".{name}")
     shutil.rmtree(writing, ignore_errors=True)  # of one that was killed
     writing.mkdir(parents=True)
     try:
         comparison = Comparison(rubric)
-        _write(rescore(Store(run), rubric, phase=phase), Store(writing), comparison, phase)
+        _write(rescore(Store(source.path), rubric, phase=phase), Store(writing), comparison, phase)
         comparison.check_evidence()
         write_text_atomic(writing / "rubric.json", rubric.model_dump_json(indent=2) + "\n")
-        shutil.copyfile(run / "config.toml", writing / "config.toml")
+        shutil.copyfile(source.config, RunFolder(writing).config)
         writing.rename(final)
     except BaseException:
         shutil.rmtree(writing, ignore_errors=True)
@@ -86,12 +83,10 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
     return comparison
 
 
-def _target(run: Path, name: str) -> Path:
-    if not (run / "config.toml").exists():
-        raise ConfigError(f"'{run}' is not the folder of a run (it has no config.toml)")
+def _target(run: RunFolder, name: str) -> Path:
     if not _NAME.fullmatch(name):
         raise ConfigError(f"'{name}' does not fit a folder name; use letters, digits, '.', '_' and '-'")
-    final = run / "rescored" / name
+    final = run.rescored(name).path
     if final.exists():
         raise ConfigError(f"'{final}' exists already; choose another name with --write, or remove it")
     return final
@@ -184,41 +179,3 @@ def _moved(old: Sequence[float], new: Sequence[float]) -> int:
         return [sum(other > total + TIE for other in totals) for total in totals]
 
     return sum(before != now for before, now in zip(places(old), places(new), strict=True))
-
-
-# --- the command -----------------------------------------------------------------------------------------------------
-
-
-def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str, phase: str) -> None:
-    """Rescore a run, by default under the rubric's name, and print what is different."""
-    rubric = find_rubric(rubric_name)
-    chosen = name or (Path(rubric_name).stem if rubric_name.endswith(FILES) else rubric_name.replace(":", "."))
-    comparison = rescore_run(run, rubric, name=chosen, phase=phase)
-    show(console, comparison)
-    console.print(f"scores: {run / 'rescored' / chosen}", markup=False, highlight=False, soft_wrap=True)
-
-
-def show(console: Console, comparison: Comparison) -> None:
-    """The comparison as a table and a few lines."""
-    found = comparison
-    table = Table("mean paid", box=None)
-    for head in ("old", "new", "change"):
-        table.add_column(head, justify="right")
-    for name, (old, new) in found.means().items():
-        table.add_row(name, f"{old:.4f}", f"{new:.4f}", f"{new - old:+.4f}")
-    console.print(table, markup=False)
-    lines = [
-        f"means over the {found.n_common} of {found.n_trajectories} trajectories that both rubrics can use",
-        f"{found.n_moved} of {found.n_common} trajectories changed order within their group "
-        f"({found.n_groups_moved} of {found.n_groups} groups)",
-        f"{found.lost.total()} of {found.n_trajectories} became unusable" + _listed(found.lost),
-    ]
-    if found.n_regained:
-        lines.append(f"{found.n_regained} became usable")
-    lines += [f"{' and '.join(readers)} never acted: no trajectory has '{n}'" for n, readers in found.silent().items()]
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _listed(reasons: Mapping[str, int]) -> str:
-    return "".join(f"\n  {count} × {reason}" for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]))

@@ -23,6 +23,7 @@ from rich.console import Console
 from examples.code_repair.report import read_run, tables, write_csv, write_figure, write_page
 from turngate.config import Config, load
 from turngate.run.job import Job
+from turngate.runs import RunFolder
 
 SETTINGS = Path(__file__).parents[1] / "code_demo.toml"
 KINDS = ("gated", "direct", "shuffled")
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     """Every run, then what comes out."""
     chosen, console = options(arguments), Console()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    start = chosen.out / "gated-0" / "warm_start"
+    start = RunFolder(chosen.out / "gated-0").warm_start
     for seed, kind in product(seeds, chosen.kinds):
         control = "shuffled_credit" if kind == "shuffled" else None
         known = start if start.exists() else None

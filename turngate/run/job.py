@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from turngate.run.credit import answer_of, needs_reference, rule_of, signals_of,
 from turngate.run.demonstrations import demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.run.models import be_deterministic, load_model, new_model, save_model
+from turngate.runs import RunFolder
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
@@ -40,8 +40,6 @@ from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.step import Run, train_step
 from turngate.types import Trajectory, derive_seed
 
-CLAIM = ("config.toml", "machine.json")  # what a run writes before it does anything
-
 
 class Job:
     """One run folder. ``control`` destroys the signal; ``start`` is the warm-started model to begin from."""
@@ -51,6 +49,7 @@ class Job:
     ) -> None:
         self.config, self.console, self.control = config, console, control
         self.path = config.folder / config.name
+        self.folder = RunFolder(self.path)
         self._start = start
         self._filters = build.build_filters(config.train.filters)
         self._credit = rule_of(config, control)
@@ -76,7 +75,7 @@ class Job:
     # --- phases -------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        if self._is_complete():
+        if self.folder.is_complete:
             self.console.print(f"{self.path}: complete, nothing left to do")
             return
         async with self.environments.worlds(self.config.policy.lanes) as worlds:
@@ -106,11 +105,11 @@ class Job:
                 await self._evaluate(player, worlds, "before")
             await self._train(run, done)
             await self._evaluate(player, worlds, "after")
-            save_model(model, chat.tokenizer, self.path / "model")
+            save_model(model, chat.tokenizer, self.folder.model)
 
     async def _warm_start(self, worlds: Any) -> tuple[Any, Chat]:
         """The model to begin from, made once and kept in the run."""
-        folder = self._start or self.path / "warm_start"
+        folder = self._start or self.folder.warm_start
         section = self.config.warm_start
         if section is not None and not folder.exists():
             await self._imitate(worlds, section, folder)
@@ -142,10 +141,7 @@ class Job:
                     step, total, f"cross-entropy {metrics['loss/imitation']:.3f} nats/token"
                 ),
             )
-        writing = folder.with_name("writing_warm_start")
-        shutil.rmtree(writing, ignore_errors=True)
-        save_model(model, tokenizer, writing)
-        writing.rename(folder)
+        save_model(model, tokenizer, folder)
 
     def _untrained(self, texts: Iterator[str]) -> tuple[Any, Any]:
         """The model that the warm start trains."""
@@ -172,7 +168,7 @@ class Job:
         store = Store(self.path)
         if aside := store.set_aside_after(done):
             self.console.print(f"resuming after step {done}; steps {aside} were recorded but not finished: set aside")
-        JsonlSink(self.path / "metrics.jsonl").truncate_after(done)
+        JsonlSink(self.folder.metrics).truncate_after(done)
         AlarmLog(self.path).truncate_after(done)
         if done:
             self._watch.replay(recorded(self.path, until=done))
@@ -188,7 +184,7 @@ class Job:
             seed=derive_seed(config.seed, "tasks"),
             first=self.environments.split(first),
         )
-        sink = JsonlSink(self.path / "metrics.jsonl")
+        sink = JsonlSink(self.folder.metrics)
         total = config.train.steps
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
@@ -235,14 +231,14 @@ class Job:
         steps = config.control_steps or config.train.steps
         for control in config.controls:
             changes = {
-                "folder": self.path / "controls",
+                "folder": self.folder.control(control).path.parent,
                 "name": control,
                 "controls": (),
                 "control_steps": None,
                 "train": config.train.model_copy(update={"steps": steps}),
             }
             # without a warm start, every run begins from the named model itself
-            start = self.path / "warm_start" if config.warm_start else None
+            start = self.folder.warm_start if config.warm_start else None
             Job(config.model_copy(update=changes), self.console, control=control, start=start).run()
 
     # --- small parts --------------------------------------------------------------------------------------------------
@@ -276,21 +272,14 @@ class Job:
 
     def _claim(self) -> None:
         """Make the run folder, or check that it belongs to this very config; one that never began may have another."""
-        text, path = dump(self.config), self.path / "config.toml"
+        text, path = dump(self.config), self.folder.config
         if path.exists() and path.read_text() == text:
             return
-        if path.exists() and any(entry.name not in CLAIM for entry in self.path.iterdir()):
+        if path.exists() and self.folder.has_begun:
             raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(self.path / "machine.json", machine())
+        write_json_atomic(self.folder.machine, machine())
         write_text_atomic(path, text)
 
-    def _is_complete(self) -> bool:
-        wanted = len(self._splits()) * 2
-        return (
-            sum(phase == "after" for phase, _ in read_evaluations(self.path)) == wanted
-            and (self.path / "model").exists()
-        )
-
     def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.path / "checkpoints")
+        return Checkpoints(self.folder.checkpoints)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -36,8 +37,11 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write both in Hugging Face format."""
-    _tiny().save(model, tokenizer, folder)
+    """Write both in Hugging Face format; the folder appears when all of it is written."""
+    writing = folder.with_name(f"writing_{folder.name}")
+    shutil.rmtree(writing, ignore_errors=True)
+    _tiny().save(model, tokenizer, writing)
+    writing.rename(folder)
 
 
 def be_deterministic() -> None:

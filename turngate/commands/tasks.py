@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
+from rich.console import Console
+
 from turngate.envs.code.card import Source, source_of
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.report import fallen
@@ -16,6 +18,7 @@ from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
 from turngate.envs.scratch import Scratch
 from turngate.errors import ConfigError, DataError, TaskRefused
+from turngate.progress import Progress
 
 Say: TypeAlias = Callable[[str], None]
 """Gets a line for a person."""
@@ -24,6 +27,7 @@ Move: TypeAlias = Callable[[int, int, str], None]
 
 
 def make_tasks(
+    console: Console,
     packages: Sequence[str],
     folder: Path,
     *,
@@ -31,14 +35,19 @@ def make_tasks(
     seed: int = 0,
     repetitions: int = 3,
     workers: int = 1,
-    say: Say,
-    move: Move,
 ) -> None:
-    """Add tasks of these packages to a task set until it has ``n``, in equal shares; ``say`` gets a line for each.
+    """Add tasks of these packages to a task set until it has ``n``, in equal shares, and print a line for each.
 
     A package: the name of a distribution, as in ``toolz`` or ``toolz==1.0``, an archive of its source, or a folder with
     it. Packages that the set has are kept, so a killed command goes on where it stopped. Raises ConfigError, DataError.
     """
+    with Progress(console, "tasks", transient=True) as progress:
+        _make(packages, folder, n, seed, repetitions, workers, progress.say, progress.update)
+
+
+def _make(
+    packages: Sequence[str], folder: Path, n: int, seed: int, repetitions: int, workers: int, say: Say, move: Move
+) -> None:
     names = [Path(name).name for name in packages]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"the package '{repeated}' is named twice; name it once")
@@ -70,21 +79,21 @@ def _beside(have: int, n: int, label: str, move: Move) -> Callable[[int], None]:
     return lambda found: move(have + found, n, label)
 
 
-def check_tasks(folder: Path, *, workers: int = 1, say: Say, move: Move) -> bool:
+def check_tasks(console: Console, folder: Path, *, workers: int = 1) -> bool:
     """Measure every task of a set anew, once: whether all repairs pass, and fail the spoilt tests, and all bugs fail.
 
-    ``say`` gets a line for each task that does not hold, and one at the end. Raises DataError.
+    Prints a line for each task that does not hold, and one at the end. Raises DataError.
     """
     problems = problems_of(folder)
     n_broken = 0
-    with Bench() as bench, ThreadPoolExecutor(workers) as pool:
+    with Progress(console, "tasks", transient=True) as progress, Bench() as bench, ThreadPoolExecutor(workers) as pool:
         found = pool.map(lambda problem: _breach(problem, bench), problems)
         for number, (problem, breach) in enumerate(zip(problems, found, strict=True), 1):
             if breach:
                 n_broken += 1
-                say(f"{problem.id}: {breach}")
-            move(number, len(problems), problem.id)
-    say(f"{folder}: {len(problems) - n_broken} of {len(problems)} tasks hold")
+                progress.say(f"{problem.id}: {breach}")
+            progress.update(number, len(problems), problem.id)
+        progress.say(f"{folder}: {len(problems) - n_broken} of {len(problems)} tasks hold")
     return not n_broken
 
 

@@ -9,9 +9,9 @@ from labelled_rows import ROWS, grader, measure, work, write
 from rich.console import Console
 from scripted_judge import DOWN
 
+from turngate.commands.judge_check import judge_check, judge_named, table
 from turngate.errors import ConfigError, DataError
 from turngate.judging import ModelJudge, PolicyJudge, ServerJudge
-from turngate.judging.command import judge_check, judge_named, table
 from turngate.judging.parts import folder_version
 
 
