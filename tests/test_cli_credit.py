@@ -318,7 +318,7 @@ def test_a_probe_that_asks_for_nothing_is_one_line(
     names = {
         "{name}": taught(trained, 1)[1],
         "{evaluated}": next(iter(Store(trained).read(0))).trajectories[0].id,
-        "{dropped}": next((group.trajectories[0].id for group in groups if not varied(group)), "{dropped}"),
+        "{dropped}": next((group.trajectories[0].id for group in groups if not varied(group).any()), "{dropped}"),
     }
     if "{dropped}" in options:
         assert names["{dropped}"] != "{dropped}", "every group of this run taught something; use another seed"

@@ -24,7 +24,7 @@ from turngate.rewards import (
     Veto,
 )
 
-WON = FromEvidence(name="won", evidence="won", kind="outcome")
+WON = FromEvidence(name="won", evidence="won", kind="outcome", levels=(0, 1))
 STEP = FromEvidence(name="step", evidence="step", weight=0.3, per_turn=True, agg="sum")
 TIDY = FromEvidence(name="tidy", evidence="tidy", weight=0.3)
 

@@ -213,9 +213,9 @@ class Rubric(BaseModel):
         order = {gate.name: position for position, gate in enumerate(self.gates)}
         return {gate.name: _account(gate, order, events) for gate in self.gates}
 
-    def check(self, levels: Sequence[float] | None = None) -> Safety:
+    def check(self) -> Safety:
         """Whether process rewards can outrank the outcome, over all declared ranges. See ``safety.assess``."""
-        return assess(self.rewards, self.gates, levels)
+        return assess(self.rewards, self.gates)
 
 
 def rubric_reward(criteria: Sequence[float | None], weights: Sequence[float]) -> float | None:
