@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
+from turngate.trainer.components import paid_columns
 from turngate.types import FloatArray, Score, ScoredGroup, Source, Trajectory, Turn, TurnTable, derive_seed
 
 
@@ -36,7 +37,8 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
         outcome_B=np.array([score.outcome for _, score in pairs], np.float32),
         cohort_B=np.array(cohort_B, np.int32),
         measured=_measured([trajectory for trajectory, _ in pairs])
-        | {"settled_B": np.array([_settled(score) for _, score in pairs], np.float32)},
+        | {"settled_B": np.array([_settled(score) for _, score in pairs], np.float32)}
+        | paid_columns([score for _, score in pairs]),
     )
 
 

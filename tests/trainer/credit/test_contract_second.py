@@ -19,18 +19,24 @@ from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.arpo import arpo
+from turngate.trainer.credit.clip_delta import clip, delta
 from turngate.trainer.credit.empg import empg
+from turngate.trainer.credit.gdpo import gdpo
 from turngate.trainer.credit.gigpo import gigpo
 from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.hero import hero
 from turngate.trainer.credit.igpo import igpo
 from turngate.trainer.credit.implicit import istar, prime
 from turngate.trainer.credit.portool import portool
+from turngate.trainer.credit.progress import progress
 from turngate.trainer.credit.prorag import prorag
 from turngate.trainer.credit.pure import pure
 from turngate.trainer.credit.r3l import r3l
 from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.credit.rlvmr import rlvmr
 from turngate.trainer.credit.sag import sag
 from turngate.trainer.credit.spa import spa
+from turngate.trainer.credit.spae import spae
 from turngate.trainer.credit.tempo import tempo
 from turngate.trainer.credit.tree_grpo import tree_grpo
 from turngate.trainer.credit.tree_rl import tree_rl
@@ -64,6 +70,14 @@ RULES: dict[str, Rule] = {
     "tempo": partial(tempo, eps=SHARP),
     "arpo, soft": partial(arpo, eps=SHARP),
     "arpo, hard": partial(arpo, mode="hard", eps=SHARP),
+    "gdpo": partial(gdpo, batch_norm=False, eps=SHARP),
+    "hero": partial(hero, spread=0.3, min_std=0.0, eps=SHARP),
+    "rlvmr": partial(rlvmr, eps=SHARP),
+    "clip": clip,
+    "delta": delta,
+    "progress": progress,
+    "progress, value": partial(progress, read="value"),
+    "spae": partial(spae, eps=SHARP),
 }
 NEEDS = {
     "gigpo, similar, step": ["similar_N"],
@@ -74,6 +88,10 @@ NEEDS = {
     "empg, cohort": ["surprisal_N"],
     "prime": ["logratio_N", "tokens_N"],
     "istar": ["logratio_N"],
+    "rlvmr": ["tag_N"],
+    "progress": ["accuracy_N"],
+    "progress, value": ["value_N"],
+    "spae": ["accuracy_N", "confidence_N"],
 }
 TREES = ("portool", "tree_rpo", "tree_rl", "tree_grpo", "tempo", "arpo, hard")
 NEEDS |= {name: ["parent_B", "branch_B"] for name in ("r3l", *TREES)}
@@ -125,6 +143,14 @@ def tabled(table_of: Callable[..., Any], batch: list[Episode]) -> TurnTable:
         surprisal_N=columns[1],
         gain_N=columns[1],
         logratio_N=columns[1],
+        accuracy_N=columns[1],
+        confidence_N=columns[1],
+        value_N=columns[1],
+        tag_N=[one % 6 for one in columns[3]],
+        **{
+            "paid/won_B": [episode.turns[0][0] for episode in batch],
+            "paid/other_B": [episode.turns[-1][1] for episode in batch],
+        },
         parent_B=[episode.parent for episode in batch],
         branch_B=[episode.branch for episode in batch],
     )
@@ -244,6 +270,10 @@ REDUCTIONS: list[tuple[str, Rule, Rule]] = [
     ("tempo", tempo, grpo),
     ("arpo, soft", arpo, grpo),
     ("arpo, hard", partial(arpo, mode="hard"), grpo),
+    ("clip", clip, rloo),
+    ("delta", delta, rloo),
+    ("progress", progress, rloo),
+    ("spae", spae, grpo),
 ]
 
 

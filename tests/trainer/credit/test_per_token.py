@@ -253,7 +253,7 @@ def test_a_rehearsal_has_as_many_siblings_as_it_is_told():
 
 
 def test_the_rules_that_read_values_are_those_with_targets_for_a_critic():
-    offered = ("value_N", "gain_N", "logratio_N", *OFFERED)
+    offered = ("value_N", "gain_N", "logratio_N", "tag_N", "accuracy_N", "confidence_N", *OFFERED)
     readers = {
         name
         for name, rule in {**CREDITS, **TOKEN_CREDITS}.items()

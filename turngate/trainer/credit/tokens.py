@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit.cohorts import ZERO_RANGE, Float64Array
+from turngate.trainer.credit.cohorts import Float64Array, group
 from turngate.trainer.credit.scans import carry, gae, goes_on, scan_back
 from turngate.types import FloatArray, IntArray
 
@@ -144,14 +144,8 @@ def whiten(value_M: Float64Array, weight_M: Float64Array, *, eps: float = 1e-8) 
     The variance has Bessel's factor n/(n−1), n = Σ weights. Entries without weight are moved like the others but do
     not count. Values that differ by rounding only, or fewer than two tokens, give exactly 0.
     """
-    here_M, n = weight_M > 0, weight_M.sum()
-    if n < 2:
-        return np.zeros(len(value_M))
-    mean = (weight_M * value_M).sum() / n
-    centred_M = value_M - mean
-    if np.ptp(value_M[here_M]) <= ZERO_RANGE * max(1.0, abs(mean)):
-        return np.zeros(len(value_M))
-    white_M: Float64Array = centred_M / np.sqrt((weight_M * centred_M**2).sum() / (n - 1) + eps)
+    batch = group(value_M, np.zeros(len(value_M), np.int64), weight_M=weight_M)
+    white_M: Float64Array = batch.centred_M / np.sqrt(batch.std_G() ** 2 + np.where(batch.degenerate_G, 1.0, eps))
     return white_M
 
 
