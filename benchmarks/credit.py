@@ -76,6 +76,8 @@ def _measured(rng: np.random.Generator, lengths_B: np.ndarray) -> dict[str, np.n
         "similar_N": rng.integers(0, 60, size=n),
         "grounded_N": rng.integers(0, 2, size=n).astype(np.float32),
         "format_N": rng.integers(0, 2, size=n).astype(np.float32),
+        "act_N": rng.integers(0, 4, size=n),
+        "said_N": rng.integers(0, 4, size=n),
         "tag_N": rng.integers(0, 6, size=n),
         "accuracy_N": rng.random(n).astype(np.float32),
         "confidence_N": rng.random(n).astype(np.float32),

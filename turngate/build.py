@@ -191,12 +191,15 @@ def build_signals(
     where ``needs_reference`` says so; ``answer`` comes from ``build_answer``.
     """
     from turngate.trainer import signals
+    from turngate.trainer.similar import SharedTokens
 
     reads, section = reads_of(config), config.signals
     sources: list[Any] = []
     learners: dict[str, Any] = {}
     if any(name.endswith("_S") for name in reads):
         sources.append(signals.TokenRows())
+    if "sharing_S" in reads:
+        sources.append(SharedTokens())
     if section.evidence:
         sources.append(signals.FromEvidence(section.evidence))
     if config.value is not None:

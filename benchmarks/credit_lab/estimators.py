@@ -162,12 +162,15 @@ ESTIMATORS: Sequence[Estimator] = (
     # trees
     Estimator(label="rloo on trees", method="rloo.rloo", forked=True),
     Estimator(label="arpo hard", method="arpo.arpo", settings={"mode": "hard"}, columns=_TREE, forked=True),
-    Estimator(label="lambda_grpo", method="lambda_grpo.lambda_grpo", columns=_TREE, forked=True),
+    Estimator(
+        label="lambda_grpo", method="lambda_grpo.lambda_grpo", settings={"merge": "recorded"}, columns=_TREE,
+        forked=True,
+    ),
     Estimator(label="portool", method="portool.portool", columns=_TREE, forked=True),
     Estimator(label="tree_rpo", method="tree_rpo.tree_rpo", columns=_TREE, forked=True),
     Estimator(label="tree_rl", method="tree_rl.tree_rl", columns=_TREE, forked=True),
     Estimator(label="tree_grpo", method="tree_grpo.tree_grpo", columns=_TREE, forked=True),
-    Estimator(label="tempo", method="tempo.tempo", columns=_TREE, forked=True),
+    Estimator(label="tempo", method="tempo.tempo", settings={"merge": "recorded"}, columns=_TREE, forked=True),
     Estimator(label="r3l", method="r3l.r3l", columns=_TREE, forked=True),
     # must be caught
     Estimator(label="control: centred per index", method="per_index_centring"),

@@ -16,7 +16,7 @@ from turngate.trainer.credit.rehearsal import rehearse
 from turngate.trainer.loss_settings import Settings
 
 MODEL_COLUMNS = frozenset(
-    {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S"}
+    {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
 )
 """Columns that training can always measure, for rules that read them."""
 

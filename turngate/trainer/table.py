@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from turngate.errors import ShapeError
 from turngate.trainer.components import paid_columns
+from turngate.trainer.shared_turns import shared_columns
 from turngate.types import FloatArray, Score, ScoredGroup, Source, Trajectory, Turn, TurnTable, derive_seed
 
 
@@ -38,7 +39,8 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
         cohort_B=np.array(cohort_B, np.int32),
         measured=_measured([trajectory for trajectory, _ in pairs])
         | {"settled_B": np.array([_settled(score) for _, score in pairs], np.float32)}
-        | paid_columns([score for _, score in pairs]),
+        | paid_columns([score for _, score in pairs])
+        | shared_columns([trajectory for trajectory, _ in pairs]),
     )
 
 

@@ -67,7 +67,9 @@ RULES: dict[str, Rule] = {
     "tree_rpo": partial(tree_rpo, scale="sample", eps=SHARP),
     "tree_rl": tree_rl,
     "tree_grpo": partial(tree_grpo, eps=SHARP),
-    "tempo": partial(tempo, eps=SHARP),
+    "tempo": partial(tempo, merge="recorded", eps=SHARP),
+    "tempo, tokens": partial(tempo, eps=SHARP),
+    "tempo, acts": partial(tempo, merge="action_observation", eps=SHARP),
     "arpo, soft": partial(arpo, eps=SHARP),
     "arpo, hard": partial(arpo, mode="hard", eps=SHARP),
     "gdpo": partial(gdpo, batch_norm=False, eps=SHARP),
@@ -89,6 +91,8 @@ NEEDS = {
     "prime": ["logratio_N", "tokens_N"],
     "istar": ["logratio_N"],
     "rlvmr": ["tag_N"],
+    "tempo, tokens": ["said_N"],
+    "tempo, acts": ["act_N"],
     "progress": ["accuracy_N"],
     "progress, value": ["value_N"],
     "spae": ["accuracy_N", "confidence_N"],
@@ -146,6 +150,8 @@ def tabled(table_of: Callable[..., Any], batch: list[Episode]) -> TurnTable:
         accuracy_N=columns[1],
         confidence_N=columns[1],
         value_N=columns[1],
+        said_N=columns[4],
+        act_N=columns[4],
         tag_N=[one % 6 for one in columns[3]],
         **{
             "paid/won_B": [episode.turns[0][0] for episode in batch],
@@ -249,6 +255,7 @@ def test_equal_totals_never_train_in_a_tree(table_of: Any, name: str):
 # --- 5: reductions ---------------------------------------------------------------------------------------------------
 
 DR_GRPO = partial(grpo, std=False)
+RECORDED = partial(tempo, merge="recorded")
 REDUCTIONS: list[tuple[str, Rule, Rule]] = [
     ("gigpo", gigpo, DR_GRPO),
     ("gigpo, similar", partial(gigpo, anchors="similar", mode="mean_std_norm"), grpo),
@@ -268,6 +275,8 @@ REDUCTIONS: list[tuple[str, Rule, Rule]] = [
     ("tree_rl", tree_rl, DR_GRPO),
     ("tree_grpo", tree_grpo, grpo),
     ("tempo", tempo, grpo),
+    ("tempo, acts", partial(tempo, merge="action_observation"), grpo),
+    ("tempo, recorded", RECORDED, grpo),
     ("arpo, soft", arpo, grpo),
     ("arpo, hard", partial(arpo, mode="hard"), grpo),
     ("clip", clip, rloo),
@@ -301,7 +310,7 @@ def test_signals_that_say_nothing_reduce_as_well(table_of: Any, batch: list[Epis
     np.testing.assert_allclose(istar(zero), grpo(zero), **same)
     for rule, simpler in ((sag, grpo), (partial(prorag, eps=1e-6), grpo), (pure, rloo), (spa, rloo)):
         np.testing.assert_allclose(rule(closed), simpler(closed), **same)
-    for rule in (portool, tempo, partial(arpo, mode="hard")):
+    for rule in (portool, RECORDED, partial(arpo, mode="hard")):
         np.testing.assert_allclose(rule(apart), grpo(apart), **same)
 
 
@@ -310,7 +319,7 @@ def test_signals_that_say_nothing_reduce_as_well(table_of: Any, batch: list[Epis
 def test_episodes_of_one_turn_reduce_trees_to_grpo(table_of: Any, batch: list[Episode]):
     short = [replace(episode, turns=episode.turns[:1], branch=0) for episode in batch]
     table = tabled(table_of, short)
-    for rule in (portool, tempo, partial(arpo, mode="hard"), partial(tree_rpo, scale="sample")):
+    for rule in (portool, RECORDED, partial(arpo, mode="hard"), partial(tree_rpo, scale="sample")):
         np.testing.assert_allclose(rule(table), grpo(table), rtol=1e-5, atol=1e-6)
 
 
@@ -340,7 +349,7 @@ BALANCED: list[tuple[str, Callable[[TurnTable], Any], Callable[[TurnTable], Any]
     ("igpo", igpo, first),
     ("spa", spa, first),
     ("tree_grpo", tree_grpo, first),
-    ("tempo", tempo, first),
+    ("tempo", RECORDED, first),
     ("arpo, soft", arpo, first),
     ("arpo, hard", partial(arpo, mode="hard"), first),
     ("portool, trajectory part", partial(portool, omega_fork=0.0), first),

@@ -32,12 +32,13 @@ def measured(table_of: Any, rows: list[list[float]], spoken: bool = False) -> An
         rows,
         tokens_N=tokens,
         logratio_N=np.zeros(n),
+        said_N=np.arange(n),
         value_N=np.zeros(n),
         parent_B=np.full(b, -1),
         branch_B=np.zeros(b, np.int64),
         turn_S=turn_S,
         **columns,
-        **{name: np.ones(len(turn_S)) for name in ("value_S", "logratio_S", "surprisal_S")},
+        **{name: np.ones(len(turn_S)) for name in ("value_S", "logratio_S", "surprisal_S", "sharing_S")},
         **{"paid/won_B": np.array([sum(row) for row in rows])},
     )
 

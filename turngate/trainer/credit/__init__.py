@@ -27,6 +27,7 @@ from turngate.trainer.credit.ngrpo import ngrpo
 from turngate.trainer.credit.opo import opo
 from turngate.trainer.credit.pass_at_k import pass_at_k
 from turngate.trainer.credit.per_token import (
+    lambda_grpo_tokens,
     prime_tokens,
     reinforce_plus_plus_tokens,
     rl_zvp_tokens,
@@ -70,7 +71,7 @@ _RULES: tuple[Callable[..., FloatArray], ...] = (
 CREDITS = {rule.__name__: rule for rule in _RULES}
 
 _TOKEN_RULES: tuple[Callable[..., TokenCredit], ...] = (
-    token_gae, bilevel_gae, reinforce_plus_plus_tokens, prime_tokens, rl_zvp_tokens,
+    token_gae, bilevel_gae, reinforce_plus_plus_tokens, prime_tokens, rl_zvp_tokens, lambda_grpo_tokens,
 )  # fmt: skip
 TOKEN_CREDITS = {rule.__name__: rule for rule in _TOKEN_RULES}
 
@@ -99,6 +100,7 @@ __all__ = [
     "igpo",
     "istar",
     "lambda_grpo",
+    "lambda_grpo_tokens",
     "maxrl",
     "mt_grpo",
     "ngrpo",

@@ -77,6 +77,8 @@ def _recorded(b: int) -> dict[str, Column]:
     return {
         "tokens_N": np.full(2 * b, TOKENS, np.int32),
         "surprisal_N": 1 + np.arange(2 * b, dtype=np.float32) % 3,
+        "act_N": np.arange(2 * b, dtype=np.int64),
+        "said_N": np.arange(2 * b, dtype=np.int64),
         "parent_B": np.where(second_B, 0, -1).astype(np.int32),
         "branch_B": second_B.astype(np.int32),
         "settled_B": (np.arange(b) == 0).astype(np.float32),
@@ -86,4 +88,5 @@ def _recorded(b: int) -> dict[str, Column]:
 def _offered(name: str, b: int) -> Column:
     if name == "turn_S":
         return np.repeat(np.arange(2 * b, dtype=np.int32), TOKENS)
-    return np.zeros({"_N": 2 * b, "_B": b, "_S": 2 * b * TOKENS}[name[-2:]], np.float32)
+    of_one = {"_N": 2 * b, "_B": b, "_S": 2 * b * TOKENS}[name[-2:]]
+    return np.full(of_one, name == "sharing_S", np.float32)
