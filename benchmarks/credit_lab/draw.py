@@ -150,12 +150,18 @@ def _given_history(drawn: Draw, value_PT: Floats) -> Floats:
     return np.append(known_WPT[owner_N, path_N, drawn.index_N], 0.0)
 
 
-def _progress(drawn: Draw) -> Floats:
-    """What each turn changed in the expected outcome: float64[N]. After the last turn the outcome is known."""
+def _beliefs(drawn: Draw) -> tuple[Floats, Floats]:
+    """The expected outcome before and after each turn: two float64[N]. After the last turn it is known."""
     outcome_PT = np.broadcast_to(drawn.paths.outcome_P[:, None], drawn.paths.node_PT.shape)
     belief = _given_history(drawn, outcome_PT)
     outcome_N = drawn.paths.outcome_P[drawn.path_B[drawn.traj_N]]
-    return np.where(drawn.last_N, outcome_N, belief[1:]) - belief[:-1]
+    return belief[:-1], np.where(drawn.last_N, outcome_N, belief[1:])
+
+
+def _progress(drawn: Draw) -> Floats:
+    """What each turn changed in the expected outcome: float64[N]."""
+    before_N, after_N = _beliefs(drawn)
+    return after_N - before_N
 
 
 COLUMNS: Mapping[str, Callable[[Draw], npt.NDArray[Any]]] = {
@@ -169,6 +175,12 @@ COLUMNS: Mapping[str, Callable[[Draw], npt.NDArray[Any]]] = {
     "value_N": lambda drawn: _given_history(drawn, drawn.paths.to_go_PT)[:-1].astype(np.float32),
     "logratio_N": lambda drawn: (_progress(drawn) / 0.05).astype(np.float32),
     "gain_N": lambda drawn: np.where(drawn.last_N, np.nan, _progress(drawn)).astype(np.float32),
+    # a probe that knows the chance of success after each turn, and is as sure as that chance is far from a coin
+    "accuracy_N": lambda drawn: _beliefs(drawn)[1].astype(np.float32),
+    "confidence_N": lambda drawn: np.abs(2 * _beliefs(drawn)[1] - 1).clip(0, 1).astype(np.float32),
+    "tag_N": lambda drawn: drawn.of_turns(drawn.paths.action_PT),
+    "paid/outcome_B": lambda drawn: drawn.paths.outcome_P[drawn.path_B].astype(np.float32),
+    "paid/process_B": lambda drawn: (drawn.paths.total_P - drawn.paths.outcome_P)[drawn.path_B].astype(np.float32),
 }
 
 

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from turngate.errors import ConfigError
 from turngate.rewards import FromEvidence, Rubric, best_so_far, budget, cap_process, once, requires
 from turngate.rewards.components import Charged, EventCost, InformationGain, LengthCost, Repetition
-from turngate.rewards.process import charged, information_gain, overlong
 from turngate.types import Ending, Evidence, Record
 
 WON = FromEvidence(name="won", evidence="won", kind="outcome")
@@ -81,10 +79,15 @@ amounts = st.lists(st.one_of(st.booleans(), st.integers(0, 5)), min_size=1, max_
 
 @quick
 @given(amounts, st.integers(0, 3), st.integers(1, 4))
-def test_charges_are_those_of_the_flat_function(row: list[Any], free: int, budget: int):
+def test_charges_are_their_definition_and_bounded(row: list[Any], free: int, budget: int):
     cost = EventCost(name="cost", evidence="n", free=free, budget=budget, weight=-0.3)
-    expected = -0.3 * charged([float(v) for v in row], [0] * len(row), free=free, budget=budget)
-    assert paid(cost, per_turn("n", row), len(row)) == near(expected.tolist())
+    used, expected = 0.0, []
+    for amount in row:
+        before, used = used, used + float(amount)
+        part = min(max(used - free, 0), budget) - min(max(before - free, 0), budget)
+        expected.append(-0.3 * part / budget)
+    assert paid(cost, per_turn("n", row), len(row)) == near(expected)
+    assert -0.3 - 1e-9 <= sum(expected) <= 0
 
 
 @quick
@@ -135,11 +138,11 @@ def test_a_graded_outcome_counts_as_success_from_its_threshold_on():
     assert sum(paid(cost, [], 4, won=0.8)) == near(-0.1)
 
 
-@pytest.mark.parametrize("length", [0, 16384, 18432, 20480, 20481])
-def test_overlong_tokens_cost_as_published(length: int):
+@pytest.mark.parametrize(("length", "expected"), [(0, 0.0), (16384, 0.0), (18432, -0.5), (20480, -1.0), (20481, -1.0)])
+def test_overlong_tokens_cost_as_published(length: int, expected: float):
     cost = LengthCost(name="long", start=20480 - 4096, limit=20480, evidence="policy_tokens", weight=-1.0)
     facts = per_turn("policy_tokens", [length // 2, length - length // 2])
-    assert sum(paid(cost, facts, 2)) == near(overlong([length], limit=20480, buffer=4096)[0])
+    assert sum(paid(cost, facts, 2)) == near(expected)
 
 
 def test_a_length_or_condition_that_was_not_measured_costs_no_event():
@@ -156,13 +159,17 @@ beliefs = st.lists(st.one_of(st.none(), st.floats(-20, 0)), min_size=1, max_size
 
 @quick
 @given(beliefs, st.one_of(st.none(), st.floats(-20, 0)))
-def test_information_gain_is_that_of_the_flat_function(logs: list[float | None], start: float | None):
+def test_information_gain_is_its_definition_and_telescopes(logs: list[float | None], start: float | None):
+    """A turn that was not measured is spanned by the next; the last turn earns nothing."""
     gain = InformationGain(name="gain", weight=0.5)
     facts = [*per_turn("gold_logprob", logs), fact("gold_logprob_start", start)]
-    column = np.array([np.nan if v is None else v for v in logs])
-    expected = information_gain(column, [np.nan if start is None else start], [0] * len(logs))
+    expected, before = [], start
+    for turn, after in enumerate(logs):
+        known = before is not None and after is not None and turn < len(logs) - 1
+        expected.append(0.5 * (math.exp(after) - math.exp(before)) if known else 0.0)
+        before = before if after is None else after
     total = paid(gain, facts, len(logs))
-    assert total == near(np.nan_to_num(0.5 * expected).tolist())
+    assert total == near(expected)
     assert abs(sum(total)) <= 0.5 + 1e-9
 
 

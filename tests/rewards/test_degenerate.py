@@ -3,7 +3,7 @@
 1. a group of one 2. no variance in the group 3. no verdict anywhere 4. some verdicts missing 5. a gate that never opens
 6. an episode without turns 7. episodes of different length 8. an episode that was cut short 9. NaN or infinite rewards
 
-The policy for credit by turns is tested in ``trainer/credit``; here are rubrics and the statistics of rewards.
+The policy for credit by turns is tested in ``trainer/credit``; here are rubrics.
 """
 
 import math
@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from turngate.rewards import FromEvidence, Rubric, cap_process, needs_outcome, requires, trust, veto
-from turngate.rewards.combine import gdpo
-from turngate.rewards.statistics import group_stats, z_scores
+from turngate.rewards.columns import alike
 from turngate.types import (
     Action,
     Completion,
@@ -52,16 +51,13 @@ def test_1_a_group_of_one_is_scored_and_has_nothing_to_stand_out_from():
     assert bits(rubric.score_records([record(1, [1, 0])])[0]) == bits(rubric.score(record(1, [1, 0])))
     trusting = Rubric(rewards=(WON, JUDGED), gates=(trust("judged"),))
     assert trusting.score_records([record(1)])[0].total == 1.0  # a judge that agrees with nobody is not paid
-    assert z_scores([3.0], [0]).tolist() == [0.0]
-    assert z_scores([3.0], [0], singleton="raw").tolist() == [3.0]
-    assert gdpo([[3.0, 1.0]], [0]).tolist() == [0.0]
     assert rubric.score_records([]) == ()
 
 
 def test_2_equal_rewards_are_exactly_at_their_mean_and_marked():
     values = np.full(12, 0.9, np.float32)
-    assert z_scores(values, [0] * 12, eps=0.0).tolist() == [0.0] * 12
-    assert group_stats([*values, 0.0, 1.0], [0] * 12 + [1] * 2).degenerate_G.tolist() == [True, False]
+    assert values.mean() != values[0]
+    assert alike(values.min(), values.max(), values.mean())
 
 
 def test_3_without_any_verdict_process_is_nothing_and_the_outcome_is_untouched():
@@ -69,18 +65,11 @@ def test_3_without_any_verdict_process_is_nothing_and_the_outcome_is_untouched()
     score = rubric.score(record(1, [None, None]))
     assert [event.name for event in score.ledger] == ["won"]
     assert (score.outcome, score.total, score.usable) == (1.0, 1.0, True)
-    outcome = [1.0, 0.0, 1.0, 0.0]
-    both = gdpo(np.column_stack([outcome, [NAN] * 4]), [0] * 4, batch_norm=False, eps=0.0)
-    assert both.tolist() == pytest.approx(z_scores(outcome, [0] * 4, eps=0.0).tolist())
-    assert np.isnan(z_scores([NAN] * 3, [0] * 3)).all()
 
 
 def test_4_a_missing_verdict_is_left_out_of_mean_std_and_sum():
     rubric = Rubric(rewards=(WON, STEP))
     assert rubric.score(record(1, [1, None, 0])).total == pytest.approx(1 + 0.5 * (1 + 0) / 2)
-    known = z_scores([1.0, 0.0, 0.5], [0] * 3, eps=0.0).tolist()
-    with_gap = z_scores([1.0, NAN, 0.0, 0.5], [0] * 4, eps=0.0)
-    assert with_gap[[0, 2, 3]].tolist() == pytest.approx(known)
 
 
 def test_5_a_gate_that_never_opens_pays_nothing_and_its_account_says_so():

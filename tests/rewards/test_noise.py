@@ -20,7 +20,7 @@ from turngate.rewards.noise import (
     update_rates,
     with_noise,
 )
-from turngate.rewards.statistics import group_stats, z_scores
+from turngate.trainer.credit.cohorts import group
 from turngate.types import Ending, Evidence, Task, Trajectory
 
 NAN = math.nan
@@ -67,9 +67,10 @@ def test_corrections_in_expectation(rho0: float, rho1: float):
 def test_a_z_score_cancels_the_backward_correction_but_centring_does_not():
     verdict = [1, 0, 0, 0]
     corrected = backward(verdict, false_positive=0.1, false_negative=0.2)
-    assert z_scores(corrected, [0] * 4, eps=0).tolist() == near(z_scores(verdict, [0] * 4, eps=0).tolist())
-    scale = group_stats(corrected, [0] * 4).centred_M / group_stats(verdict, [0] * 4).centred_M
-    assert scale.tolist() == near([1 / 0.7] * 4)
+    one = np.zeros(4, np.int64)
+    before, after = group(np.array(verdict, np.float64), one), group(corrected, one)
+    assert after.z_M(eps=0).tolist() == near(before.z_M(eps=0).tolist())
+    assert (after.centred_M / before.centred_M).tolist() == near([1 / 0.7] * 4)
 
 
 def test_rates_per_trajectory_and_missing_verdicts():

@@ -92,6 +92,8 @@ def test_trajectories_lie_end_to_end():
         "surprisal_N": "float32",
         "parent_B": "int32",
         "branch_B": "int32",
+        "act_N": "int64",
+        "said_N": "int64",
         "settled_B": "float32",
         "process_paid_N": "float32",
         "reward_N": "float32",

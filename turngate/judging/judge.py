@@ -309,9 +309,9 @@ def _expect(answer: Answer, kind: type[A]) -> A | Fault:
 
 def _unplayed(n: int, problem: str) -> Standings:
     nan_B = np.full(n, np.nan)
-    return Standings(reward_B=nan_B, advantage_B=nan_B.copy(), n_matches=0, n_missing=0, problem=problem)
+    return Standings(reward_B=nan_B, n_matches=0, n_missing=0, problem=problem)
 
 
 def _voided(standings: Standings, problem: str) -> Standings:
     nan_B = np.full_like(standings.reward_B, np.nan)
-    return replace(standings, reward_B=nan_B, advantage_B=nan_B.copy(), problem=problem)
+    return replace(standings, reward_B=nan_B, problem=problem)

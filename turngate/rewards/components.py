@@ -16,7 +16,7 @@ from turngate.types import Evidence
 
 
 class Charged(Reward):
-    """Bad events charged against a budget, as in ``process.charged``; a subclass writes ``reads`` and ``amounts``.
+    """Bad events charged against a budget; a subclass writes ``reads`` and ``amounts``.
 
     The first ``free`` cost nothing, the next ``budget`` cost weight / budget each on the turn where they happened, the
     rest nothing more: an episode loses at most ``weight``.
@@ -135,7 +135,7 @@ class LengthCost(Reward):
     the policy's doing). ``only_if`` names evidence that must reach ``at_least``, usually the outcome's: then a failure
     costs nothing and giving up early gains nothing; not measured, the cost is not measured either. Without it this is
     DAPO's soft overlong punishment with ``start = limit − buffer`` (https://arxiv.org/abs/2503.14476), which also pays
-    for failing early. ``process.cost_among_successes`` compares siblings instead.
+    for failing early.
     """
 
     type: Literal["length_cost"] = "length_cost"
@@ -187,7 +187,7 @@ class LengthCost(Reward):
 
 
 class InformationGain(Reward):
-    """IGPO: what a turn adds to the policy's probability of the gold answer, as in ``process.information_gain``.
+    """IGPO: what a turn adds to the policy's probability of the gold answer.
 
     ``evidence`` holds the mean log-probability (nats) of the gold answer after each turn, ``start`` that before the
     first one, for the whole episode. The last turn earns nothing here; the outcome pays there. Gains telescope, so an

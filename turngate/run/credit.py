@@ -17,6 +17,7 @@ from turngate.trainer.credit.control import random_reward, shuffle_between_traje
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.pack import by_turn
 from turngate.trainer.signals import Beliefs, Entropies, FromEvidence, LogRatios, Signal, Signals, TokenRows, Values
+from turngate.trainer.similar import SharedTokens
 from turngate.trainer.torch.learner import Learner
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
@@ -65,6 +66,8 @@ def signals_of(
     sources: list[Signal] = []
     if any(name.endswith("_S") for name in reads):
         sources.append(TokenRows())
+    if "sharing_S" in reads:
+        sources.append(SharedTokens())
     if section.evidence:
         sources.append(FromEvidence(section.evidence))
     if config.value is not None:

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from turngate.trainer.loss.settings import Settings
 
 MODEL_COLUMNS = frozenset(
-    {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S"}
+    {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
 )
 """Columns that training can always measure, for rules that read them."""
 

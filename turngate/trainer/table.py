@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
+from turngate.trainer.components import paid_columns
+from turngate.trainer.shared_turns import shared_columns
 from turngate.types import FloatArray, Score, ScoredGroup, Source, Trajectory, Turn, TurnTable, derive_seed
 
 
@@ -40,7 +42,9 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
         | {
             "settled_B": np.array([_settled(score) for _, score in pairs], np.float32),
             "process_paid_N": np.array([value for _, _, paid in columns for value in paid], np.float32),
-        },
+        }
+        | paid_columns([score for _, score in pairs])
+        | shared_columns([trajectory for trajectory, _ in pairs]),
     )
 
 

@@ -111,7 +111,7 @@ def test_steps_on_which_nothing_is_said_are_missing():
 def test_a_tournament_gives_each_its_reward_and_a_void_one_nothing():
     def standings(reward, problem=""):
         reward_B = np.array(reward)
-        return Standings(reward_B=reward_B, advantage_B=reward_B, n_matches=2, n_missing=0, problem=problem)
+        return Standings(reward_B=reward_B, n_matches=2, n_missing=0, problem=problem)
 
     assert [facts[0].value for facts in tournament_facts("rank", standings([1.0, 0.0]), JUDGE)] == [1.0, 0.0]
     void = tournament_facts("rank", standings([np.nan, np.nan], "void"), JUDGE)

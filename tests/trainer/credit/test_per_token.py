@@ -178,7 +178,7 @@ def test_an_only_child_gets_nothing(table_of: Any):
 @pytest.mark.parametrize("name", TOKEN_CREDITS)
 def test_one_finite_number_per_policy_token(table_of: Any, name: str):
     numbers = {key: [0.5, -0.5, 1.0, 0.0, 0.25] for key in ("value_S", "logratio_S", "surprisal_S")}
-    table = table_of([[1, 0], [0.5], [1]], turn_S=[0, 0, 1, 2, 2], **numbers)  # the last trajectory said nothing
+    table = table_of([[1, 0], [0.5], [1]], turn_S=[0, 0, 1, 2, 2], sharing_S=[2, 1, 2, 1, 1], **numbers)
     credit = TOKEN_CREDITS[name](table)
     assert isinstance(credit, TokenCredit)
     assert credit.advantage_S.dtype == np.float32
@@ -214,6 +214,7 @@ def test_token_columns_must_be_as_long_as_the_tokens_and_finite(table_of: Any):
         ("prime_tokens", {"beta": -1.0}),
         ("rl_zvp_tokens", {"alpha": -1.0}),
         ("rl_zvp_tokens", {"ddof": 2}),
+        ("lambda_grpo_tokens", {"ddof": 2}),
     ],
 )
 def test_settings_out_of_range_are_refused(table_of: Any, name: str, bad: dict[str, Any]):
@@ -253,7 +254,7 @@ def test_a_rehearsal_has_as_many_siblings_as_it_is_told():
 
 
 def test_the_rules_that_read_values_are_those_with_targets_for_a_critic():
-    offered = ("value_N", "gain_N", "logratio_N", *OFFERED)
+    offered = ("value_N", "gain_N", "logratio_N", "tag_N", "accuracy_N", "confidence_N", "sharing_S", *OFFERED)
     readers = {
         name
         for name, rule in {**CREDITS, **TOKEN_CREDITS}.items()

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from turngate.errors import ShapeError
 from turngate.trainer.credit.arpo import arpo
 from turngate.trainer.credit.portool import portool
-from turngate.trainer.credit.tempo import tempo
+from turngate.trainer.credit.tempo import tempo as tempo_rule
 from turngate.trainer.credit.tree import grow, nodes
 from turngate.trainer.credit.tree_grpo import tree_grpo
 from turngate.trainer.credit.tree_rl import tree_rl
 from turngate.trainer.credit.tree_rpo import tree_rpo
 
+tempo = partial(tempo_rule, merge="recorded")
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}
 Label = tuple[int, int, int]  # cohort, trajectory that played the turn, turn
 

@@ -1,5 +1,6 @@
 """The worked numbers of the tree methods, and what their settings do."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,12 @@ import pytest
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.arpo import arpo
 from turngate.trainer.credit.portool import portool
-from turngate.trainer.credit.tempo import tempo
+from turngate.trainer.credit.tempo import tempo as tempo_rule
 from turngate.trainer.credit.tree_grpo import tree_grpo
 from turngate.trainer.credit.tree_rl import tree_rl
 from turngate.trainer.credit.tree_rpo import tree_rpo
 
+tempo = partial(tempo_rule, merge="recorded")
 HALF = 0.707107
 
 

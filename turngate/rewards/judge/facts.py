@@ -17,8 +17,8 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.judge.items import Criterion, Rule
 from turngate.rewards.judge.tournament import Standings
 from turngate.rewards.judge.verdicts import Critique, Fault, PairVerdict, Quote, Verdict, unanimous
+from turngate.rewards.judge.votes import capo_votes
 from turngate.rewards.outcome.criteria import criteria_score
-from turngate.rewards.process import capo_votes
 from turngate.types import JSON, Evidence
 
 
@@ -62,7 +62,7 @@ def critique_facts(
 ) -> Facts:
     """Votes of several critiques as one fact per turn, 1 = right and 0 = wrong (a share for "average").
 
-    A turn on which no valid critique says anything is None. The vote is CAPO's, see ``process.capo_votes``.
+    A turn on which no valid critique says anything is None. The vote is CAPO's, see ``votes.capo_votes``.
     """
     bad_NC = np.full((n_turns, max(len(critiques), 1)), np.nan)
     for column, critique in enumerate(critiques):

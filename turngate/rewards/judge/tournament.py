@@ -15,7 +15,6 @@ import numpy as np
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.columns import Float64Array
 from turngate.rewards.judge.verdicts import PairVerdict
-from turngate.rewards.statistics import z_scores
 
 Match: TypeAlias = tuple[int, int]
 Round: TypeAlias = tuple[Match, ...]
@@ -27,12 +26,11 @@ NEUTRAL = PairVerdict(first=10.0, second=10.0, consistent=True)
 class Standings:
     """How a tournament ended.
 
-    ``reward_B`` is ``1 − rank / (N − 1)`` and ``advantage_B`` its z-score (ddof 1, ε = 1e-6), float64[N] each; all NaN
-    if it is void. ``problem`` says why it is void or why nobody is ahead.
+    ``reward_B`` is ``1 − rank / (N − 1)``, float64[N], all NaN if it is void. ``problem`` says why it is void or why
+    nobody is ahead.
     """
 
     reward_B: Float64Array
-    advantage_B: Float64Array
     n_matches: int
     n_missing: int
     problem: str = ""
@@ -66,11 +64,11 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
       anybody. Published: 5 to 5, and the round goes on;
     * a tie is won by the better seed. Published: by whoever stands first in the pair, which can be the worse one: of
       six seeds the pairs are 0 3 | 4 1 | 2 5, and who passes stands first;
-    * if every match is a tie nobody is ahead: rewards ½, advantages 0. Published: ranks by seed, a spread from nothing.
+    * if every match is a tie nobody is ahead: rewards ½. Published: ranks by seed, a spread from nothing.
 
     The free pass of an odd bracket can go to the worst seed (of three, always), which then ends second unearned: make N
     a power of two. A tournament spreads rewards even if all are bad: where all of them failed a criterion, take
-    ``zero_group``. One competitor has nobody to be compared with: reward ½ and advantage 0. Raises ConfigError for
+    ``zero_group``. One competitor has nobody to be compared with: reward ½. Raises ConfigError for
     n < 1, ShapeError for the wrong number of results.
     """
     if n < 1:
@@ -99,10 +97,8 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
 
 def zero_group(standings: Standings) -> Standings:
     """The standings when all competitors failed the rubric: nobody is rewarded for being the least bad."""
-    zero_B = np.zeros_like(standings.reward_B)
     return Standings(
-        reward_B=zero_B,
-        advantage_B=zero_B.copy(),
+        reward_B=np.zeros_like(standings.reward_B),
         n_matches=standings.n_matches,
         n_missing=standings.n_missing,
         problem="all failed the rubric",
@@ -154,14 +150,7 @@ class _Table:
         return self._standings(reward_B)
 
     def _standings(self, reward_B: Float64Array, problem: str = "") -> Standings:
-        advantage_B = z_scores(reward_B, np.zeros(self.n, np.int64), eps=1e-6, ddof=1)
-        return Standings(
-            reward_B=reward_B,
-            advantage_B=advantage_B,
-            n_matches=self.n_matches,
-            n_missing=self.n_missing,
-            problem=problem,
-        )
+        return Standings(reward_B=reward_B, n_matches=self.n_matches, n_missing=self.n_missing, problem=problem)
 
 
 def _winner(pair: Match, verdict: PairVerdict, place: dict[int, int], faithful: bool) -> int:

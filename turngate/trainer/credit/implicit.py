@@ -8,14 +8,13 @@ log-ratio, so that a learner needs only the gradient of ``Σ_i gradient_i · log
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, group, per_trajectory, validate
 from turngate.trainer.credit.signals import (
     alone,
     as_credit,
     beyond_siblings,
     cohorts,
     non_negative,
-    per_trajectory,
     rate_baseline,
 )
 from turngate.trainer.credit.sources import column, tokens

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from turngate.trainer.credit.sources import PAID
 from turngate.types import TurnTable
 
 Column = npt.NDArray[Any]
@@ -15,26 +16,44 @@ TOKENS = 3  # policy tokens of each turn
 
 
 class _Watched(dict[str, Column]):
-    """Columns that remember who was asked for."""
+    """Columns that remember who was asked for. ``spare`` stands in for any component that nobody named."""
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
+    def __init__(self, columns: Mapping[str, Column], spare: Column | None) -> None:
         super().__init__(columns)
         self.read: set[str] = set()
+        self.spare = spare
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (self.spare is not None and str(name).startswith(PAID))
 
     def __getitem__(self, name: str) -> Column:
         self.read.add(name)
-        return super().__getitem__(name)
+        found = self.get(name, self.spare if name in self else None)
+        return super().__getitem__(name) if found is None else found
 
 
-def rehearse(rule: Callable[[TurnTable], object], offered: Iterable[str] = (), *, siblings: int = 2) -> frozenset[str]:
+def rehearse(
+    rule: Callable[[TurnTable], object],
+    offered: Iterable[str] = (),
+    *,
+    siblings: int = 2,
+    components: Iterable[str] | None = None,
+) -> frozenset[str]:
     """The columns of ``measured`` that ``rule`` reads when those of ``tabulate`` and the ``offered`` ones are there.
 
     One task, ``siblings`` trajectories of two turns with three policy tokens each; the first one succeeds, the second
-    branched off it after one turn. Whatever the rule raises is raised: ShapeError if it needs a column that nobody
-    offers, ConfigError for settings that it refuses.
+    branched off it after one turn. ``components`` are those of the rubric; None = not known, every name is one.
+
+    Whatever the rule raises is raised: ShapeError if it needs a column that nobody offers, ConfigError for settings
+    that it refuses.
     """
     b, n = siblings, 2 * siblings
-    columns = _Watched(_recorded(b) | {name: _offered(name, b) for name in offered})
+    paid_B = (np.arange(b) == 0).astype(np.float32)
+    named = ("outcome", "process") if components is None else components
+    paid = {f"{PAID}{name}_B": paid_B for name in named}
+    columns = _Watched(
+        _recorded(b) | paid | {name: _offered(name, b) for name in offered}, paid_B if components is None else None
+    )
     first_N = np.arange(n) % 2 == 0
     rule(
         TurnTable(
@@ -58,6 +77,8 @@ def _recorded(b: int) -> dict[str, Column]:
     return {
         "tokens_N": np.full(2 * b, TOKENS, np.int32),
         "surprisal_N": 1 + np.arange(2 * b, dtype=np.float32) % 3,
+        "act_N": np.arange(2 * b, dtype=np.int64),
+        "said_N": np.arange(2 * b, dtype=np.int64),
         "parent_B": np.where(second_B, 0, -1).astype(np.int32),
         "branch_B": second_B.astype(np.int32),
         "settled_B": (np.arange(b) == 0).astype(np.float32),
@@ -68,4 +89,5 @@ def _recorded(b: int) -> dict[str, Column]:
 def _offered(name: str, b: int) -> Column:
     if name == "turn_S":
         return np.repeat(np.arange(2 * b, dtype=np.int32), TOKENS)
-    return np.zeros({"_N": 2 * b, "_B": b, "_S": 2 * b * TOKENS}[name[-2:]], np.float32)
+    of_one = {"_N": 2 * b, "_B": b, "_S": 2 * b * TOKENS}[name[-2:]]
+    return np.full(of_one, name == "sharing_S", np.float32)

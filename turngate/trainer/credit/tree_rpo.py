@@ -5,8 +5,9 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Groups, first_turns, group, validate
-from turngate.trainer.credit.signals import as_credit, non_negative, one_of, per_trajectory
+from turngate.trainer.credit.cohorts import Float64Array, Groups, group, per_trajectory, validate
+from turngate.trainer.credit.signals import as_credit, non_negative, one_of
+from turngate.trainer.credit.sources import last_turns
 from turngate.trainer.credit.tree import Tree, grow
 from turngate.types import FloatArray, TurnTable
 
@@ -54,8 +55,7 @@ def mean_of_children(table: TurnTable, tree: Tree) -> Float64Array:
     picks a child at random reaches it. Weights are kept as logarithms, relative to the largest through the node.
     """
     n_children_G = np.bincount(tree.above_G + 1, minlength=tree.n_nodes + 1)[1:].astype(np.float64)
-    ends_B = tree.node_N[np.append(first_turns(table)[1:], table.n_turns) - 1]
-    n_children_G += np.bincount(ends_B, minlength=tree.n_nodes)
+    n_children_G += np.bincount(tree.node_N[last_turns(table)], minlength=tree.n_nodes)
     chance_N = -per_trajectory(np.log(n_children_G)[tree.node_N], table)[table.traj_N]
     best_G = np.full(tree.n_nodes, -np.inf)
     np.maximum.at(best_G, tree.node_N, chance_N)
