@@ -48,7 +48,7 @@ def test_consistency_is_its_definition():
     traj, p = [0, 0, 1, 1, 3, 3], [0.9, 0.7, 0.2, NAN, 0.4, 0.6]
     centre = (0.9 + 0.7 + 0.2 + 0.4 + 0.6) / 5
     c = consistency([1, 0, 1, 0], p, traj)
-    expected = [2 * (0.8 - centre), -2 * (0.2 - centre) - 10, -10, -2 * (0.5 - centre)]
+    expected = [2 * (0.8 - centre), -2 * (0.2 - centre) - 10, 0, -2 * (0.5 - centre)]
     assert c.tolist() == near(expected)
     low = consistency([1, 0, 1, 0], p, traj, agg="min", min_turns=0)
     assert low.tolist() == near([2 * (0.7 - centre), -2 * (0.2 - centre), 0, -2 * (0.4 - centre)])
