@@ -39,6 +39,7 @@ group_size = 4
 [eval]
 tasks = 2
 """
+KL = "--loss.penalties=[{type = 'kl', coef = 0.1}]"
 TINY = """
 [model]
 layers = 1
@@ -77,7 +78,7 @@ def train(trained: Path, folder: Path, *overrides: str) -> tuple[int, list[dict[
 
 
 def test_a_kl_penalty_holds_the_policy_near_the_model_it_began_from(trained: Path, tmp_path: Path) -> None:
-    code, rows = train(trained, tmp_path, "--loss.kl.coef=0.1", "--learner.lr=0.003")
+    code, rows = train(trained, tmp_path, KL, "--learner.lr=0.003")
     assert code == 0
     divergence = [row["policy/kl_to_reference_nats"] for row in rows]
     assert divergence[0] == pytest.approx(0, abs=1e-6)
@@ -100,7 +101,7 @@ def test_decoupled_ppo_takes_its_ratio_against_the_weights_before_the_step(train
 
 
 def test_top_p_and_top_k_reach_sampler_and_learner(trained: Path, tmp_path: Path) -> None:
-    code, rows = train(trained, tmp_path, "--policy.top_p=0.9", "--policy.top_k=20", "--loss.kl.coef=0.01")
+    code, rows = train(trained, tmp_path, "--policy.top_p=0.9", "--policy.top_k=20", KL)
     assert code == 0
     for row in rows:
         assert 0 < row["canary/max_logprob_difference"] < 1e-4
@@ -212,7 +213,7 @@ def test_the_probe_measures_what_the_loss_of_the_run_needs(
     trained: Path, tmp_path: Path, wide: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A reference model and a snapshot; a penalty that does not depend on the reward cancels in the difference."""
-    options = ("--loss.kl.coef=0.1", "--loss.decoupled=true", "--loss.correction=[{type = 'mis'}]", "--train.steps=1")
+    options = (KL, "--loss.decoupled=true", "--loss.correction=[{type = 'mis'}]", "--train.steps=1")
     code, _ = train(trained, tmp_path, *options)
     assert code == 0
     run = tmp_path / "runs" / "lock"

@@ -77,14 +77,14 @@ def build_run(config, worlds, control=None):
         answer=build.build_answer(config, LockEnv()),
     )
     return Run(
-        player=build.build_player(config, copy.deepcopy(model), chat, temperature=config.policy.temperature),
+        player=config.policy.player(copy.deepcopy(model), chat),
         worlds=worlds,
         score=coins,
         guide=NoGuide(),
         credit=build.build_credit(config, control),
         filters=build.build_filters(config.train.filters),
         learner=learner,
-        loss=build.build_loss(config),
+        loss=config.loss.policy_loss(config.seed),
         store=Forget(),
         group_size=config.train.group_size,
         minibatches=config.train.minibatches,
@@ -254,7 +254,7 @@ def test_a_rule_with_a_critic_gets_one_and_the_tree_says_so():
     assert config_of(credit={"type": "turn_gae"}, train={"filters": ["varied"]}).train.filters == ("varied",)
     assert config_of(credit={"type": "rloo"}, train={"steps": 3}).train.filters == ("varied",)
     assert build.build_learner(config, start())._critic is not None
-    assert build.build_learner(config, start(), lr=0.1)._critic is None  # a warm start has no returns
+    assert config.learner.open(start(), lr=0.1)._critic is None  # a warm start has no returns
 
 
 def test_the_answer_of_a_task():

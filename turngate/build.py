@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from turngate.agents.chat import Chat
-from turngate.agents.rollout import Limits, Player
 from turngate.config import Config, EnvSection
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool import EnvPool
@@ -20,7 +19,7 @@ from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS, impli
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.credit.rehearsal import rehearse
 from turngate.trainer.filters import FILTERS, Filter
-from turngate.trainer.loss.settings import LossBase
+from turngate.trainer.learner import Critic, Learner
 from turngate.trainer.pack import by_turn
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
@@ -60,97 +59,22 @@ def load_model(name: str) -> tuple[Any, Any]:
     return (model.to("cuda") if torch.cuda.is_available() else model), tokenizer
 
 
-def build_player(config: Config, model: Any, chat: Chat, *, temperature: float) -> Player:
-    """A local policy under the config's limits. ``model`` is the sampler's own copy.
-
-    Raises ConfigError for a ``top_k`` that keeps the whole vocabulary.
-    """
-    from turngate.agents.policies.local import LocalPolicy
-
-    section = config.policy
-    n_tokens = model.get_output_embeddings().weight.shape[0]
-    if section.top_k >= n_tokens:
-        raise ConfigError(f"policy.top_k {section.top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
-    policy = LocalPolicy(model, chat, lanes=section.lanes, order=section.order)
-    return Player(policy, chat, limits(config), temperature=temperature, top_p=section.top_p, top_k=section.top_k)
-
-
-def build_learner(config: Config, model: Any, *, lr: float | None = None) -> Any:
-    """A learner on ``model``; ``lr`` replaces the one of reinforcement learning, for a warm start."""
-    from turngate.trainer.torch.critic import Critic
-    from turngate.trainer.torch.learner import TorchLearner
-
-    section, value = config.learner, config.value
-    critic = None
-    if value is not None and lr is None:
+def build_learner(config: Config, model: Any) -> Learner:
+    """The learner of reinforcement learning on ``model``, with a critic if the credit rule has one."""
+    value, critic = config.value, None
+    if value is not None:
         critic = Critic(shared=value.trunk == "shared", **value.model_dump(exclude={"trunk", "lam", "bootstrap"}))
-    return TorchLearner(
-        model,
-        critic=critic,
-        lr=section.lr if lr is None else lr,
-        weight_decay=section.weight_decay,
-        clip_norm=section.clip_norm,
-        temperature=config.policy.temperature if lr is None else 1.0,
-        top_p=config.policy.top_p if lr is None else 1.0,
-        top_k=config.policy.top_k if lr is None else 0,
-        tokens_per_pass=section.tokens_per_pass,
-    )
+    return config.learner.open(model, sampling=config.policy.sampling, critic=critic)
 
 
-def build_reference(config: Config, model: Any) -> Any:
+def build_reference(config: Config, model: Any) -> Learner:
     """A learner that only measures: the sampler's temperature, but nothing cut, so that divergences stay finite."""
-    from turngate.trainer.torch.learner import TorchLearner
-
-    section = config.learner
-    temperature, n_tokens = config.policy.temperature, section.tokens_per_pass
-    return TorchLearner(model, lr=section.lr, temperature=temperature, tokens_per_pass=n_tokens)
-
-
-def build_loss(config: Config) -> Any:
-    """The ``PolicyLoss`` of the config. Raises ConfigError for a combination without effect."""
-    from turngate.trainer.loss import corrections, covariance, entropy, kl, objectives, policy_loss
-
-    kinds: dict[str, Any] = {
-        "clipped": objectives.Clipped,
-        "gspo": objectives.Gspo,
-        "cispo": objectives.Cispo,
-        "gmpo": objectives.Gmpo,
-        "sapo": objectives.Sapo,
-        "reinforce": objectives.Reinforce,
-        "kl_cov": covariance.KlCov,
-        "clip_cov": partial(covariance.ClipCov, seed=derive_seed(config.seed, "clip_cov")),
-        "simko": objectives.SimKo,
-    }
-    rules: dict[str, Any] = {
-        "tis": corrections.Truncated,
-        "mis": corrections.Masked,
-        "geometric": corrections.GeometricRejection,
-        "divergence": corrections.DivergenceRejection,
-        "veto": corrections.Veto,
-        "negative_drift": corrections.NegativeDriftMask,
-    }
-    section = config.loss
-    chosen = [rules[rule.type](**rule.model_dump(exclude={"type"})) for rule in section.correction]
-    penalties: list[Any] = [entropy.EntropyBonus(coef=section.entropy_bonus)] if section.entropy_bonus else []
-    penalties += [kl.KlPenalty(**section.kl.model_dump())] if section.kl else []
-    penalties += [entropy.Siren(**section.siren.model_dump())] if section.siren else []
-    return policy_loss.PolicyLoss(
-        objective=kinds[section.type](**section.model_dump(exclude={"type", *LossBase.model_fields})),
-        correction=corrections.Correction(rules=tuple(chosen), normalize=section.normalize) if chosen else None,
-        penalties=tuple(penalties),
-        decoupled=section.decoupled,
-    )
+    return config.learner.open(model, sampling=config.policy.sampling.whole)
 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write both in Hugging Face format."""
     _import_tiny().save(model, tokenizer, folder)
-
-
-def limits(config: Config) -> Limits:
-    """What an episode may use."""
-    section = config.policy
-    return Limits(turn_tokens=section.turn_tokens, context=section.context, episode_s=section.episode_s)
 
 
 def build_credit(config: Config, control: str | None) -> Credit | TokenRule:
@@ -227,7 +151,7 @@ LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})
 
 def needs_reference(config: Config) -> bool:
     """Whether the loss or the credit rule compares with the model that training began from."""
-    if config.loss.kl is not None:
+    if config.loss.needs_reference:
         return True
     section = config.reward_model
     if section is not None and section.model == "trained":
@@ -235,19 +159,11 @@ def needs_reference(config: Config) -> bool:
     return bool(reads_of(config) & LOG_RATIOS)
 
 
-def build_reward_model(config: Config, model: Any) -> Any:
+def build_reward_model(config: Config, model: Any) -> Learner:
     """A learner on ``model`` that becomes an implicit reward model."""
-    from turngate.trainer.torch.learner import TorchLearner
-
     assert config.reward_model is not None
-    section = config.learner
-    return TorchLearner(
-        model,
-        lr=section.lr * config.reward_model.lr_factor,
-        clip_norm=section.clip_norm,
-        temperature=config.policy.temperature,
-        tokens_per_pass=section.tokens_per_pass,
-    )
+    lr = config.learner.lr * config.reward_model.lr_factor
+    return config.learner.open(model, sampling=config.policy.sampling.whole, lr=lr)
 
 
 def build_answer(config: Config, env: TurnEnv) -> Callable[[Task], tuple[str, str]] | None:

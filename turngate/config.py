@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
+from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.errors import ConfigError, DataError
+from turngate.problems import one_line
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
-from turngate.trainer.loss.settings import ClippedSection, LossSection
+from turngate.trainer.learner import LearnerPart, TorchLearnerPart
+from turngate.trainer.loss import LossSettings
 from turngate.trainer.signal_settings import RewardModelSection, SignalsSection, ValueSection
 
 
@@ -80,48 +83,6 @@ class WarmStart(Section):
         if (self.episodes is None) == (self.demonstrations is None):
             raise ValueError("give either episodes (from the oracle) or demonstrations (a file)")
         return self
-
-
-class PolicySection(Section):
-    """How episodes are sampled."""
-
-    temperature: float = Field(1.0, gt=0)
-    """Sampling temperature of training and of the main evaluation."""
-    top_p: float = Field(1.0, gt=0, le=1)
-    """Only the likeliest tokens that together hold this much probability are sampled, there and in the learner."""
-    top_k: int = Field(0, ge=0)
-    """Only so many likeliest tokens are sampled, there and in the learner; 0 = all."""
-    turn_tokens: int = Field(64, ge=1)
-    """Most tokens of one turn."""
-    context: int = Field(1024, ge=16)
-    """Most tokens of an episode."""
-    episode_s: float = Field(600.0, gt=0)
-    """Most seconds of an episode."""
-    lanes: int = Field(64, ge=1)
-    """Episodes played at once."""
-    order: Literal["fixed", "ready"] = "fixed"
-    """fixed: reproducible bit for bit; ready: episodes rejoin as soon as their environment has answered."""
-
-    @model_validator(mode="after")
-    def _leaves_a_choice(self) -> Self:
-        if self.top_k == 1:
-            raise ValueError("top_k = 1 leaves one token, whose probability is 1, so nothing could be learned")
-        return self
-
-
-class LearnerSection(Section):
-    """How weights are updated in reinforcement learning."""
-
-    lr: float = Field(1e-5, gt=0)
-    """Learning rate of AdamW."""
-    weight_decay: float = Field(0.0, ge=0)
-    """Decoupled weight decay."""
-    clip_norm: float = Field(1.0, gt=0)
-    """Largest norm of the gradient."""
-    tokens_per_pass: int = Field(16384, ge=1)
-    """Most padded tokens of one forward pass; changes memory, not the result."""
-    tolerance: float = Field(1e-4, gt=0)
-    """Largest allowed difference between the sampler's and the learner's logprobs."""
 
 
 def _credit_section(name: str, rule: Callable[..., object]) -> type[Section]:
@@ -188,13 +149,13 @@ class Config(Section):
     """A hub name, a local folder, or a tiny model from nothing."""
     env: EnvSection = EnvSection()
     warm_start: WarmStart | None = None
-    policy: PolicySection = PolicySection()
-    learner: LearnerSection = LearnerSection()
+    policy: PolicyPart = LocalPolicyPart()
+    learner: LearnerPart = TorchLearnerPart()
     credit: CreditSection = CREDIT_SECTIONS["grpo"]()  # type: ignore[assignment]
     value: ValueSection | None = None
     reward_model: RewardModelSection | None = None
     signals: SignalsSection = SignalsSection()
-    loss: LossSection = ClippedSection()
+    loss: LossSettings = LossSettings()
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
@@ -291,6 +252,8 @@ def _apply(data: dict[str, Any], override: str) -> None:
 
 def _one_line(error: ValidationError, data: Mapping[str, Any]) -> str:
     first = max(error.errors(), key=_weight)
+    if first["loc"] and first["loc"][0] in ("policy", "learner", "loss"):  # sections that are made of parts
+        return one_line(error, Config, data)
     steps = [str(part) for part in first["loc"]]
     where = _written(steps, data)
     if first["type"] == "extra_forbidden":
@@ -353,6 +316,8 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_none(item) for item in value]
     return value
 
 

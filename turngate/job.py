@@ -32,7 +32,7 @@ from turngate.trainer.curriculum import TaskStream
 from turngate.trainer.evaluate import SUCCESS, evaluate
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
-from turngate.trainer.loss.policy_loss import ClippedLoss
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.step import Run, train_step
 from turngate.types import Trajectory, derive_seed
@@ -79,7 +79,7 @@ class Job:
         async with build.build_pool(self.config.env, self.config.policy.lanes) as worlds:
             model, chat = await self._warm_start(worlds)
             sampler = copy.deepcopy(model)
-            player = build.build_player(self.config, sampler, chat, temperature=self.config.policy.temperature)
+            player = self.config.policy.player(sampler, chat)
             learner = build.build_learner(self.config, model)
             needed = build.needs_reference(self.config)
             reference = build.build_reference(self.config, copy.deepcopy(model)) if needed else None
@@ -117,16 +117,16 @@ class Job:
         model, tokenizer = build.build_model(config, texts)
         chat = Chat(tokenizer)
         policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
-        player = Player(policy, chat, build.limits(config))
+        player = Player(policy, chat, config.policy.limits())
         seed = derive_seed(config.seed, "demonstrations")
         groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
         played = [trajectory for group in groups for trajectory in group.trajectories]
         solved = self._solved(played, [score for group in groups for score in self._score(group).scores])
-        learner = build.build_learner(config, model, lr=section.lr)
+        learner = config.learner.open(model, lr=section.lr)
         with Progress(self.console, "warm start") as progress:
             imitate(
                 learner,
-                ClippedLoss(),
+                PolicyLoss(),
                 solved,
                 epochs=section.epochs,
                 episodes_per_batch=section.episodes_per_batch,
@@ -240,7 +240,7 @@ class Job:
             credit=self._credit,
             filters=self._filters,
             learner=learner,
-            loss=build.build_loss(config),
+            loss=config.loss.policy_loss(config.seed),
             store=Store(self.path),
             group_size=config.train.group_size,
             minibatches=config.train.minibatches,

@@ -128,7 +128,8 @@ class Part(BaseModel):
     @classmethod
     def group(cls) -> str:
         """The group of entry points in which other packages name their parts, for instance ``turngate.rewards``."""
-        return f"turngate.{cls.noun.replace(' ', '_')}s"
+        noun = cls.noun.replace(" ", "_")
+        return f"turngate.{noun[:-1]}ies" if noun.endswith("y") else f"turngate.{noun}s"
 
     @classmethod
     def _plugins(cls) -> dict[str, EntryPoint]:

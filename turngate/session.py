@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from turngate import build
-from turngate.config import Config, EnvSection, PolicySection, load
+from turngate.agents.policies.parts import LocalPolicyPart
+from turngate.config import Config, EnvSection, load
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, StoreError, UserError
 from turngate.store import Store
@@ -44,9 +45,10 @@ def evaluate_model(
     async def go(env: TurnEnv) -> Any:
         tasks = build.heldout(env, split, n_tasks)
         model, tokenizer = build.load_model(model_name)
-        config = Config.model_construct(policy=PolicySection(turn_tokens=turn_tokens, context=context))
-        player = build.build_player(config, model, Chat(tokenizer), temperature=temperature)
-        async with build.build_pool(section, config.policy.lanes) as worlds:
+        part = LocalPolicyPart(turn_tokens=turn_tokens, context=context, temperature=temperature or 1.0)
+        sampled = part.player(model, Chat(tokenizer))
+        player = sampled if temperature else sampled.greedy()
+        async with build.build_pool(section, part.lanes) as worlds:
             score = env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
             return await evaluate(
                 player, worlds, score, tasks, split=split, samples=samples, seed=derive_seed(seed, "eval")
@@ -213,7 +215,7 @@ def probe_turn(
         )
     learner, whose = _learner_at(path, config, at)
     console.print(f"step {at}, {len(kept)} groups; gradient by {whose}", highlight=False)
-    loss, aggregate = build.build_loss(config), config.loss.aggregate
+    loss, aggregate = config.loss.policy_loss(config.seed), config.loss.aggregate
     found = probe_gradient(
         learner,
         kept,
@@ -251,12 +253,13 @@ def _learner_at(path: Path, config: Config, step: int) -> tuple[Any, str]:
 
 def _measured(path: Path, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
     """The columns that the loss needs: by the learner itself and by the model that the run began from."""
+    from turngate.trainer.learner import measured_for
     from turngate.trainer.pack import pack
-    from turngate.trainer.torch.learner import measured_for
 
     n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(n_turns, np.float32))
-    reference = build.build_reference(config, build.load_model(_start(path, config))[0]) if config.loss.kl else None
+    needed = config.loss.needs_reference
+    reference = build.build_reference(config, build.load_model(_start(path, config))[0]) if needed else None
     return measured_for(loss, batch, learner, reference)
 
 

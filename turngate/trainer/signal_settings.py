@@ -10,10 +10,9 @@ import string
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from turngate.trainer.credit.rehearsal import rehearse
-from turngate.trainer.loss.settings import Settings
 
 MODEL_COLUMNS = frozenset(
     {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S"}
@@ -22,6 +21,12 @@ MODEL_COLUMNS = frozenset(
 
 ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
 """Exact entropies, which rules take in place of surprisal where they are measured."""
+
+
+class Settings(BaseModel):
+    """Base of these sections."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ValueSection(Settings):
