@@ -81,6 +81,8 @@ class Part(BaseModel):
         if not isinstance(kind, str):  # a family, or a base that several parts share
             return
         holder = cls.types.get(kind, cls)
+        if holder is not cls and issubclass(cls, holder):  # made of a known part: its own name is where it stands
+            return
         if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
             raise DuplicateName(f"{cls.noun} type '{kind}' is taken by {holder.__module__}.{holder.__qualname__}")
         cls.types[kind] = cls

@@ -196,6 +196,14 @@ def test_nothing_is_trained_or_remembered():
     assert all(weight.grad is None for weight in taught.model.parameters())
 
 
+def test_a_learner_that_shows_no_gradient_is_named():
+    class Remote:
+        """A learner of another machine."""
+
+    with pytest.raises(ConfigError, match=r"Remote cannot show the gradient of a token; use learner.type = 'torch'"):
+        probe_gradient(Remote(), groups_of(), rloo, PolicyLoss(), trajectory="0/t1", turn=0, delta=1.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "problem"),
     [

@@ -71,8 +71,8 @@ class Objective(Part):
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
         """What acts on this batch, and what to remember for the next one.
 
-        ``tokens`` are the whole batch, detached; called only if ``needs.survey``. Everything random derives from
-        ``seed`` and from the tokens, so that neither packing nor resuming changes a draw.
+        ``tokens`` are the whole batch, detached, for a part whose ``needs`` say ``survey``; others see single passes.
+        Whatever is random derives from ``seed`` and from the tokens, so that neither packing nor resuming changes it.
         """
         return self, memory
 

@@ -130,6 +130,7 @@ class ClipCov(_Selective):
         number = min(len(candidates), max(1, int(len(found) * self.share)))
         eligible = torch.isin(tokens.place, candidates)
         facts = zip(tokens.sampled_logprob[eligible].tolist(), tokens.advantage[eligible].tolist(), strict=True)
-        lots = [derive_seed(seed, "clip_cov", logprob.hex(), advantage.hex()) for logprob, advantage in facts]
+        seed = derive_seed(seed, "clip_cov")
+        lots = [derive_seed(seed, logprob.hex(), advantage.hex()) for logprob, advantage in facts]
         drawn = sorted(range(len(lots)), key=lots.__getitem__)[:number]
         return tokens.place[eligible][torch.tensor(drawn, dtype=torch.long, device=tokens.place.device)]

@@ -91,7 +91,7 @@ class PolicyLoss:
         ``kl_to_sampler`` estimates KL(sampler ‖ policy) by r − 1 − log r, whose mean over sampled tokens is exact.
         A part that needs a survey takes ``tokens`` for the whole batch.
         """
-        fixed, _ = self.survey(gather([tokens]), {})
+        fixed, _ = self.survey(gather([tokens]) if self.needs.survey else tokens, {})
         return fixed(tokens)
 
 
