@@ -17,16 +17,10 @@ TORCH_HOMES = {
     "agents/policies/slots.py",
     "agents/policies/truncation.py",
     "agents/tiny.py",
-    "trainer/loss/covariance.py",
-    "trainer/loss/entropy.py",
-    "trainer/loss/kl.py",
-    "trainer/torch/learner.py",
-    "trainer/loss/policy_loss.py",
-    "trainer/loss/objectives.py",
-    "trainer/loss/corrections.py",
-    "trainer/torch/rows.py",
-    "trainer/loss/tokens.py",
     "trainer/torch/critic.py",
+    "trainer/torch/learner.py",
+    "trainer/torch/passes.py",
+    "trainer/torch/rows.py",
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
 OPTIONAL |= {"httpx2", "docker"}

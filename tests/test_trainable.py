@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from turngate import build
 from turngate.agents import tiny
 from turngate.config import parse
 from turngate.envs.lock import LockEnv
@@ -21,6 +20,7 @@ from turngate.envs.pool import EnvPool
 from turngate.errors import ConfigError
 from turngate.run.credit import answer_of, needs_reference, own_rule, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
+from turngate.run.learners import learner_of, reference_of, reward_model_of
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule
@@ -74,9 +74,9 @@ class Forget:
 
 def build_run(config, worlds, control=None):
     chat, model = models.chat(), start()
-    learner = build.build_learner(config, model)
-    reference = build.build_reference(config, copy.deepcopy(model)) if needs_reference(config) else None
-    along = build.build_reward_model(config, copy.deepcopy(model)) if trains_reward_model(config) else None
+    learner = learner_of(config, model)
+    reference = reference_of(config, copy.deepcopy(model)) if needs_reference(config) else None
+    along = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
     with Environments(config.env) as environments:
         signals = signals_of(
             config,
@@ -88,14 +88,14 @@ def build_run(config, worlds, control=None):
             answer=answer_of(config, environments),
         )
     return Run(
-        player=build.build_player(config, copy.deepcopy(model), chat, temperature=config.policy.temperature),
+        player=config.policy.player(copy.deepcopy(model), chat),
         worlds=worlds,
         score=coins,
         guide=NoGuide(),
         credit=rule_of(config, control),
-        filters=build.build_filters(config.train.filters),
+        filters=config.train.filters_by_name,
         learner=learner,
-        loss=build.build_loss(config),
+        loss=config.loss.policy_loss(config.seed),
         store=Forget(),
         group_size=config.train.group_size,
         minibatches=config.train.minibatches,
@@ -269,8 +269,8 @@ def test_a_rule_with_a_critic_gets_one_and_the_tree_says_so():
     assert config_of(credit={"type": "turn_gae"}, train={"steps": 3}).train.filters == ()
     assert config_of(credit={"type": "turn_gae"}, train={"filters": ["varied"]}).train.filters == ("varied",)
     assert config_of(credit={"type": "rloo"}, train={"steps": 3}).train.filters == ("varied",)
-    assert build.build_learner(config, start())._critic is not None
-    assert build.build_learner(config, start(), lr=0.1)._critic is None  # a warm start has no returns
+    assert learner_of(config, start())._critic is not None
+    assert config.learner.open(start(), lr=0.1)._critic is None  # a warm start has no returns
 
 
 def test_the_answer_of_a_task():

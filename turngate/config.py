@@ -15,13 +15,16 @@ from typing import Annotated, Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.errors import ConfigError, DataError
 from turngate.problems import one_line
 from turngate.rubrics import NamedRubric
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
-from turngate.trainer.loss.settings import ClippedSection, LossSection
+from turngate.trainer.filters import FilterPart
+from turngate.trainer.learner import LearnerPart, TorchLearnerPart
+from turngate.trainer.loss import LossSettings
 from turngate.trainer.signal_settings import (
     ENTROPY_COLUMNS,
     MODEL_COLUMNS,
@@ -113,48 +116,6 @@ class WarmStart(Section):
         return self
 
 
-class PolicySection(Section):
-    """How episodes are sampled."""
-
-    temperature: float = Field(1.0, gt=0)
-    """Sampling temperature of training and of the main evaluation."""
-    top_p: float = Field(1.0, gt=0, le=1)
-    """Only the likeliest tokens that together hold this much probability are sampled, there and in the learner."""
-    top_k: int = Field(0, ge=0)
-    """Only so many likeliest tokens are sampled, there and in the learner; 0 = all."""
-    turn_tokens: int = Field(64, ge=1)
-    """Most tokens of one turn."""
-    context: int = Field(1024, ge=16)
-    """Most tokens of an episode."""
-    episode_s: float = Field(600.0, gt=0)
-    """Most seconds of an episode."""
-    lanes: int = Field(64, ge=1)
-    """Episodes played at once."""
-    order: Literal["fixed", "ready"] = "fixed"
-    """fixed: reproducible bit for bit; ready: episodes rejoin as soon as their environment has answered."""
-
-    @model_validator(mode="after")
-    def _leaves_a_choice(self) -> Self:
-        if self.top_k == 1:
-            raise ValueError("top_k = 1 leaves one token, whose probability is 1, so nothing could be learned")
-        return self
-
-
-class LearnerSection(Section):
-    """How weights are updated in reinforcement learning."""
-
-    lr: float = Field(1e-5, gt=0)
-    """Learning rate of AdamW."""
-    weight_decay: float = Field(0.0, ge=0)
-    """Decoupled weight decay."""
-    clip_norm: float = Field(1.0, gt=0)
-    """Largest norm of the gradient."""
-    tokens_per_pass: int = Field(16384, ge=1)
-    """Most padded tokens of one forward pass; changes memory, not the result."""
-    tolerance: float = Field(1e-4, gt=0)
-    """Largest allowed difference between the sampler's and the learner's logprobs."""
-
-
 class TrainSection(Section):
     """The reinforcement-learning loop."""
 
@@ -166,10 +127,23 @@ class TrainSection(Section):
     """Episodes per task and update."""
     minibatches: int = Field(1, ge=1)
     """Optimizer steps per update."""
-    filters: tuple[str, ...] = ("varied",)
-    """Groups that fail one of these are dropped and counted."""
+    filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
+    """What these refuse, groups or single trajectories, is dropped and counted."""
     checkpoint_every: int = Field(1, ge=1)
     """Updates between checkpoints; a run that was killed goes on from the last."""
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        names = [part.type for part in self.filters]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the filter '{twice}' stands twice; its drops could not be told apart")
+        return self
+
+    @property
+    def filters_by_name(self) -> dict[str, FilterPart]:
+        """The filters in their order, by the name under which drops are counted."""
+        return {part.type: part for part in self.filters}
 
 
 class EvalSection(Section):
@@ -197,14 +171,14 @@ class Config(Section):
     env: Annotated[tuple[EnvSection, ...], BeforeValidator(_as_list), Field(min_length=1)] = (EnvSection(),)
     """What is played: one table, or several."""
     warm_start: WarmStart | None = None
-    policy: PolicySection = PolicySection()
-    learner: LearnerSection = LearnerSection()
-    credit: CreditRule = Field(default_factory=lambda: CreditRule.find("grpo")(type="grpo"))
+    policy: PolicyPart = LocalPolicyPart()
+    learner: LearnerPart = TorchLearnerPart()
+    credit: CreditRule = Field(default_factory=lambda: CreditRule.load("grpo"))
     """How turns get their credit; the other keys are the settings of the rule."""
     value: ValueSection | None = None
     reward_model: RewardModelSection | None = None
     signals: SignalsSection = SignalsSection()
-    loss: LossSection = ClippedSection()
+    loss: LossSettings = LossSettings()
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()

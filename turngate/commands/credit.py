@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from turngate import build
 from turngate.config import Config, load
 from turngate.errors import ConfigError, StoreError
 from turngate.run.credit import own_rule
+from turngate.run.learners import learner_of, reference_of
 from turngate.run.models import load_model
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -40,7 +40,7 @@ def credit_again(
         raise StoreError(f"step {at} holds no group with two usable trajectories; try another --step")
     table = tabulate(kept)
     trajectories = [trajectory for group in kept for trajectory in group.trajectories]
-    taught = len(keep(kept, build.build_filters(config.train.filters))[0])
+    taught = len(keep(kept, config.train.filters_by_name)[0])
     console.print(f"step {at}, {len(kept)} groups, of which {taught} passed the filters", highlight=False)
     own = own_rule(config)
     if own is None:
@@ -80,7 +80,7 @@ def probe_turn(
     at, _, _ = store.find(trajectory)
     if at not in store.steps():
         raise ConfigError(f"'{trajectory}' was played in an evaluation, which teaches nothing; name one of training")
-    kept, _ = keep(list(store.read(at, "train")), build.build_filters(config.train.filters))
+    kept, _ = keep(list(store.read(at, "train")), config.train.filters_by_name)
     if trajectory not in {one.id for group in kept for one in group.trajectories}:
         raise ConfigError(
             f"'{trajectory}' taught nothing in step {at}: it was not usable, or a filter of {config.train.filters} "
@@ -88,7 +88,7 @@ def probe_turn(
         )
     learner, whose = _learner_at(run, config, at)
     console.print(f"step {at}, {len(kept)} groups; gradient by {whose}", highlight=False)
-    loss, aggregate = build.build_loss(config), config.loss.aggregate
+    loss, aggregate = config.loss.policy_loss(config.seed), config.loss.aggregate
     found = probe_gradient(
         learner,
         kept,
@@ -111,27 +111,28 @@ def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
     from turngate.trainer.checkpoint import Checkpoints
 
     if step == 1:
-        return build.build_learner(config, load_model(_start(run, config))[0]), "the weights that played it"
+        return learner_of(config, load_model(_start(run, config))[0]), "the weights that played it"
     checkpoints = Checkpoints(run.checkpoints)
     kept = [known for known in checkpoints.steps() if known >= step - 1]
     if kept:
-        learner = build.build_learner(config, load_model(_start(run, config))[0])
+        learner = learner_of(config, load_model(_start(run, config))[0])
         checkpoints.load(kept[0], learner)
         played = kept[0] == step - 1
         return learner, "the weights that played it" if played else f"the weights after step {kept[0]}"
     if not run.is_complete:
         raise StoreError(f"'{run.path}' holds neither a checkpoint of step {step - 1} or later nor a finished model")
-    return build.build_learner(config, load_model(str(run.model))[0]), "the weights at the end of the run"
+    return learner_of(config, load_model(str(run.model))[0]), "the weights at the end of the run"
 
 
 def _measured(run: RunFolder, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
     """The columns that the loss needs: by the learner itself and by the model that the run began from."""
+    from turngate.trainer.learner import measured_for
     from turngate.trainer.pack import pack
-    from turngate.trainer.torch.learner import measured_for
 
     n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(n_turns, np.float32))
-    reference = build.build_reference(config, load_model(_start(run, config))[0]) if config.loss.kl else None
+    needed = config.loss.needs_reference
+    reference = reference_of(config, load_model(_start(run, config))[0]) if needed else None
     return measured_for(loss, batch, learner, reference)
 
 

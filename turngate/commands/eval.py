@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from turngate import build
-from turngate.config import Config, EnvSection, PolicySection
+from turngate.agents.policies.parts import LocalPolicyPart
+from turngate.config import EnvSection
 from turngate.errors import StoreError
 from turngate.run.environments import Environments
 from turngate.run.models import load_model
@@ -39,9 +39,11 @@ def evaluate_model(
     async def go() -> Any:
         tasks = environments.heldout(env_id, split, n_tasks)
         model, tokenizer = load_model(model_name)
-        config = Config.model_construct(policy=PolicySection(turn_tokens=turn_tokens, context=context))
-        player = build.build_player(config, model, Chat(tokenizer), temperature=temperature)
-        async with environments.worlds(config.policy.lanes) as worlds:
+        policy = LocalPolicyPart(turn_tokens=turn_tokens, context=context, temperature=temperature or 1.0)
+        player = policy.player(model, Chat(tokenizer))
+        if not temperature:
+            player = player.greedy()
+        async with environments.worlds(policy.lanes) as worlds:
             return await evaluate(
                 player,
                 worlds,

@@ -7,7 +7,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from turngate import build
 from turngate.config import load
 from turngate.errors import ConfigError
 from turngate.run.credit import own_rule
@@ -46,7 +45,7 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     step, group, index = store.find(trajectory_id)
     config = load(run.config)
     kept, _ = keep([group], {})
-    filtered = not keep([group], build.build_filters(config.train.filters))[0]
+    filtered = not keep([group], config.train.filters_by_name)[0]
     advantage_T = None
     rule = own_rule(config)
     if kept and group.scores[index].usable and rule is not None:

@@ -14,7 +14,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
 from turngate.errors import PolicyError
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
-from turngate.types import Request
+from turngate.types import Request, Sampling
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class PolicySpeaker(Speaker):
             turn=0,
             seed=ask.seed,
             max_tokens=ask.max_tokens,
-            temperature=ask.temperature,
+            sampling=Sampling(temperature=ask.temperature),
         )
         try:
             completion = await self._policy.complete(request)

@@ -15,10 +15,10 @@ from turngate.run.environments import Environments
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.credit.rule import CreditRule
+from turngate.trainer.learner import Learner
 from turngate.trainer.pack import by_turn
 from turngate.trainer.signals import Beliefs, Entropies, FromEvidence, LogRatios, Signal, Signals, TokenRows, Values
 from turngate.trainer.similar import SharedTokens
-from turngate.trainer.torch.learner import Learner
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
 LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})
@@ -96,7 +96,7 @@ def trains_reward_model(config: Config) -> bool:
 
 def needs_reference(config: Config) -> bool:
     """Whether the loss or the credit rule compares with the model that training began from."""
-    if config.loss.kl is not None:
+    if config.loss.needs_reference:
         return True
     if trains_reward_model(config):
         return implicit.REWARD_MODELS[config.credit.type][1] == "start"

@@ -14,7 +14,6 @@ from typing import Any
 
 from rich.console import Console
 
-from turngate import build
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, play_groups
@@ -27,6 +26,7 @@ from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.credit import answer_of, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.demonstrations import demonstrations, texts_of
 from turngate.run.environments import Environments
+from turngate.run.learners import learner_of, reference_of, reward_model_of
 from turngate.run.models import be_deterministic, load_model, new_model, save_model
 from turngate.runs import RunFolder
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
@@ -35,7 +35,7 @@ from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.evaluate import SUCCESS, evaluate
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
-from turngate.trainer.loss.policy_loss import ClippedLoss
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.step import Run, train_step
 from turngate.types import Trajectory, derive_seed
@@ -51,7 +51,6 @@ class Job:
         self.path = config.folder / config.name
         self.folder = RunFolder(self.path)
         self._start = start
-        self._filters = build.build_filters(config.train.filters)
         self._credit = rule_of(config, control)
         self._watch = Watch(self._alarm)
         self.environments = Environments(config.env)
@@ -81,15 +80,11 @@ class Job:
         async with self.environments.worlds(self.config.policy.lanes) as worlds:
             model, chat = await self._warm_start(worlds)
             sampler = copy.deepcopy(model)
-            player = build.build_player(self.config, sampler, chat, temperature=self.config.policy.temperature)
-            learner = build.build_learner(self.config, model)
+            player = self.config.policy.player(sampler, chat)
+            learner = learner_of(self.config, model)
             needed = needs_reference(self.config)
-            reference = build.build_reference(self.config, copy.deepcopy(model)) if needed else None
-            along = (
-                build.build_reward_model(self.config, copy.deepcopy(model))
-                if trains_reward_model(self.config)
-                else None
-            )
+            reference = reference_of(self.config, copy.deepcopy(model)) if needed else None
+            along = reward_model_of(self.config, copy.deepcopy(model)) if trains_reward_model(self.config) else None
             signals = signals_of(
                 self.config,
                 control=self.control,
@@ -123,16 +118,16 @@ class Job:
         model, tokenizer = self._untrained(texts_of(tasks, lines, self.environments))
         chat = Chat(tokenizer)
         policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
-        player = Player(policy, chat, build.limits(config))
+        player = Player(policy, chat, config.policy.limits())
         seed = derive_seed(config.seed, "demonstrations")
         groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
         played = [trajectory for group in groups for trajectory in group.trajectories]
         solved = self._solved(played, [score for group in groups for score in self.environments.score(group).scores])
-        learner = build.build_learner(config, model, lr=section.lr)
+        learner = config.learner.open(model, lr=section.lr)
         with Progress(self.console, "warm start") as progress:
             imitate(
                 learner,
-                ClippedLoss(),
+                PolicyLoss(),
                 solved,
                 epochs=section.epochs,
                 episodes_per_batch=section.episodes_per_batch,
@@ -256,9 +251,9 @@ class Job:
             score=self.environments.score,
             guide=NoGuide(),
             credit=self._credit,
-            filters=self._filters,
+            filters=config.train.filters_by_name,
             learner=learner,
-            loss=build.build_loss(config),
+            loss=config.loss.policy_loss(config.seed),
             store=Store(self.path),
             group_size=config.train.group_size,
             minibatches=config.train.minibatches,

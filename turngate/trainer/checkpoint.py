@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turngate.errors import StoreError
-from turngate.trainer.torch.learner import Learner
+from turngate.trainer.learner import Learner
 
 STATE = "state"  # the policy's learner among the files of a step
 KEPT = 2  # one to go on from, one in case the disk damages it

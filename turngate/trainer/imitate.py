@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from turngate.trainer.loss.policy_loss import Loss
+from turngate.trainer.learner import Learner
+from turngate.trainer.loss import Loss
 from turngate.trainer.pack import pack_demonstrations
-from turngate.trainer.torch.learner import Learner
 from turngate.types import Metrics, Trajectory
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import string
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from turngate.trainer.loss.settings import Settings
+from turngate.trainer.learner import Critic
 
 MODEL_COLUMNS = frozenset(
     {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
@@ -20,6 +20,12 @@ MODEL_COLUMNS = frozenset(
 
 ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
 """Exact entropies, which rules take in place of surprisal where they are measured."""
+
+
+class Settings(BaseModel):
+    """Base of these sections."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ValueSection(Settings):
@@ -48,6 +54,11 @@ class ValueSection(Settings):
     """λ of the returns that the critic learns; 1 = what was really paid, whatever the critic believes."""
     bootstrap: bool = True
     """Whether a truncated episode goes on with the critic's value; else what it was paid is all there is."""
+
+    def critic(self) -> Critic:
+        """How the learner learns values."""
+        settings = self.model_dump(exclude={"trunk", "lam", "bootstrap"})
+        return Critic(shared=self.trunk == "shared", **settings)
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:

@@ -17,10 +17,9 @@ import numpy.typing as npt
 from turngate.agents.chat import Chat
 from turngate.errors import ShapeError
 from turngate.trainer.credit.igpo import information_gain
-from turngate.trainer.loss.objectives import Reinforce
-from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.learner import Learner
+from turngate.trainer.loss import PolicyLoss, Reinforce
 from turngate.trainer.pack import boundaries, pack
-from turngate.trainer.torch.learner import Learner
 from turngate.types import Batch, FloatArray, IntArray, Metrics, ScoredGroup, Task, Trajectory, TurnTable
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]

@@ -16,12 +16,12 @@ from turngate.trainer.canary import check_agreement, longest, probe
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
-from turngate.trainer.loss.policy_loss import Loss
+from turngate.trainer.learner import Learner, measured_for
+from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import credit_by_turns, unwatched
 from turngate.trainer.pack import Aggregate, by_turn, pack, split_with
 from turngate.trainer.signals import Lesson, Signals
 from turngate.trainer.table import tabulate
-from turngate.trainer.torch.learner import Learner, measured_for
 from turngate.types import Batch, Credit, Group, Metrics, ScoredGroup, Task, TokenRule, TurnTable, derive_seed
 
 PROBES = 2  # episodes that the canary replays after each publish
@@ -119,7 +119,7 @@ async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) ->
 
 
 def _check(run: Run, batch: Batch) -> Metrics:
-    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.truncates)
+    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.sampling.truncates)
 
 
 def summarize(groups: Sequence[ScoredGroup]) -> Metrics:

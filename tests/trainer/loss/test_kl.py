@@ -14,8 +14,8 @@ from hypothesis import given, settings
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.kl_reward import turn_log_ratio, with_kl_in_reward
-from turngate.trainer.loss import kl
-from turngate.trainer.loss.kl import COEFFICIENT, KlPenalty, adapted, kl_estimate
+from turngate.trainer.loss import KlPenalty, kl
+from turngate.trainer.loss.kl import COEFFICIENT, adapted, kl_estimate
 from turngate.trainer.pack import pack
 from turngate.trainer.table import tabulate
 from turngate.types import Source
@@ -72,7 +72,7 @@ def test_differentiating_k1_would_pull_nowhere_and_is_refused():
     x = flat.tensor(np.log(np.array([0.5, 0.5]) / REFERENCE), gradient=True)
     (slope,) = torch.autograd.grad(kl_estimate(x, "k1").mean(), x)
     assert float(slope @ flat.tensor([0.5, -0.5])) == 0  # ∇log π of a fair coin is ±1/2
-    with pytest.raises(ConfigError, match="k1 as a loss has gradient 0 in expectation"):
+    with pytest.raises(ValueError, match="k1 differentiated has gradient 0 in expectation"):
         KlPenalty(estimator="k1", gradient="estimator")
 
 
@@ -131,33 +131,38 @@ def test_the_coefficient_follows_the_target():
     assert adapted(0.1, 0.1, target=0.1, n=10, horizon=100) == 0.1
 
 
+def test_a_batch_of_many_horizons_does_not_turn_the_coefficient_around():
+    assert adapted(0.1, 0.0, target=0.1, n=600, horizon=100) == pytest.approx(0.08)
+    assert adapted(0.1, 9.0, target=0.1, n=600, horizon=100) == pytest.approx(0.12)
+
+
 def test_the_coefficient_is_remembered_from_batch_to_batch():
     penalty = KlPenalty(coef=0.5, estimator="k1", target=0.1, horizon=20)
     assert penalty.needs.survey
     batch = tokens(
         [-1.0, -1.0], sampled=[-1.0, -1.0], weight=[0.5, 0.5], reference_logprob=[-2.0, -2.0], segment=[0, 1]
     )
-    first, memory = penalty.survey(batch, {"other": 1.0})
-    assert first.coef == 0.5
+    first, memory = penalty.survey(batch, {"other": 1.0}, 0)
+    assert first(batch)[0].item() == pytest.approx(0.5 * 1.0)  # k1 = 1 nat at both tokens
     assert memory == {"other": 1.0, COEFFICIENT: pytest.approx(0.5 * (1 + 0.2 * 2 / 20))}
-    second, _ = penalty.survey(batch, memory)
-    assert second.coef == memory[COEFFICIENT]
+    second, _ = penalty.survey(batch, memory, 0)
+    assert second(batch)[0].item() == pytest.approx(memory[COEFFICIENT])
     fixed = KlPenalty()
-    assert fixed.survey(batch, {}) == (fixed, {})
+    assert fixed.survey(batch, {}, 0) == (fixed, {})
     assert not fixed.needs.survey
 
 
 @pytest.mark.parametrize(
     ("settings_of", "problem"),
     [
-        ({"coef": 0.0}, "a KL penalty needs coef > 0, found 0.0"),
+        ({"coef": 0.0}, "coef\n  Input should be greater than 0"),
         ({"target": 0.1}, "needs both target and horizon"),
         ({"horizon": 10}, "needs both target and horizon"),
-        ({"target": -1.0, "horizon": 10}, "target and horizon must be above 0, found -1.0 and 10"),
+        ({"target": -1.0, "horizon": 10}, "target\n  Input should be greater than 0"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings_of, problem):
-    with pytest.raises(ConfigError, match=problem):
+    with pytest.raises(ValueError, match=problem):
         KlPenalty(**settings_of)
 
 

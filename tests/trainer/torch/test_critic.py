@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from turngate.errors import ConfigError, ShapeError, StoreError
-from turngate.trainer.loss.policy_loss import ClippedLoss
+from turngate.trainer.learner import Critic
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.pack import boundaries, pack, split_with
-from turngate.trainer.torch.critic import Critic, ValueHead, value_loss
-from turngate.trainer.torch.learner import TorchLearner
+from turngate.trainer.torch.critic import ValueHead, value_loss
 
-LOSS = ClippedLoss()
+LOSS = PolicyLoss()
 PLAIN = Critic(lr_factor=1.0)
 
 
 def learner(critic=PLAIN, **settings):
-    return TorchLearner(models.model(), lr=1e-2, critic=critic, **settings)
+    return models.learner(lr=1e-2, critic=critic, **settings)
 
 
 def trajectories(n=4):
@@ -37,7 +37,7 @@ def batch_of(played=None, advantage=1.0):
     return batch
 
 
-def lessons(played, seed=1):
+def returns_of(played, seed=1):
     """Random returns before every turn, all weighing alike."""
     batch, (before_N, _) = batch_of(played), boundaries(played)
     return_L, weight_L = np.zeros((2, batch.n_tokens), np.float32)
@@ -146,7 +146,7 @@ def test_the_gradient_is_that_of_the_written_out_error(shared, limit):
     played = trajectories()
     taught = learner(Critic(shared=shared, coef=0.7), tokens_per_pass=limit)
     set_head(taught)
-    columns = lessons(played)
+    columns = returns_of(played)
     batch = batch_of(played, advantage=0.0)  # the policy itself has nothing to learn
     metrics = taught.forward_backward(batch, LOSS, measured=columns)
     head, model = ValueHead(32), models.model()
@@ -166,7 +166,7 @@ def test_a_detached_critic_leaves_the_policy_as_it_is_without_one():
     played = trajectories()
     with_critic, without = learner(), learner(None)
     for _ in range(3):
-        with_critic.forward_backward(batch_of(played), LOSS, measured=lessons(played))
+        with_critic.forward_backward(batch_of(played), LOSS, measured=returns_of(played))
         without.forward_backward(batch_of(played), LOSS)
         first, second = with_critic.optim_step(), without.optim_step()
         assert first["learner/grad_norm"] == second["learner/grad_norm"]
@@ -177,7 +177,7 @@ def test_a_detached_critic_leaves_the_policy_as_it_is_without_one():
 
 def test_the_head_learns_the_returns():
     played, taught = trajectories(), learner(Critic(lr_factor=10.0))
-    columns = lessons(played)
+    columns = returns_of(played)
     losses = []
     for _ in range(30):
         losses.append(taught.forward_backward(batch_of(played, 0.0), LOSS, measured=columns)["value/loss"])
@@ -188,7 +188,7 @@ def test_the_head_learns_the_returns():
 def test_epochs_are_steps_of_the_head_over_the_states_of_the_update():
     """Three epochs are three updates whose policy stays: same head, and the policy moves once."""
     played = trajectories()
-    columns = lessons(played)
+    columns = returns_of(played)
     thrice, once = learner(Critic(epochs=3)), learner(Critic(warmup=3))
     metrics = thrice.forward_backward(batch_of(played), LOSS, measured=columns)
     for _ in range(3):
@@ -210,14 +210,14 @@ def test_a_warm_up_teaches_the_head_alone():
     played, taught = trajectories(), learner(Critic(shared=True, warmup=2), weight_decay=0.1)
     before = {name: weight.clone() for name, weight in taught.weights().items()}
     for _ in range(2):
-        metrics = taught.forward_backward(batch_of(played), LOSS, measured=lessons(played))
+        metrics = taught.forward_backward(batch_of(played), LOSS, measured=returns_of(played))
         metrics |= taught.optim_step()
         assert metrics["value/loss"] > 0
         assert metrics["value/grad_norm"] > 0
         assert metrics["learner/grad_norm"] == 0
         assert "loss/policy" not in metrics
     assert all(torch.equal(before[name], weight) for name, weight in taught.weights().items())
-    metrics = taught.forward_backward(batch_of(played), LOSS, measured=lessons(played))
+    metrics = taught.forward_backward(batch_of(played), LOSS, measured=returns_of(played))
     taught.optim_step()
     assert "loss/policy" in metrics
     assert any(not torch.equal(before[name], weight) for name, weight in taught.weights().items())
@@ -225,7 +225,7 @@ def test_a_warm_up_teaches_the_head_alone():
 
 def test_a_large_critic_gradient_does_not_shorten_the_policys_step():
     played = trajectories()
-    columns = lessons(played)
+    columns = returns_of(played)
     columns["return_L"] = columns["return_L"] * 1e4
     taught, alone = learner(clip_norm=1e-3), learner(None, clip_norm=1e-3)
     taught.forward_backward(batch_of(played), LOSS, measured=columns)
@@ -239,7 +239,7 @@ def test_a_large_critic_gradient_does_not_shorten_the_policys_step():
 
 def test_the_heads_learning_rate_is_a_multiple_of_the_policys():
     played, taught = trajectories(), learner(Critic(lr_factor=3.0))
-    taught.forward_backward(batch_of(played), LOSS, measured=lessons(played))
+    taught.forward_backward(batch_of(played), LOSS, measured=returns_of(played))
     taught.optim_step(lr_scale=0.5)
     moved = float(taught._value_head.weight.detach().abs().max())
     assert moved == pytest.approx(3 * 0.5 * 1e-2, rel=1e-2)  # AdamW's first step moves by the learning rate
@@ -254,7 +254,7 @@ def test_the_head_is_not_published():
 
 def test_parts_carry_their_returns_and_average_to_the_whole():
     played = trajectories(6)
-    batch, columns = batch_of(played), lessons(played)
+    batch, columns = batch_of(played), returns_of(played)
     whole = learner()
     whole.forward_backward(batch, LOSS, measured=columns)
     parts = []
@@ -268,7 +268,7 @@ def test_parts_carry_their_returns_and_average_to_the_whole():
 def descend(of, seeds):
     played = trajectories()
     for seed in seeds:
-        of.forward_backward(batch_of(played), LOSS, measured=lessons(played, seed))
+        of.forward_backward(batch_of(played), LOSS, measured=returns_of(played, seed))
         of.optim_step()
     return {**of.weights(), **of._value_head.state_dict(prefix="head.")}
 
@@ -295,7 +295,7 @@ def test_a_state_with_and_without_a_critic_are_two_things(tmp_path):
 
 def test_returns_without_a_critic_and_columns_that_do_not_fit_are_refused():
     played = trajectories()
-    batch, columns = batch_of(played), lessons(played)
+    batch, columns = batch_of(played), returns_of(played)
     with pytest.raises(ConfigError, match="this learner has no critic"):
         learner(None).forward_backward(batch, LOSS, measured=columns)
     with pytest.raises(ConfigError, match="this learner has no critic"):

@@ -10,21 +10,32 @@ import torch
 
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, RunError, ShapeError, StoreError
-from turngate.trainer.loss.corrections import Correction, GeometricRejection, Truncated
-from turngate.trainer.loss.covariance import ClipCov, KlCov
-from turngate.trainer.loss.entropy import EntropyBonus, Siren, nucleus_entropy
-from turngate.trainer.loss.kl import KlPenalty
-from turngate.trainer.loss.objectives import Clipped, Gmpo, Gspo, Reinforce, SimKo
-from turngate.trainer.loss.policy_loss import ClippedLoss, PolicyLoss
+from turngate.trainer.learner import measured_for
+from turngate.trainer.loss import (
+    ClipCov,
+    Clipped,
+    EntropyBonus,
+    GeometricRejection,
+    Gmpo,
+    Gspo,
+    KlCov,
+    KlPenalty,
+    PolicyLoss,
+    Reinforce,
+    SimKo,
+    Siren,
+    Truncated,
+)
+from turngate.trainer.loss.entropy import nucleus_entropy
 from turngate.trainer.pack import pack, pack_demonstrations, split
-from turngate.trainer.torch.learner import TorchLearner, measured_for
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Batch, Source
 
-LOSS = ClippedLoss(entropy_bonus=0.01)
+LOSS = PolicyLoss(penalties=(EntropyBonus(coef=0.01),))
 
 
 def learner(seed=0, **settings):
-    return TorchLearner(models.model(seed), lr=1e-3, **settings)
+    return models.learner(models.model(seed), **settings)
 
 
 def batch_of(order=None, seed=0, n=6, aggregate="token", source=None):
@@ -146,9 +157,9 @@ def test_only_policy_tokens_get_gradient():
     late = models.turn([9], [10, 11], source=[Source.CONTEXT] + [Source.GUIDE] * 2)
     batch = pack([models.scored([models.trajectory([early, late])])], np.array([1.0, 5.0], np.float32))
     whole, bare = learner(), learner()
-    whole.forward_backward(batch, ClippedLoss())
+    whole.forward_backward(batch, PolicyLoss())
     alone = pack([models.scored([models.trajectory([early])])], np.array([1.0], np.float32))
-    bare.forward_backward(alone, ClippedLoss())
+    bare.forward_backward(alone, PolicyLoss())
     np.testing.assert_allclose(gradient(whole), gradient(bare), atol=1e-7)
     assert np.abs(gradient(whole)).max() > 0
 
@@ -160,7 +171,7 @@ def test_an_advantage_of_zero_moves_nothing():
         advantage_L=np.zeros_like(batch.advantage_L),
     )
     taught = learner()
-    taught.forward_backward(still, ClippedLoss())
+    taught.forward_backward(still, PolicyLoss())
     assert not gradient(taught).any()
 
 
@@ -245,7 +256,7 @@ def test_demonstrations_give_the_gradient_of_cross_entropy():
     rng = np.random.default_rng(0)
     trajectories = models.random_trajectories(rng, 3, vocabulary=280)
     batch, taught, plain = pack_demonstrations(trajectories), learner(), models.model()
-    metrics = taught.forward_backward(batch, ClippedLoss())
+    metrics = taught.forward_backward(batch, PolicyLoss())
     total, n = 0.0, 0
     for trajectory in trajectories:
         ids = torch.as_tensor(trajectory.ids(), dtype=torch.long)
@@ -261,15 +272,17 @@ def test_demonstrations_give_the_gradient_of_cross_entropy():
 
 # --- losses that ask for more ----------------------------------------------------------------------------------------
 
-WIDE = Correction(rules=(Truncated(unit="turn", reduce="mean"), GeometricRejection(low=0.5, high=1.5)), normalize=True)
+WIDE = (Truncated(unit="turn", reduce="mean"), GeometricRejection(low=0.5, high=1.5))
 RICH = [
     PolicyLoss(objective=Gspo(unit="turn", clip_low=0.1, clip_high=0.1)),
     PolicyLoss(objective=Gspo(clip_low=0.1, clip_high=0.1), penalties=(EntropyBonus(coef=0.01),)),
-    PolicyLoss(objective=Gmpo(unit="turn"), correction=WIDE, decoupled=True),
+    PolicyLoss(objective=Gmpo(unit="turn"), correction=WIDE, normalize=True, decoupled=True),
     PolicyLoss(objective=KlCov(share=0.1), penalties=(Siren(anchor=2.0, coef=0.1),)),
     PolicyLoss(objective=ClipCov(share=0.1, low=0.1)),
     PolicyLoss(objective=SimKo(candidates=2, alpha=0.2), penalties=(KlPenalty(coef=0.1),)),
-    PolicyLoss(objective=Reinforce(), correction=WIDE, penalties=(KlPenalty(coef=0.1, target=1.0, horizon=10),)),
+    PolicyLoss(
+        objective=Reinforce(), correction=WIDE, normalize=True, penalties=(KlPenalty(coef=0.1, target=1.0, horizon=10),)
+    ),
 ]
 
 
@@ -393,8 +406,8 @@ def test_a_snapshot_is_used_by_decoupled_losses_only():
     batch = batch_of()
     measured = {"proximal_L": batch.logprob_L - 0.5}
     plain, given, decoupled = learner(), learner(), learner()
-    plain.forward_backward(batch, ClippedLoss())
-    given.forward_backward(batch, ClippedLoss(), measured=measured)
+    plain.forward_backward(batch, PolicyLoss())
+    given.forward_backward(batch, PolicyLoss(), measured=measured)
     decoupled.forward_backward(batch, PolicyLoss(objective=Clipped(), decoupled=True), measured=measured)
     np.testing.assert_array_equal(gradient(plain), gradient(given))
     assert np.abs(gradient(plain) - gradient(decoupled)).max() > 1e-4
@@ -411,7 +424,7 @@ def test_a_snapshot_of_the_learner_itself_is_on_policy():
 
 def test_what_a_loss_needs_is_measured_by_the_weights_before_the_update():
     batch, taught, reference = batch_of(), learner(), learner(4)
-    assert measured_for(ClippedLoss(), batch, taught, None) == {}
+    assert measured_for(PolicyLoss(), batch, taught, None) == {}
     loss = PolicyLoss(objective=Clipped(), penalties=(KlPenalty(),), decoupled=True)
     found = measured_for(loss, batch, taught, reference)
     np.testing.assert_array_equal(found["proximal_L"], learner().logprobs(batch))
@@ -427,9 +440,9 @@ def test_tokens_whose_sampler_logprob_was_never_recorded(caplog):
     at = np.flatnonzero(batch.policy_weight_L)[:3]
     batch.logprob_L[at] = np.nan
     with pytest.raises(ShapeError, match=f"the sampler's logprob of token {at[0]} is nan; a decoupled loss can do"):
-        learner().forward_backward(batch, ClippedLoss())
+        learner().forward_backward(batch, PolicyLoss())
     taught = learner()
-    loss = PolicyLoss(objective=Clipped(), correction=Correction(rules=(Truncated(),)), decoupled=True)
+    loss = PolicyLoss(objective=Clipped(), correction=(Truncated(),), decoupled=True)
     with caplog.at_level(logging.WARNING):
         metrics = taught.forward_backward(batch, loss, measured={"proximal_L": taught.logprobs(batch)})
     assert "3 policy tokens have no sampler logprob: their off-policy weight is 1" in caplog.text
@@ -461,7 +474,7 @@ def test_sampler_and_learner_of_one_truncation_agree():
     same, blind = learner(top_p=0.7, top_k=20), learner()
     np.testing.assert_allclose(same.logprobs(batch)[spoken], batch.logprob_L[spoken], atol=1e-5)
     assert (np.exp(blind.logprobs(batch) - batch.logprob_L)[spoken] < 0.75).all()
-    metrics = same.forward_backward(batch, ClippedLoss())
+    metrics = same.forward_backward(batch, PolicyLoss())
     assert metrics["policy/kl_to_sampler_nats"] == pytest.approx(0, abs=1e-6)
     assert metrics["policy/outside_support_share"] == 0
     plain = learner(top_p=0.7, top_k=20)
@@ -488,8 +501,8 @@ def test_tokens_outside_the_learners_support_count_nothing_and_keep_their_place(
 def test_cross_entropy_does_not_care_about_truncation():
     trajectories = models.random_trajectories(np.random.default_rng(0), 3, vocabulary=280)
     batch, plain, narrow = pack_demonstrations(trajectories), learner(), learner(top_p=0.2, top_k=3)
-    first = plain.forward_backward(batch, ClippedLoss())
-    second = narrow.forward_backward(batch, ClippedLoss())
+    first = plain.forward_backward(batch, PolicyLoss())
+    second = narrow.forward_backward(batch, PolicyLoss())
     assert second["loss/imitation"] == pytest.approx(first["loss/imitation"])
     np.testing.assert_allclose(gradient(narrow), gradient(plain), atol=1e-6)
 
@@ -500,11 +513,11 @@ def test_cross_entropy_does_not_care_about_truncation():
 def test_the_gradient_of_tokens_times_that_of_logprobs_is_the_gradient():
     batch = batch_of()
     taught, whole = learner(tokens_per_pass=30), learner()
-    coefficient_L = taught.token_gradient(batch, ClippedLoss())
+    coefficient_L = taught.token_gradient(batch, PolicyLoss())
     assert ((coefficient_L != 0) <= (batch.policy_weight_L > 0)).all()
     norm = taught.gradient_norm(batch, coefficient_L)
     assert all(weight.grad is None for weight in taught.model.parameters())
-    whole.forward_backward(batch, ClippedLoss())
+    whole.forward_backward(batch, PolicyLoss())
     assert norm == pytest.approx(np.linalg.norm(gradient(whole)), rel=1e-4)
 
 

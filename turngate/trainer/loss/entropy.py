@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Self
 
-import torch
+from pydantic import Field, model_validator
 
-from turngate.errors import ConfigError
+from turngate.parts import when_used
+from turngate.trainer.loss.base import Penalty, PenaltyOf
 from turngate.trainer.loss.tokens import Memory, Needs, Tokens
 from turngate.types import Metrics
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = when_used("torch")
 
 ANCHOR = "siren_anchor_nats"
 ROUNDING = 1e-6  # cumulative probabilities within this of the bound still count as inside
@@ -53,23 +60,25 @@ def above_quantile(
     return chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntropyBonus:
-    """``−coef·Σ w·H``: raises the entropy H of every policy token alike. Raises ConfigError for coef = 0."""
+class EntropyBonus(Penalty):
+    """``−coef·Σ w·H``: raises the entropy H of every policy token alike; a negative coefficient lowers it."""
 
+    type: Literal["entropy"] = "entropy"
     coef: float
-    needs: ClassVar[Needs] = Needs()
+    """Strength of the bonus; 1e-4 to 1e-2 in use."""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
         if self.coef == 0:
-            raise ConfigError("an entropy bonus with coef=0 has no effect; leave it out")
+            raise ValueError("coef = 0 has no effect; leave the entropy bonus out")
+        return self
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
         """A scalar; the entropy is reported with every loss."""
         return -self.coef * (tokens.policy_weight * tokens.entropy).sum(), {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Peaks:
     """What the whole batch says: which places are peaks, how many, and their mean entropy."""
 
@@ -81,53 +90,52 @@ class _Peaks:
         return len(self.place)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Siren:
+class Siren(Penalty):
     """Selective entropy regularisation (https://arxiv.org/abs/2509.25133): ``coef·(H − anchor)²``.
 
     H is the mean nucleus entropy (see ``nucleus_entropy``) of the peak tokens of the batch: those strictly above the
-    ``peak`` quantile of their trajectory (all tokens of a trajectory with fewer than five). ``anchor`` in nats; None
-    takes H of the first batch and remembers it with the learner's state, so that a resumed run keeps it. A bad first
-    policy makes a bad anchor. Defaults: coef 0.005, nucleus 0.8, peak 0.8, the authors' code. No peak in the batch: 0.
+    ``peak`` quantile of their trajectory (all tokens of a trajectory with fewer than five). Without ``anchor``, H of
+    the first batch is taken and remembered with the learner's state, so that a resumed run keeps it. A bad first policy
+    makes a bad anchor. Defaults: coef 0.005, nucleus 0.8, peak 0.8, the authors' code. No peak in the batch: 0.
 
-    H belongs to a batch, so ``survey`` fixes it before; called without, ``tokens`` are taken for the batch. Then each
-    pass adds its share, with gradient ``2·coef·(H − anchor)·∇H``. Raises ConfigError for settings out of range.
+    H belongs to a batch, so ``survey`` fixes it; each pass adds its share, with gradient ``2·coef·(H − anchor)·∇H``.
     """
 
-    coef: float = 0.005
-    nucleus: float = 0.8
-    peak: float = 0.8
+    type: Literal["siren"] = "siren"
+    coef: float = Field(0.005, gt=0)
+    """Strength of the pull towards the anchor."""
+    nucleus: float = Field(0.8, gt=0, le=1)
+    """Only the likeliest tokens that together hold this much probability count in an entropy."""
+    peak: float = Field(0.8, ge=0, lt=1)
+    """Only tokens with an entropy above this quantile of their trajectory are pulled."""
     anchor: float | None = None
-    _peaks: _Peaks | None = field(default=None, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.coef <= 0 or not 0 < self.nucleus <= 1 or not 0 <= self.peak < 1:
-            raise ConfigError(
-                f"Siren needs coef > 0, 0 < nucleus ≤ 1 and 0 ≤ peak < 1, found coef={self.coef}, "
-                f"nucleus={self.nucleus}, peak={self.peak}"
-            )
+    """Entropy to keep, in nats; leave it out for that of the first batch."""
 
     @property
     def needs(self) -> Needs:
         """The nucleus entropy, and a look at the whole batch."""
         return Needs(survey=True, nucleus=self.nucleus)
 
-    def survey(self, tokens: Tokens, memory: Memory) -> tuple[Siren, Memory]:
+    def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
         """Fix peaks and anchor."""
         peaks = self._find(tokens)
         anchor = self.anchor if self.anchor is not None else memory.get(ANCHOR)
         if anchor is None and peaks.count:
             anchor = peaks.entropy
             memory = {**memory, ANCHOR: anchor}
-        return replace(self, anchor=anchor, _peaks=peaks), memory
+        return partial(self._pull, peaks=peaks, anchor=peaks.entropy if anchor is None else anchor), memory
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        """A scalar, with the peaks of the given tokens."""
+        act, _ = self.survey(tokens, {}, 0)
+        return act(tokens)
+
+    def _pull(self, tokens: Tokens, *, peaks: _Peaks, anchor: float) -> tuple[torch.Tensor, Metrics]:
         """The share of these tokens: peaks here / peaks in the batch, with the gradient of the whole."""
-        peaks = self._peaks or self._find(tokens)
         entropy = tokens.required("nucleus_entropy", "Siren")
         here = torch.isin(tokens.place, peaks.place)
         share = here.sum() / max(1, peaks.count)
-        gap = peaks.entropy - (peaks.entropy if self.anchor is None else self.anchor)
+        gap = peaks.entropy - anchor
         moving = (entropy - entropy.detach())[here].sum() / max(1, peaks.count)
         penalty = self.coef * (gap**2 * share + 2 * gap * moving)
         return penalty, {

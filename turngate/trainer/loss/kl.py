@@ -15,22 +15,26 @@ from __future__ import annotations
 
 import functools
 import logging
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-import torch
+from pydantic import Field, model_validator
 
-from turngate.errors import ConfigError
+from turngate.parts import when_used
+from turngate.trainer.loss.base import Penalty, PenaltyOf
 from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Memory, Needs, Tokens
 from turngate.types import Metrics
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = when_used("torch")
 
 Estimator: TypeAlias = Literal["k1", "k2", "k3"]
 
 log = logging.getLogger(__name__)
 COEFFICIENT = "kl_coef"
-LARGEST_WEIGHT = (
-    10.0  # a token that the policy now likes ten times as much as its sampler did pulls no harder than that
-)
+LARGEST_WEIGHT = 10.0
+"""A token that became more than ten times as likely as it was for its sampler pulls no harder than at ten times."""
 
 
 def kl_estimate(x: torch.Tensor, estimator: Estimator) -> torch.Tensor:
@@ -42,15 +46,15 @@ def kl_estimate(x: torch.Tensor, estimator: Estimator) -> torch.Tensor:
 
 
 def adapted(coef: float, kl: float, *, target: float, n: int, horizon: int) -> float:
-    """``coef·(1 + clip(kl/target − 1, ±0.2)·n/horizon)``: the coefficient after a batch of ``n`` episodes.
+    """``coef·(1 + clip(kl/target − 1, ±0.2)·min(n/horizon, 1))``: the coefficient after a batch of ``n`` episodes.
 
-    Source: Ziegler et al., https://arxiv.org/abs/1909.08593. At kl = target it stays.
+    Source: Ziegler et al., https://arxiv.org/abs/1909.08593. At kl = target it stays. That a batch counts for at most
+    one horizon is ours: with one of more than five horizons the formula would turn the coefficient negative.
     """
-    return coef * (1 + max(-0.2, min(0.2, kl / target - 1)) * n / horizon)
+    return coef * (1 + max(-0.2, min(0.2, kl / target - 1)) * min(n / horizon, 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KlPenalty:
+class KlPenalty(Penalty):
     """``coef·Σ w·ρ·k`` with k = ``estimator`` per token, ρ = sg(π/μ) to the sampler, at most 10.
 
     ``gradient="exact"`` (default): whatever k is reported, the gradient is ``coef·Σ w·ρ·x·∇log π``, which is unbiased
@@ -61,36 +65,37 @@ class KlPenalty:
 
     ``target`` and ``horizon`` (both or neither): the coefficient adapts after each batch (see ``adapted``), and is kept
     with the learner's state. Default coef 1e-3, a common one. π = π_ref: value and gradient are 0. Needs
-    ``reference_logprob``. Raises ConfigError for settings out of range or without effect.
+    ``reference_logprob``.
     """
 
-    coef: float = 1e-3
-    estimator: Estimator = "k3"
+    type: Literal["kl"] = "kl"
+    coef: float = Field(1e-3, gt=0)
+    """Strength of the penalty (β in most papers); with a target, the one to begin with."""
+    estimator: Literal["k1", "k2", "k3"] = "k3"
+    """How the divergence of a token is estimated, for the value that is added and reported."""
     gradient: Literal["exact", "estimator"] = "exact"
-    target: float | None = None
-    horizon: int | None = None
+    """exact: the gradient of KL(policy ‖ reference); estimator: that of the estimator itself, another one for k3."""
+    target: float | None = Field(None, gt=0)
+    """Divergence, in nats per token, towards which the coefficient adapts; leave it out for a fixed coefficient."""
+    horizon: int | None = Field(None, ge=1)
+    """Episodes over which the coefficient adapts by at most 20 %; needed with a target."""
 
-    def __post_init__(self) -> None:
-        if self.coef <= 0:
-            raise ConfigError(
-                f"a KL penalty needs coef > 0, found {self.coef}; leave it out instead of setting it to 0"
-            )
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
         if (self.target is None) != (self.horizon is None):
-            raise ConfigError("an adaptive KL coefficient needs both target and horizon; one alone has no effect")
-        if self.target is not None and self.horizon is not None and (self.target <= 0 or self.horizon <= 0):
-            raise ConfigError(f"target and horizon must be above 0, found {self.target} and {self.horizon}")
-        if self.gradient == "estimator":
-            if self.estimator == "k1":
-                raise ConfigError("k1 as a loss has gradient 0 in expectation; use gradient='exact' or estimator='k2'")
-            if self.estimator == "k3":
-                _warn_of_k3()
+            raise ValueError("an adaptive coefficient needs both target and horizon; one alone has no effect")
+        if (self.estimator, self.gradient) == ("k1", "estimator"):
+            raise ValueError("k1 differentiated has gradient 0 in expectation; use gradient = 'exact'")
+        if (self.estimator, self.gradient) == ("k3", "estimator"):
+            _warn_of_k3()
+        return self
 
     @property
     def needs(self) -> Needs:
         """The reference model; a look at the whole batch if the coefficient adapts."""
         return Needs(reference=True, survey=self.target is not None)
 
-    def survey(self, tokens: Tokens, memory: Memory) -> tuple[KlPenalty, Memory]:
+    def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
         """The coefficient of this batch, and the next one from the KL measured in it."""
         if self.target is None or self.horizon is None:
             return self, memory
@@ -98,17 +103,20 @@ class KlPenalty:
         kl = self._weighted(tokens, kl_estimate(self._x(tokens), self.estimator)).sum().item() / tokens.total
         n_episodes = len(set(tokens.segment.tolist()))
         following = adapted(coef, kl, target=self.target, n=n_episodes, horizon=self.horizon)
-        return replace(self, coef=coef), {**memory, COEFFICIENT: following}
+        return functools.partial(self._pull, coef=coef), {**memory, COEFFICIENT: following}
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
         """A scalar, and the KL that was measured."""
+        return self._pull(tokens, coef=self.coef)
+
+    def _pull(self, tokens: Tokens, *, coef: float) -> tuple[torch.Tensor, Metrics]:
         x = self._x(tokens)
         k = kl_estimate(x, self.estimator)
         measured = float(self._weighted(tokens, k).detach().sum()) / tokens.total
         if self.gradient == "exact":
             cut = x.detach().clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
             k = k.detach() + cut * (tokens.logprob - tokens.logprob.detach())
-        return self.coef * self._weighted(tokens, k).sum(), {"policy/kl_to_reference_nats": measured}
+        return coef * self._weighted(tokens, k).sum(), {"policy/kl_to_reference_nats": measured}
 
     def _x(self, tokens: Tokens) -> torch.Tensor:
         return tokens.logprob - tokens.required("reference_logprob", "KlPenalty")

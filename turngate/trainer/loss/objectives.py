@@ -10,14 +10,19 @@ token's own A. With one A per unit and tokens averaged in the unit, value and gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-import torch
+from pydantic import Field, model_validator
 
-from turngate.errors import ConfigError
+from turngate.parts import when_used
+from turngate.trainer.loss.base import Gain, Objective
 from turngate.trainer.loss.entropy import above_quantile
-from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Gain, Needs, Tokens, mean_over, owners
+from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Needs, Tokens, mean_over, owners
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = when_used("torch")
 
 
 def clipped_gain(ratio: torch.Tensor, advantage: torch.Tensor, low: float, high: float, dual: float | None) -> Gain:
@@ -29,32 +34,33 @@ def clipped_gain(ratio: torch.Tensor, advantage: torch.Tensor, low: float, high:
     return Gain(value=value, limited=ratio * advantage > clipped * advantage)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clipped:
+class _DualClip(Objective):
+    """Settings of the clipped surrogate."""
+
+    clip_low: float = Field(0.2, ge=0, le=1)
+    """A token that became less likely than 1 − clip_low times its old probability is pushed down no further."""
+    clip_high: float = Field(0.28, ge=0)
+    """A token that became more likely than 1 + clip_high times its old probability is pushed up no further."""
+    dual_clip: float = Field(3.0, gt=1)
+    """Where the advantage is negative, the objective is at least dual_clip times it, so one token cannot dominate."""
+
+
+class Clipped(_DualClip):
     """PPO's clipped surrogate (https://arxiv.org/abs/1707.06347, eq. 7), bounds apart (DAPO, 2503.14476), dual clip.
 
     ``min(r·A, clip(r, 1−clip_low, 1+clip_high)·A)``; where A < 0 the objective is at least ``dual_clip·A`` (Ye et al.,
     https://arxiv.org/abs/1912.09729), so that one token which the policy has left cannot dominate. Defaults: DAPO's
-    0.2 and 0.28; dual clip 3 is verl's. A = 0 gives 0. Raises ConfigError for bounds out of range.
+    0.2 and 0.28; dual clip 3 is verl's. A = 0 gives 0.
     """
 
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    dual_clip: float = 3.0
-    needs: ClassVar[Needs] = Needs()
-    uses_ratio: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_bounds("Clipped", self.clip_low, self.clip_high)
-        _check_dual("Clipped", self.dual_clip)
+    type: Literal["clipped"] = "clipped"
 
     def __call__(self, tokens: Tokens) -> Gain:
         """[S]."""
         return clipped_gain(tokens.log_ratio().exp(), tokens.advantage, self.clip_low, self.clip_high, self.dual_clip)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gspo:
+class Gspo(Objective):
     """Group sequence policy optimisation (https://arxiv.org/abs/2507.18071): one ratio per sequence, or per turn.
 
     ``s = exp(mean_j x_j)`` over the unit's policy tokens; each token has ``s_j = sg(s)·π/sg(π)``, equal to s with the
@@ -62,17 +68,16 @@ class Gspo:
     clipped as a whole for each sign of A. Defaults: the paper's 3e-4 and 4e-4, so tiny that nearly everything clips
     where sampler and learner differ by more than rounding: correct for that first. ``unit="turn"`` is ours: one ratio
     per decision of an agent, so that a long episode is not judged by one number. A unit of one token: PPO's ratio.
-    Meant for an aggregate that averages inside the unit. Raises ConfigError for bounds out of range.
+    Meant for an aggregate that averages inside the unit.
     """
 
+    type: Literal["gspo"] = "gspo"
     unit: Literal["turn", "sequence"] = "sequence"
-    clip_low: float = 3e-4
-    clip_high: float = 4e-4
-    needs: ClassVar[Needs] = Needs()
-    uses_ratio: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_bounds("Gspo", self.clip_low, self.clip_high)
+    """Unit over which the importance ratio is computed: one turn, or the whole sequence."""
+    clip_low: float = Field(3e-4, ge=0, le=1)
+    """The ratio of a unit is clipped below 1 − clip_low."""
+    clip_high: float = Field(4e-4, ge=0)
+    """The ratio of a unit is clipped above 1 + clip_high."""
 
     def __call__(self, tokens: Tokens) -> Gain:
         """[S]."""
@@ -81,23 +86,19 @@ class Gspo:
         return clipped_gain(mean.exp() * _follow(tokens.logprob), tokens.advantage, self.clip_low, self.clip_high, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cispo:
+class Cispo(Objective):
     """Clipped importance weights (MiniMax-M1, https://arxiv.org/abs/2506.13585): no token loses its gradient.
 
     ``sg(clip(r, floor, cap))·A·log π``. ``cap`` is the largest weight itself, 5 as ScaleRL has it (2510.13786); verl's
-    ``clip_ratio_high = 0.28`` means cap = 1.28 and floor = 0.8. Tokens with r → 0 vanish; a large cap means large
-    variance. Raises ConfigError unless 0 ≤ floor ≤ 1 ≤ cap: on-policy weights must be 1.
+    ``clip_ratio_high = 0.28`` means cap = 1.28 and floor = 0.8. On-policy weights are 1, so floor ≤ 1 ≤ cap. Tokens
+    with r → 0 vanish; a large cap means large variance.
     """
 
-    floor: float = 0.0
-    cap: float = 5.0
-    needs: ClassVar[Needs] = Needs()
-    uses_ratio: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.floor <= 1 <= self.cap:
-            raise ConfigError(f"Cispo needs 0 ≤ floor ≤ 1 ≤ cap, found floor={self.floor}, cap={self.cap}")
+    type: Literal["cispo"] = "cispo"
+    floor: float = Field(0.0, ge=0, le=1)
+    """Smallest weight of a token."""
+    cap: float = Field(5.0, ge=1)
+    """Largest weight of a token; what others write as a clip of 0.28 is 1.28 here."""
 
     def __call__(self, tokens: Tokens) -> Gain:
         """[S]. ``limited`` are tokens whose weight was cut; they keep a gradient."""
@@ -106,25 +107,22 @@ class Cispo:
         return Gain(value=weight * tokens.advantage * tokens.logprob, limited=weight != ratio)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gmpo:
+class Gmpo(Objective):
     """Geometric-mean policy optimisation (https://arxiv.org/abs/2507.20673), per sequence or per turn.
 
     x is cut on the side where it would help, at most ``clip_high`` where A > 0 and at least ``−clip_low`` where A < 0,
     both where A = 0 (bounds are of the logarithm; the paper's 0.4). The unit's ratio is ``ρ = exp(mean_j x_j)``, and
     each token has ``A_j·sg(ρ)·exp(x_j − sg(x_j))``, which is A·ρ with the gradient A·ρ·∇log π of tokens that were not
-    cut. Meant for an aggregate that averages inside the unit. Raises ConfigError for bounds that are not positive.
+    cut. Meant for an aggregate that averages inside the unit.
     """
 
+    type: Literal["gmpo"] = "gmpo"
     unit: Literal["turn", "sequence"] = "sequence"
-    clip_low: float = 0.4
-    clip_high: float = 0.4
-    needs: ClassVar[Needs] = Needs()
-    uses_ratio: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.clip_low <= 0 or self.clip_high <= 0:
-            raise ConfigError(f"Gmpo needs bounds above 0, found {self.clip_low} and {self.clip_high}")
+    """Unit over which the geometric mean of the ratios is taken: one turn, or the whole sequence."""
+    clip_low: float = Field(0.4, gt=0)
+    """The logarithm of a token's ratio is cut below −clip_low."""
+    clip_high: float = Field(0.4, gt=0)
+    """The logarithm of a token's ratio is cut above clip_high."""
 
     def __call__(self, tokens: Tokens) -> Gain:
         """[S]. ``limited`` are tokens whose x was cut."""
@@ -136,23 +134,19 @@ class Gmpo:
         return Gain(value=advantage * rho * _follow(cut), limited=cut != x)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sapo:
+class Sapo(Objective):
     """Soft adaptive policy optimisation (https://arxiv.org/abs/2511.20347): a smooth gate instead of a clip.
 
     ``A·(4/τ)·sigmoid(τ·(r − 1))`` with τ = ``tau_positive`` where A > 0, else ``tau_negative``; the paper's 1.0 and
     1.05 let a bad token's gradient fade a little sooner. The gate's slope is 1 at r = 1, so on-policy it is REINFORCE
-    in the gradient (its value is 2A/τ). Raises ConfigError for a temperature that is not positive.
+    in the gradient (its value is 2A/τ).
     """
 
-    tau_positive: float = 1.0
-    tau_negative: float = 1.05
-    needs: ClassVar[Needs] = Needs()
-    uses_ratio: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.tau_positive <= 0 or self.tau_negative <= 0:
-            raise ConfigError(f"Sapo needs temperatures above 0, found {self.tau_positive} and {self.tau_negative}")
+    type: Literal["sapo"] = "sapo"
+    tau_positive: float = Field(1.0, gt=0)
+    """Where the advantage is positive: the larger, the sooner the gradient fades as the ratio leaves 1."""
+    tau_negative: float = Field(1.05, gt=0)
+    """Where the advantage is negative: the larger, the sooner the gradient fades as the ratio leaves 1."""
 
     def __call__(self, tokens: Tokens) -> Gain:
         """[S]. Nothing is cut, so nothing is ``limited``."""
@@ -162,14 +156,13 @@ class Sapo:
         return Gain(value=gate * advantage, limited=torch.zeros_like(tokens.counted))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reinforce:
+class Reinforce(Objective):
     """``A·log π``: the plain policy gradient (Williams 1992). Uses no ratio.
 
-    Right on-policy only; off-policy give it a ``Correction``, which makes it importance-weighted REINFORCE.
+    Right on-policy only; off-policy give it a correction that weighs, which makes it importance-weighted REINFORCE.
     """
 
-    needs: ClassVar[Needs] = Needs()
+    type: Literal["reinforce"] = "reinforce"
     uses_ratio: ClassVar[bool] = False
 
     def __call__(self, tokens: Tokens) -> Gain:
@@ -177,8 +170,7 @@ class Reinforce:
         return Gain(value=tokens.advantage * tokens.logprob, limited=torch.zeros_like(tokens.counted))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimKo:
+class SimKo(_DualClip):
     """Clipped surrogate that shares credit with rivals at uncertain tokens (https://arxiv.org/abs/2510.14807).
 
     At tokens whose entropy lies strictly above the ``quantile`` of their trajectory's tokens:
@@ -189,29 +181,25 @@ class SimKo:
 
     Published for whole answers that are right or wrong; here the sign of a token's A takes that place, and A = 0 is
     untouched. Defaults: the authors' code, alpha 0.01, K = 3, quantile 0.8, boost 1.1. alpha = 0 and boost = 1 would be
-    ``Clipped``. On-policy the gradient is REINFORCE's except at the tokens named above. Needs whole trajectories in one
-    pass. Raises ConfigError for settings out of range or without effect.
+    ``Clipped`` and are refused. On-policy the gradient is REINFORCE's except at the tokens named above. Needs whole
+    trajectories in one pass.
     """
 
-    clip_low: float = 0.2
-    clip_high: float = 0.28
-    dual_clip: float = 3.0
-    alpha: float = 0.01
-    candidates: int = 3
-    quantile: float = 0.8
-    boost: float = 1.1
-    uses_ratio: ClassVar[bool] = True
+    type: Literal["simko"] = "simko"
+    alpha: float = Field(0.01, ge=0, le=1)
+    """Share of the gradient of a good uncertain token that goes to the likeliest tokens instead."""
+    candidates: int = Field(3, ge=1)
+    """How many likeliest tokens share it."""
+    quantile: float = Field(0.8, ge=0, lt=1)
+    """A token is uncertain if its entropy lies above this quantile of its trajectory."""
+    boost: float = Field(1.1, ge=1)
+    """Factor on the advantage of a bad uncertain token that is the likeliest one."""
 
-    def __post_init__(self) -> None:
-        _check_bounds("SimKo", self.clip_low, self.clip_high)
-        _check_dual("SimKo", self.dual_clip)
-        if not 0 <= self.alpha <= 1 or self.boost < 1 or not 0 <= self.quantile < 1 or self.candidates < 1:
-            raise ConfigError(
-                f"SimKo needs 0 ≤ alpha ≤ 1, boost ≥ 1, 0 ≤ quantile < 1 and candidates ≥ 1, found alpha={self.alpha}, "
-                f"boost={self.boost}, quantile={self.quantile}, candidates={self.candidates}"
-            )
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
         if self.alpha == 0 and self.boost == 1:
-            raise ConfigError("SimKo with alpha=0 and boost=1 does nothing beyond Clipped; use Clipped")
+            raise ValueError("alpha = 0 and boost = 1 do nothing beyond type = 'clipped'; use that")
+        return self
 
     @property
     def needs(self) -> Needs:
@@ -234,13 +222,3 @@ def _follow(logprob: torch.Tensor) -> torch.Tensor:
     """π/sg(π): 1 everywhere, with the gradient of ``logprob``; none where π = 0, outside a truncated support."""
     finite = torch.where(logprob == -torch.inf, 0.0, logprob)
     return (finite - finite.detach()).exp()
-
-
-def _check_bounds(who: str, low: float, high: float) -> None:
-    if not 0 <= low <= 1 or high < 0:
-        raise ConfigError(f"{who} needs 0 ≤ clip_low ≤ 1 and clip_high ≥ 0, found {low} and {high}")
-
-
-def _check_dual(who: str, dual: float) -> None:
-    if dual <= 1:
-        raise ConfigError(f"{who} needs dual_clip above 1, found {dual}")

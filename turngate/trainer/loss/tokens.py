@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
-
-import torch
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.parts import when_used
 from turngate.types import Metrics
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = when_used("torch")
 
 MAX_LOG_RATIO = 20.0  # exp(20) is far outside any trust region and still finite in float32
 
@@ -148,7 +152,7 @@ def _sums(values: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
     return values.new_zeros(n_owners).index_add(0, owner, values)
 
 
-# --- what a loss is made of -------------------------------------------------------------------------------------------
+# --- what the learner is handed --------------------------------------------------------------------------------------
 
 
 class Loss(Protocol):
@@ -159,54 +163,19 @@ class Loss(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gain:
-    """What an objective makes of each token: [S]. ``value`` is to be raised; ``limited``: a bound took the gradient."""
-
-    value: torch.Tensor
-    limited: torch.Tensor
-
-
-class Objective(Protocol):
-    """Credit and ratio of each token in, its share of the objective out. Knows no weights and no normalisation."""
-
-    @property
-    def needs(self) -> Needs:
-        """What it asks for."""
-        ...
-
-    @property
-    def uses_ratio(self) -> bool:
-        """Whether it carries π_θ/π_old itself, so that weighting by the same ratio would count it twice."""
-        ...
-
-    def __call__(self, tokens: Tokens) -> Gain:
-        """The objective of each token."""
-        ...
-
-
-class Penalty(Protocol):
-    """An addition to the loss, weighted by itself."""
-
-    @property
-    def needs(self) -> Needs:
-        """What it asks for."""
-        ...
-
-    def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
-        """A sum over ``tokens``, and sums to report."""
-        ...
-
-
-Memory: TypeAlias = Mapping[str, float]  # what a loss keeps from step to step; saved with the learner
+Memory: TypeAlias = Mapping[str, float]
+"""What a loss keeps from step to step. It is saved with the learner."""
 
 
 @runtime_checkable
 class Surveyed(Protocol):
-    """A part that has to see the whole batch: a selection, a quantile or a mean of it decides about each token."""
+    """A loss that has to see the whole batch: a selection, a quantile or a mean of it decides about each token."""
 
-    def survey(self, tokens: Tokens, memory: Memory) -> tuple[Surveyed, Memory]:
-        """This part with what the batch decides, and what to remember for the next batch."""
+    def survey(self, tokens: Tokens, memory: Memory) -> tuple[Loss, Memory]:
+        """The loss with what the batch decides fixed, and what to remember for the next batch.
+
+        ``tokens`` are all of the batch, detached and in its order.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""The critic: what a state is worth, read off the model's last hidden state, and how it is learned.
+"""The critic's head: what a state is worth, read off the model's last hidden state, and how it is learned.
 
 ``value_L[l]`` is the value of the state after token ``l`` of a batch. So the value of a state in which the agent is to
 act stands on the last token before it acts, and the value of the state in which an episode stopped on its last token.
@@ -11,33 +11,8 @@ from dataclasses import dataclass
 import torch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Critic:
-    """How values are learned. ``turngate.config`` has defaults that were tried; these are the plainest.
-
-    ``shared``: the loss, times ``coef``, also trains the model below the head; else only the head learns, from features
-    that the policy's loss shapes. ``lr_factor`` times the policy's learning rate is the head's, and ``epochs`` is how
-    often it goes over the states of an update: they are at hand, and one step, small enough not to overshoot, is seldom
-    enough. ``clip``: the PPO form, ``½ max((V − G)², (V_old + clamp(V − V_old, ±clip) − G)²)``
-    (https://arxiv.org/abs/1707.06347 and its implementations); None is plain. ``warmup``: so many first updates teach
-    the head alone and leave the policy as it is, because advantages from a critic that knows nothing are noise (value
-    pretraining, VAPO, https://arxiv.org/abs/2504.05118). AdamW divides by the gradient's scale, so ``coef`` matters for
-    a shared trunk only.
-
-    Learning rate and epochs are not from one paper: PPO for language models often gives critics ten times the actor's
-    rate and a model of their own.
-    """
-
-    shared: bool = False
-    lr_factor: float = 1.0
-    epochs: int = 1
-    coef: float = 1.0
-    clip: float | None = None
-    warmup: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ValueTargets:
     """States, [M, width], and what they were worth: [M] each (see ``value_loss``)."""
 
     states: torch.Tensor
