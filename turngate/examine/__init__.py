@@ -4,3 +4,7 @@ An examiner looks at what was played, may ask models, and returns facts that are
 slow, random or live has happened when a rubric reads the evidence, and a run is scored again without it. ``base`` is
 the seam; every other module holds examiners.
 """
+
+from turngate.examine.probing import ForcedAnswers
+
+__all__ = ["ForcedAnswers"]
