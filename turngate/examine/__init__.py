@@ -5,6 +5,7 @@ slow, random or live has happened when a rubric reads the evidence, and a run is
 the seam; every other module holds examiners.
 """
 
+from turngate.examine.likelihood import Likelihood
 from turngate.examine.probing import ForcedAnswers
 
-__all__ = ["ForcedAnswers"]
+__all__ = ["ForcedAnswers", "Likelihood"]
