@@ -7,5 +7,6 @@ the seam; every other module holds examiners.
 
 from turngate.examine.likelihood import Likelihood
 from turngate.examine.probing import ForcedAnswers
+from turngate.examine.test_weights import WeightedTests
 
-__all__ = ["ForcedAnswers", "Likelihood"]
+__all__ = ["ForcedAnswers", "Likelihood", "WeightedTests"]
