@@ -187,35 +187,24 @@ def credit(
 @app.command("judge-check")
 def judge_check(
     labelled: Annotated[Path, typer.Argument(metavar="LABELLED", help="JSON lines of labelled responses or pairs.")],
-    judge: Annotated[str, typer.Option(help="A hub name, a model folder, or the address of an OpenAI-style server.")],
+    judge: Annotated[
+        str, typer.Option(help="A hub name, a model folder, the address of an OpenAI-style server, or a {type = …}.")
+    ],
     model: Annotated[str, typer.Option(help="Name of the model on the server.")] = "",
     version: Annotated[str, typer.Option(help="Version of the judge; a folder's is a hash of its files.")] = "",
     criterion: Annotated[str, typer.Option(help="When the verdict is yes; by default, when the task is done.")] = "",
-    key_variable: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = "OPENAI_API_KEY",
-    tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a reply.")] = 512,
-    context: Annotated[int, typer.Option(min=16, help="Most tokens of prompt and reply, for a local model.")] = 8192,
+    key_variable: Annotated[str, typer.Option(help="Environment variable that holds the server's key.")] = "",
+    tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of a reply; 512 if not given.")] = None,
+    context: Annotated[int | None, typer.Option(min=16, help="Most tokens of prompt and reply of a model.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts.")] = None,
 ) -> None:
     """Measure a judge on labelled work: error rates, order consistency, length bias, canaries."""
-    from turngate.build import load_model
-    from turngate.judging.command import judge_check
-    from turngate.judging.settings import JudgeSettings
+    from turngate.judging.command import judge_check, judge_named
 
-    judge_check(
-        Console(),
-        labelled,
-        judge=judge,
-        load=load_model,
-        model=model,
-        version=version,
-        criterion=criterion,
-        key_variable=key_variable,
-        context=context,
-        seed=seed,
-        settings=JudgeSettings(max_tokens=tokens),
-        cache=cache,
-    )
+    options = {"model": model, "version": version, "key_variable": key_variable}
+    part = judge_named(judge, **options, max_tokens=tokens, context=context)
+    judge_check(Console(), labelled, part, criterion=criterion, seed=seed, cache=cache)
 
 
 @app.command()

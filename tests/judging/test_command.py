@@ -9,8 +9,10 @@ from labelled_rows import ROWS, grader, measure, work, write
 from rich.console import Console
 from scripted_judge import DOWN
 
-from turngate.errors import ConfigError, UserError
-from turngate.judging.command import folder_version, judge_check, table
+from turngate.errors import ConfigError, DataError
+from turngate.judging import ModelJudge, PolicyJudge, ServerJudge
+from turngate.judging.command import judge_check, judge_named, table
+from turngate.judging.parts import folder_version
 
 
 def printed(result):
@@ -95,6 +97,14 @@ def test_the_version_of_a_folder_is_that_of_its_contents(judge_folder, tmp_path)
     [
         (("--judge", "http://localhost:1/v1"), "name the model"),
         (("--judge", "some/model", "--model", "x"), "is for servers"),
+        (("--judge", "http://", "--model", "x", "--context", 99), "--judge: unknown key 'context'"),
+        (("--judge", "{type = 'servr'}"), "--judge: unknown judge type 'servr'; did you mean 'server'?"),
+        (("--judge", "{type = 'model', model = 'x', vote = 2}"), "unknown key 'vote'; did you mean 'votes'?"),
+        (
+            ("--judge", "{type = 'server', url = 'localhost', model = 'x'}"),
+            "'localhost' is not the address of a server",
+        ),
+        (("--judge", "{type = 'model'"), "is no TOML table"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, capsys, options, message):
@@ -105,10 +115,27 @@ def test_mistakes_are_one_line(tmp_path, capsys, options, message):
 
 
 def test_a_bad_file_is_told_before_a_model_is_loaded(tmp_path):
-    def load(name):
-        raise AssertionError("loaded")
+    with pytest.raises(DataError, match=r"none\.jsonl"):
+        judge_check(Console(), tmp_path / "none.jsonl", ModelJudge(model="no such model"))
 
-    with pytest.raises(UserError):
-        judge_check(Console(), tmp_path / "none.jsonl", judge="m", load=load)
-    with pytest.raises(ConfigError, match="is for servers"):
-        judge_check(Console(), write(tmp_path / "r", ROWS), judge="m", load=load, model="x")
+
+@pytest.mark.parametrize(
+    ("text", "options", "part"),
+    [
+        ("http://localhost:1/v1", {"model": "m"}, ServerJudge(url="http://localhost:1/v1", model="m")),
+        ("some/model", {"context": 99, "version": ""}, ModelJudge(model="some/model", context=99)),
+        (
+            '{type = "model", model = "m", attempts = 1}',
+            {"version": "2"},
+            ModelJudge(model="m", attempts=1, version="2"),
+        ),
+        ("{type = 'policy'}", {}, PolicyJudge()),
+    ],
+)
+def test_a_judge_is_named_as_in_a_config_or_shorter(text, options, part):
+    assert judge_named(text, **options) == part
+
+
+def test_the_running_policy_runs_in_training_only(tmp_path):
+    with pytest.raises(ConfigError, match="needs a running policy"):
+        judge_check(Console(), write(tmp_path / "rows.jsonl", ROWS), PolicyJudge())

@@ -3,66 +3,75 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
-from collections.abc import Callable
+import tomllib
 from pathlib import Path
-from typing import Any
 
+from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 from rich.console import Console
 from rich.table import Table
 
-from turngate.agents.chat import Chat
 from turngate.errors import ConfigError
 from turngate.judging.cache import VerdictCache
 from turngate.judging.check import CheckResult, check
 from turngate.judging.judge import Judge
 from turngate.judging.labelled import read_labelled
-from turngate.judging.openai import OpenAISpeaker
-from turngate.judging.settings import JudgeSettings
-from turngate.judging.speaker import PolicySpeaker, Speaker
-from turngate.rewards.judge import CORRECT, Criterion, FaultKind, JudgeId, upper_bound
+from turngate.judging.parts import JudgePart
+from turngate.problems import one_line
+from turngate.rewards.judge import CORRECT, Criterion, FaultKind, upper_bound
 from turngate.rewards.judge.agreement import MAX_LENGTH_CORRELATION
-
-Load = Callable[[str], tuple[Any, Any]]
-_WEIGHTS = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
+from turngate.types import JSON
 
 
 def judge_check(
-    console: Console,
-    path: Path,
-    *,
-    judge: str,
-    load: Load,
-    model: str = "",
-    version: str = "",
-    criterion: str = "",
-    key_variable: str = "OPENAI_API_KEY",
-    context: int = 8192,
-    seed: int = 0,
-    settings: JudgeSettings | None = None,
-    cache: Path | None = None,
+    console: Console, path: Path, judge: JudgePart, *, criterion: str = "", seed: int = 0, cache: Path | None = None
 ) -> CheckResult:
-    """Measure a judge on a labelled file and print the table.
+    """Measure a judge on a labelled file and print the table. Raises DataError, ConfigError, MissingExtra, StoreError.
 
-    ``judge`` is the address of a server that speaks OpenAI's protocol (then ``model`` names one there), or what
-    ``load`` makes model and tokenizer from. Raises DataError, ConfigError, MissingExtra, StoreError.
+    The file is read before any model is loaded.
     """
     rows = read_labelled(path)
     wanted = Criterion(name="criterion", text=criterion) if criterion else CORRECT
-    if judge.startswith(("http://", "https://")):
-        speaker: Speaker = _server(judge, model, version, key_variable)
-    else:
-        speaker = _local(judge, model, version, load, context)
     store = VerdictCache(cache) if cache is not None else None
 
     async def go() -> CheckResult:
-        async with speaker:
-            return await check(Judge(speaker, seed=seed, settings=settings, cache=store), rows, wanted)
+        async with judge.speaker(None) as speaker:
+            return await check(Judge(speaker, seed=seed, settings=judge, cache=store), rows, wanted)
 
     result = asyncio.run(go())
     console.print(table(result))
     return result
+
+
+def judge_named(text: str, **options: JSON) -> JudgePart:
+    """The judge that ``--judge`` names: a server's address, a hub name, a model folder, or a table as in a config.
+
+    ``options`` are the other options that were given: what the judge has no setting for is refused. Raises ConfigError.
+    """
+    chosen: dict[str, JSON] = {name: value for name, value in options.items() if value}
+    if text.startswith("{"):
+        data = _inline(text) | chosen
+    elif text.startswith(("http://", "https://")):
+        if not chosen.get("model"):
+            raise ConfigError(f"'{text}' is a server; name the model that it should judge with: --model NAME")
+        data = {"type": "server", "url": text, **chosen}
+    else:
+        if chosen.get("model"):
+            raise ConfigError(f"--model '{chosen['model']}' is for servers; '{text}' names a model already")
+        data = {"type": "model", "model": text, **chosen}
+    try:
+        return JudgePart.load(data)
+    except ValidationError as error:
+        raise ConfigError(f"--judge: {one_line(error, JudgePart.find(str(data['type'])), data)}") from None
+    except PydanticCustomError as error:
+        raise ConfigError(f"--judge: {error.message()}") from None
+
+
+def _inline(text: str) -> dict[str, JSON]:
+    try:
+        return dict(tomllib.loads(f"judge = {text}")["judge"])
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"--judge '{text}' is no TOML table: {error}") from None
 
 
 def table(result: CheckResult) -> Table:
@@ -90,35 +99,6 @@ def table(result: CheckResult) -> Table:
     faults = ", ".join(f"{kind} {result.tally.faults[kind]}" for kind in FaultKind if result.tally.faults[kind])
     made.add_row("failed calls", faults or "0", "", f"{result.tally.n_calls} calls, {result.tally.n_cached} from cache")
     return made
-
-
-def folder_version(folder: Path) -> str:
-    """A hash of a model folder's weights, settings and tokenizer: equal weights are one judge, wherever they lie."""
-    digest = hashlib.blake2b(digest_size=6)
-    for file in sorted({file for pattern in _WEIGHTS for file in folder.glob(pattern)}):
-        digest.update(file.name.encode())
-        with file.open("rb") as content:
-            digest.update(hashlib.file_digest(content, "blake2b").digest())
-    return digest.hexdigest()
-
-
-def _server(url: str, model: str, version: str, key_variable: str) -> OpenAISpeaker:
-    if not model:
-        raise ConfigError(f"'{url}' is a server; name the model that it should judge with: --model NAME")
-    return OpenAISpeaker(url, model, version=version or "0", api_key=os.environ.get(key_variable))
-
-
-def _local(judge: str, model: str, version: str, load: Load, context: int) -> PolicySpeaker:
-    if model:
-        raise ConfigError(f"--model '{model}' is for servers; '{judge}' names a model already")
-    made, tokenizer = load(judge)
-    from turngate.agents.policies.local import LocalPolicy
-
-    folder = Path(judge)
-    known = folder_version(folder) if folder.is_dir() else getattr(made.config, "_commit_hash", None)
-    id_ = JudgeId(name=folder.name if folder.is_dir() else judge, version=version or str(known or "0"))
-    chat = Chat(tokenizer)
-    return PolicySpeaker(LocalPolicy(made, chat, lanes=16, order="ready"), chat, id_, context=context)
 
 
 def _number(value: float | None) -> str:
