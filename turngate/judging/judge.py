@@ -64,7 +64,10 @@ class Judged(Generic[T]):
 
 
 class Judge:
-    """One judge with its settings. Everything random derives from ``seed``. ``total`` is the tally of all batches."""
+    """One judge with its settings. Everything random derives from ``seed``.
+
+    ``total`` is added to with every batch.
+    """
 
     def __init__(
         self,
@@ -73,9 +76,10 @@ class Judge:
         seed: int = 0,
         settings: JudgeSettings | None = None,
         cache: VerdictCache | None = None,
+        total: Tally | None = None,
     ) -> None:
         self.speaker, self.seed, self.settings = speaker, seed, settings or JudgeSettings()
-        self.total = Tally()
+        self.total = Tally() if total is None else total
         self._cache, self._caller = cache, Caller(speaker, self.settings, seed)
 
     @property

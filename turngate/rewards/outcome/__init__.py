@@ -59,7 +59,7 @@ from turngate.rewards.outcome.confidence import (
     product_probability,
 )
 from turngate.rewards.outcome.criteria import criteria_score
-from turngate.rewards.outcome.gui import both_orders, step_verdicts, win_rate
+from turngate.rewards.outcome.gui import both_orders, step_verdicts
 from turngate.rewards.outcome.search import (
     citation_overlap,
     evidence_reward,
@@ -88,6 +88,7 @@ from turngate.rewards.outcome.votes import (
     majority_rewards,
     pass_at_k,
     weighted_vote,
+    win_rate,
 )
 
 __all__ = [
