@@ -9,7 +9,8 @@ import numpy as np
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.examine.base import Desk
-from turngate.types import Completion, EndedBy, Evidence, Group, Task
+from turngate.examine.run import Examining
+from turngate.types import Action, Completion, EndedBy, Evidence, Group, Task
 
 
 class Said(Policy):
@@ -51,6 +52,16 @@ def examine(examiner, groups, at):
     return asyncio.run(asyncio.wait_for(go(), 60))
 
 
+def examined(examiners, groups, at, *, step=7):
+    """The groups with the facts of all examiners, as a run has them, and the metrics."""
+
+    async def go():
+        async with Examining(examiners, at) as examining:
+            return await examining.examined(groups, step)
+
+    return asyncio.run(asyncio.wait_for(go(), 60))
+
+
 def group(trajectories, *, name="task", **private):
     """The trajectories as siblings of one task with this private data."""
     task = Task(id=name, env_id="e", prompt="", private=private)
@@ -62,6 +73,7 @@ def episodes(*n_turns, name="task"):
     chat = models.chat()
     turns = [models.turn(chat.opening("click red"), chat.encode_turn("press a"))]
     turns += [models.turn(chat.follow_up("click red", EndedBy.STOP), chat.encode_turn("press a"))]
+    turns = [replace(turn, action=Action(text="press a")) for turn in turns]
     return [
         models.trajectory([turns[min(t, 1)] for t in range(n)], name=f"{name}{number}", task=name)
         for number, n in enumerate(n_turns)

@@ -6,6 +6,7 @@ the seam, ``run`` calls the examiners, ``facts`` says what of their answers is r
 ask a judge have in common, ``recorded`` what several read off an episode; every other module holds examiners.
 """
 
+from turngate.examine.appeals import Appeals
 from turngate.examine.likelihood import Likelihood
 from turngate.examine.majority import Majority
 from turngate.examine.pairwise import Pairwise
@@ -17,6 +18,7 @@ from turngate.examine.test_weights import WeightedTests
 from turngate.examine.tournament import Tournament
 
 __all__ = [
+    "Appeals",
     "ForcedAnswers",
     "Likelihood",
     "Majority",
