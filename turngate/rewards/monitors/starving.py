@@ -235,7 +235,7 @@ STARVATION_TRENDS: tuple[Monitor[Sequence[StepFacts]], ...] = (
 def _silent(groups: Sequence[ScoredGroup]) -> tuple[int, int, int] | None:
     """How many cohorts there are, how many of them are singletons, and how many others were paid the same."""
     numbers: dict[object, int] = {}
-    episodes = usable_episodes(groups)
+    episodes = usable_episodes(groups, turnless=True)  # they count in the baseline of their cohort
     if not episodes:
         return None
     cohort_B = [numbers.setdefault((e.group, e.trajectory.cohort), len(numbers)) for e in episodes]

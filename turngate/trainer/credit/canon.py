@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, group, to_turns, validate
+from turngate.trainer.credit.cohorts import Float64Array, group, lengths, to_turns, validate
 from turngate.trainer.credit.sources import column, sum_turns, tokens
 from turngate.types import FloatArray, IntArray, TurnTable
 
@@ -58,7 +58,7 @@ def low_half(measure_B: Float64Array, cohort_B: IntArray) -> Float64Array:
 
 def _measure(table: TurnTable, by: str) -> Float64Array:
     if by == "turns":
-        return np.bincount(table.traj_N).astype(np.float64)
+        return lengths(table).astype(np.float64)
     tokens_N = tokens(table, "canon")
     if by == "tokens":
         return sum_turns(tokens_N, table)

@@ -31,8 +31,8 @@ def validate(table: TurnTable) -> None:
         _expect(name, array.shape, (n,) if name.endswith("_N") else tokens if name.endswith("_S") else (b,))
     if not n:
         raise ShapeError("the table has no turns; check what the filters dropped before asking for credit")
-    if not np.array_equal(table.traj_N[first_turns(table)], np.arange(b)):
-        raise ShapeError(f"traj_N must count 0..{b - 1} without gaps, each trajectory's turns together")
+    if table.traj_N[0] < 0 or table.traj_N[-1] >= b or (np.diff(table.traj_N) < 0).any():
+        raise ShapeError(f"traj_N must stay in 0..{b - 1} and never go down: each trajectory's turns lie together")
     if not np.array_equal(table.index_N, np.arange(n) - first_turns(table)[table.traj_N]):
         raise ShapeError("index_N must count 0, 1, 2 … inside each trajectory")
     if table.cohort_B.min() < 0:
@@ -63,9 +63,27 @@ def _finite(table: TurnTable, name: str, good_N: BoolArray) -> None:
         raise ShapeError(f"{name} is {getattr(table, name)[bad]} at {where}; rewards must be finite")
 
 
+def lengths(table: TurnTable) -> Int64Array:
+    """The number of turns of each trajectory, 0 for one that ended before its first: int64[B]."""
+    return np.bincount(table.traj_N, minlength=table.n_trajectories).astype(np.int64, copy=False)
+
+
 def first_turns(table: TurnTable) -> Int64Array:
-    """The row of each trajectory's first turn: int64[B]."""
-    return np.flatnonzero(np.diff(table.traj_N, prepend=-1)).astype(np.int64, copy=False)
+    """The row of each trajectory's first turn, for one without turns the row where it would stand: int64[B]."""
+    length_B = lengths(table)
+    return np.cumsum(length_B) - length_B
+
+
+def at_start(values_N: Float64Array, table: TurnTable) -> Float64Array:
+    """The value at each trajectory's first turn, and what was paid to one that has no turn: float64[B]."""
+    start_B = table.total_B.copy()
+    start_B[lengths(table) > 0] = values_N[table.index_N == 0]
+    return start_B
+
+
+def turnless(table: TurnTable) -> Int64Array:
+    """The trajectories without turns, which are a result but no row: int64[M]."""
+    return np.flatnonzero(lengths(table) == 0).astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, validate
-from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, to_go, unit_interval, z_of
+from turngate.trainer.credit.cohorts import Float64Array, turnless, validate
+from turngate.trainer.credit.signals import as_credit, cohorts, non_negative, to_go, unit_interval, z_of
 from turngate.trainer.credit.sources import column, last_turns
 from turngate.types import FloatArray, TurnTable
 
@@ -28,9 +28,12 @@ def igpo(table: TurnTable, *, gamma: float = 1.0, weight: float = 1.0, eps: floa
     non_negative("igpo", weight=weight, eps=eps)
     validate(table)
     reward_N = weight * column(table, "gain_N", "igpo", missing=True)
-    reward_N[last_turns(table)] = table.total_B
-    keep_N = ~np.isnan(reward_N) & ~alone(table)
-    return as_credit(to_go(z_of(reward_N, keep_N, cohorts(table), eps=eps), table, gamma))
+    last_N, without_M = last_turns(table), turnless(table)
+    reward_N[last_N] = table.total_B[table.traj_N[last_N]]
+    reward_R = np.append(reward_N, table.total_B[without_M])  # a result without turns is in the statistics
+    cohort_R = np.append(cohorts(table), table.cohort_B[without_M])
+    keep_R = ~np.isnan(reward_R) & (np.bincount(table.cohort_B) > 1)[cohort_R]
+    return as_credit(to_go(z_of(reward_R, keep_R, cohort_R, eps=eps)[: table.n_turns], table, gamma))
 
 
 def information_gain(table: TurnTable, belief_N: Float64Array, *, log: bool = False) -> Float64Array:

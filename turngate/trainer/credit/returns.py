@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, first_turns, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, at_start, group, validate
 from turngate.types import FloatArray, TurnTable
 
 
@@ -27,7 +27,7 @@ def returns(table: TurnTable, *, gamma: float = 1.0, baseline: Literal["rloo", "
     to_go_N = reward_to_go(table, gamma)
     if baseline == "none":
         return to_go_N.astype(np.float32)
-    start_B = to_go_N[first_turns(table)]
+    start_B = at_start(to_go_N, table)
     groups = group(start_B, table.cohort_B)
     others_B = groups.leave_one_out_mean_M(start_B)
     advantage_N = to_go_N - others_B[table.traj_N]

@@ -7,7 +7,7 @@ whole episode earned. ``split_sources`` takes them apart so that together they a
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, measured
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, measured
 from turngate.types import BoolArray, TurnTable
 
 
@@ -87,12 +87,14 @@ def split_sources(table: TurnTable, method: str) -> tuple[Float64Array, Float64A
     reward_N = table.reward_N.astype(np.float64)
     spoken_N, last_N = verdicts(table), last_turns(table)
     turn_N = np.where(spoken_N | (reward_N != 0.0), reward_N, np.nan)
-    share_B = np.where(spoken_N, column(table, "process_paid_N", method), 0.0)[last_N]
-    turn_N[last_N] = np.where(spoken_N[last_N], share_B, np.nan)
-    return turn_N, reward_N[last_N] - share_B
+    share_M = np.where(spoken_N, column(table, "process_paid_N", method), 0.0)[last_N]
+    turn_N[last_N] = np.where(spoken_N[last_N], share_M, np.nan)
+    outcome_B = table.total_B.copy()  # an episode without turns keeps what it was paid
+    outcome_B[table.traj_N[last_N]] = reward_N[last_N] - share_M
+    return turn_N, outcome_B
 
 
 def sum_turns(values_N: Float64Array, table: TurnTable) -> Float64Array:
     """Sums over the turns of each trajectory: float64[B]."""
-    total_B: Float64Array = np.add.reduceat(values_N, first_turns(table))
-    return total_B
+    total_B = np.bincount(table.traj_N, weights=values_N, minlength=table.n_trajectories)
+    return total_B.astype(np.float64, copy=False)

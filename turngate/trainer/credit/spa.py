@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from turngate.rewards import shaping
-from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, group, lengths, validate
 from turngate.trainer.credit.signals import (
     OutcomeSource,
     alone,
@@ -52,13 +52,15 @@ def spa(
     non_negative("spa", progress=progress, grounding=grounding)
     one_of("spa", "baseline", baseline, ("rloo", "none"))
     validate(table)
-    reward_N = progress * progress_steps(table, outcomes(table, outcome, "spa"), exact_sum=exact_sum)
+    outcome_B = outcomes(table, outcome, "spa")
+    reward_N = progress * progress_steps(table, outcome_B, exact_sum=exact_sum)
     if grounding:
         reward_N += grounding * column(table, "grounded_N", "spa")
     sum_N = to_go(reward_N, table, gamma)
     if baseline == "none":
         return as_credit(sum_N)
-    start_B = sum_N[table.index_N == 0]
+    start_B = progress * outcome_B
+    start_B[lengths(table) > 0] = sum_N[table.index_N == 0]
     others_B = group(start_B, table.cohort_B).leave_one_out_mean_M(start_B)
     return as_credit(np.where(alone(table), 0.0, sum_N - others_B[table.traj_N]))
 

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, group, turnless, validate
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.scans import carry, scan_back
 from turngate.trainer.credit.sources import last_turns, verdicts
@@ -47,14 +47,23 @@ def step_grpo(
     to_go_N = reward_to_go(table, gamma)
     cohort_N = table.cohort_B[table.traj_N]
     if mode == "to_go":
-        advantage_N = group(to_go_N, cohort_N).z_M(eps=eps, ddof=ddof)
+        advantage_N = _z_of_steps(to_go_N, np.ones(table.n_turns, np.bool_), table, eps, ddof)
     else:
         step_N = verdicts(table) | (table.reward_N != 0) | last_turns(table)
-        z_N = np.zeros(table.n_turns)
-        z_N[step_N] = group(table.reward_N[step_N].astype(np.float64), cohort_N[step_N]).z_M(eps=eps, ddof=ddof)
+        z_N = _z_of_steps(table.reward_N.astype(np.float64), step_N, table, eps, ddof)
         advantage_N = _to_go(z_N, step_N, table, gamma, mode == "mean")
     advantage_N[(np.bincount(table.cohort_B) < 2)[cohort_N]] = 0.0
     return advantage_N.astype(np.float32)
+
+
+def _z_of_steps(value_N: Float64Array, step_N: BoolArray, table: TurnTable, eps: float, ddof: int) -> Float64Array:
+    """z of the steps over the cohort, 0 elsewhere. The end of an episode without turns is a step of its cohort too."""
+    without_M = turnless(table)
+    value_M = np.append(value_N[step_N], table.total_B[without_M])
+    cohort_M = np.append(table.cohort_B[table.traj_N[step_N]], table.cohort_B[without_M])
+    z_N = np.zeros(table.n_turns)
+    z_N[step_N] = group(value_M, cohort_M).z_M(eps=eps, ddof=ddof)[: step_N.sum()]
+    return z_N
 
 
 def _to_go(z_N: Float64Array, step_N: BoolArray, table: TurnTable, gamma: float, mean: bool) -> Float64Array:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, measured, validate
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, measured, validate
 from turngate.types import BoolArray, TurnTable
 
 
@@ -106,7 +106,7 @@ def branches(table: TurnTable, method: str) -> tuple[Int64Array, Int64Array]:
     )
     origin_B = _origins(parent_B)
     _refuse("parent_B", parent_B, parent_B[origin_B] >= 0, "it descends from itself")
-    length_B = np.bincount(table.traj_N)
+    length_B = lengths(table)
     most_B = np.where(parent_B < 0, 0, np.minimum(length_B, length_B[parent_B]))
     _refuse("branch_B", branch_B, (branch_B < 0) | (branch_B > most_B), "it must be 0 … the turns that both have")
     return parent_B, branch_B
