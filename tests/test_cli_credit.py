@@ -191,7 +191,7 @@ def test_an_objective_a_learner_and_a_policy_of_the_users_own_train(
 
 def taught(run: Path, step: int) -> tuple[list[str], str]:
     """The siblings of the first group that taught something in a step, and the first of them."""
-    groups = [group for group in Store(run).read(step, "train") if varied(group).any()]
+    groups = [group for group in Store(run).read(step, "train") if varied(group).all()]
     names = [trajectory.id for trajectory in groups[0].trajectories]
     return names, names[0]
 

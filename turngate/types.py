@@ -351,7 +351,11 @@ class TurnTable:
       turn at which they part (the number of turns that they share);
     * ``settled_B`` float32, what was paid beside the process: outcome after all gates, penalties and the floor of a
       veto. With the paid process it is the total; ``outcome_B`` is before gates and counts a vetoed cheat as a success;
-    * ``process_paid_N`` float32, what the process verdicts on the turn were paid, whichever turn it was booked on.
+    * ``process_paid_N`` float32, what the process verdicts on the turn were paid, whichever turn it was booked on;
+    * ``unplaced_B`` float32, what was paid to an episode without turns, where no turn can hold it; 0 for all others.
+
+    An episode that ended before its first turn has an entry in every column ``_B`` and no rows: ``traj_N`` leaves its
+    number out. It is a result like any other, so it counts in the baseline of its cohort.
 
     Others are put in by whoever has them. ``turngate.trainer.signals`` measures, for rules that read them:
 
@@ -395,9 +399,9 @@ class TurnTable:
 
     @cached_property
     def total_B(self) -> npt.NDArray[np.float64]:
-        """Everything paid to each trajectory, in float64."""
+        """Everything paid to each trajectory, also to one without turns, in float64."""
         total_B = np.bincount(self.traj_N, weights=self.reward_N.astype(np.float64), minlength=self.n_trajectories)
-        return total_B.astype(np.float64, copy=False)
+        return np.add(total_B, self.measured.get("unplaced_B", 0.0), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

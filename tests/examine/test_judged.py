@@ -16,10 +16,8 @@ from turngate.examine.base import Examiner
 from turngate.examine.run import Examining
 from turngate.judging import JudgePart, OpenAISpeaker, ServerJudge
 from turngate.problems import one_line
-from turngate.rewards.combine import ppr
-from turngate.rewards.process import capo
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.rewards.statistics import z_scores
+from turngate.trainer.credit.cohorts import group
 from turngate.types import Evidence, Group
 
 FAST = {"attempts": 2, "backoff_s": 0.0, "backoff_max_s": 0.0, "call_s": 10.0}
@@ -39,7 +37,7 @@ def paid(examined_group, name):
 
 
 def z(rewards):
-    return z_scores(np.asarray(rewards), np.zeros(len(rewards), int), eps=0.0, ddof=1)
+    return group(np.asarray(rewards, float), np.zeros(len(rewards), int)).z_M(eps=0.0)
 
 
 def place(text):

@@ -14,7 +14,6 @@ from turngate.errors import ConfigError
 from turngate.examine.base import Examiner
 from turngate.examine.likelihood import Likelihood, _after
 from turngate.rewards import FromEvidence, InformationGain, Rubric
-from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.likelihoods import likelihoods_of
 from turngate.types import Ending
 
@@ -185,7 +184,7 @@ def test_against_a_plain_forward_pass(per_turn):
         desks.group(desks.episodes(2, 1, name="one"), name="one", gold="click"),
         desks.group(desks.episodes(3, name="two"), name="two", gold="a red click"),
     ]
-    learner = TorchLearner(models.model(), lr=1e-3, temperature=0.8, tokens_per_pass=64)
+    learner = models.learner(models.model(), lr=1e-3, temperature=0.8, tokens_per_pass=64)
     examiner = Likelihood(answer="the {gold}", reduce="mean_log", without="observations", per_turn=per_turn)
     found = find(examiner, groups, likelihoods_of(learner))
     for group, facts in zip(groups, found, strict=True):

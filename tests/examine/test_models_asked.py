@@ -6,7 +6,6 @@ import numpy as np
 
 from turngate.examine.base import Examiner
 from turngate.rewards import FromEvidence, InformationGain, Rubric, UnitTests
-from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.likelihoods import likelihoods_of
 
 EXAMINERS = (
@@ -31,7 +30,7 @@ def test_one_stage_of_a_run():
     results = [{"a": True, "b": True}, {"a": True, "b": False}]
     played = desks.told(desks.group(desks.episodes(3, 2), gold="click red"), fail_to_pass=results)
     examiners = [Examiner.load(table) for table in EXAMINERS]
-    learner = TorchLearner(models.model(), lr=1e-3)
+    learner = models.learner(models.model(), lr=1e-3)
     at = desks.desk(models.local(), likelihoods=likelihoods_of(learner))
     (group,), metrics = desks.examined(examiners, [played], at)
     assert {name: value for name, value in metrics.items() if value} == {}  # nothing failed, nothing is missing

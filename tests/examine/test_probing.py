@@ -15,7 +15,6 @@ from turngate.errors import ConfigError
 from turngate.examine.base import Examiner
 from turngate.examine.probing import ForcedAnswers, _spread, answer_in
 from turngate.rewards import FromEvidence, Rubric
-from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.likelihoods import likelihoods_of
 from turngate.types import Ending
 
@@ -79,7 +78,7 @@ def test_the_probability_of_the_right_answer(after):
     chat, model = models.chat(), models.model()
     group = desks.group(desks.episodes(2, 1), gold="click red")
     examiner = ForcedAnswers(answer="the {gold}", accuracy="probability", after=after, n=2, temperature=0.9)
-    learner = TorchLearner(models.model(), lr=1e-3, temperature=0.7, top_k=3)
+    learner = models.learner(models.model(), lr=1e-3, temperature=0.7, top_k=3)
     facts = find(examiner, group, models.local(), likelihoods=likelihoods_of(learner))
     for one, found in zip(group.trajectories, desks.values(facts, "accuracy"), strict=True):
         for turn, value in found.items():

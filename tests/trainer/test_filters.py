@@ -64,6 +64,8 @@ def test_good_groups_pass_unchanged_and_in_order():
         "drop/unusable_groups": 0,
         "drop/lonely_trajectories": 0,
         "drop/lonely_groups": 0,
+        "drop/empty_trajectories": 0,
+        "drop/empty_groups": 0,
         "drop/not_varied_trajectories": 0,
         "drop/not_varied_groups": 0,
     }
@@ -76,10 +78,19 @@ def test_unusable_siblings_go_and_the_rest_keeps_its_scores():
     assert dropped(drops) == {"unusable_trajectories": 1}
 
 
-def test_an_episode_without_turns_goes_though_it_is_usable():
-    kept, drops = keep([group("a", [0, 1, 2], empty=[0])], {})
-    assert names(kept) == [["a1", "a2"]]
-    assert dropped(drops) == {"unusable_trajectories": 1}
+def test_an_episode_without_turns_stays_beside_siblings_that_had_one():
+    help = [None, None, ("hint", 1), ("hint", 1)]
+    groups = [group("a", [0, 1, 2], empty=[0]), paid("b", [0, 1, 0, 1], empty=[0, 1], help=help)]
+    kept, drops = keep([*groups, group("c", [0, 1], empty=[0, 1])], {})
+    assert names(kept) == [["a0", "a1", "a2"], ["b2", "b3"]]
+    assert dropped(drops) == {"empty_trajectories": 4, "empty_groups": 1}
+
+
+def test_what_a_filter_leaves_without_turns_goes_too():
+    totals = {"small": lambda each: np.array([score.total < 2 for score in each.scores])}
+    kept, drops = keep([paid("a", [0, 1, 2], empty=[0, 1])], totals)
+    assert kept == []
+    assert dropped(drops) == {"not_small_trajectories": 1, "empty_trajectories": 2, "empty_groups": 1}
 
 
 def test_a_group_is_gone_for_the_reason_that_took_its_last_trajectories():
@@ -209,4 +220,5 @@ def test_the_books_balance(groups):
         cohorts = [one.cohort for one in each.trajectories]
         assert min(map(cohorts.count, cohorts)) > 1
         assert all(score.usable for score in each.scores)
+        assert set(cohorts) == {one.cohort for one in each.trajectories if one.turns}
         assert varied(each, by="outcome").all()

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from turngate.errors import ShapeError
-from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.likelihoods import likelihoods_of
 
 
@@ -19,7 +18,7 @@ def test_each_text_against_a_plain_forward_pass():
     ids = [rng.integers(280, size=size).astype(np.int32) for size in (9, 3, 1, 14, 5, 9)]
     asked = [ends(one, n) for one, n in zip(ids, (3, 2, 0, 13, 0, 1), strict=True)]
     asked[3][5] = False  # what is asked for need not be the end
-    learner = TorchLearner(models.model(), lr=1e-3, temperature=0.7, top_k=3, tokens_per_pass=16)
+    learner = models.learner(models.model(), lr=1e-3, temperature=0.7, top_k=3, tokens_per_pass=16)
     before = {name: value.clone() for name, value in learner.weights().items()}
     found = likelihoods_of(learner)(ids, asked)
     assert [len(one) for one in found] == [3, 2, 0, 12, 0, 1]
@@ -38,7 +37,7 @@ def test_nothing_is_asked():
 
 
 def test_what_nobody_can_measure():
-    likelihoods = likelihoods_of(TorchLearner(models.model(), lr=1e-3))
+    likelihoods = likelihoods_of(models.learner(models.model(), lr=1e-3))
     with pytest.raises(ShapeError, match="nothing predicts it"):
         likelihoods([np.array([1, 2], np.int32)], [np.array([True, False])])
     with pytest.raises(ShapeError, match=r"\(2,\) and marks of shape \(3,\)"):

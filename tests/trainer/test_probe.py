@@ -100,6 +100,29 @@ def groups_of(n=3, seed=0):
     return groups
 
 
+def test_an_episode_without_turns_moves_nobody():
+    groups, taught = groups_of(), models.learner(tokens_per_pass=60)
+    one = longest(groups)
+    probe = partial(
+        probe_gradient,
+        credit=partial(returns, baseline="none"),
+        loss=PolicyLoss(),
+        trajectory=one.id,
+        turn=0,
+        delta=0.75,
+    )
+    plain = probe(taught, groups)
+    empty = replace(groups[0].trajectories[0], id="turnless", turns=())
+    nothing = Score(ledger=(), reward_T=np.zeros(0, np.float32), outcome=0.0, usable=True)
+    first = replace(groups[0], trajectories=(empty, *groups[0].trajectories), scores=(nothing, *groups[0].scores))
+    found = probe(taught, [first, groups[1]])
+    assert found.norm == pytest.approx(plain.norm, rel=1e-5)
+    for shift, expected in zip(found.shifts, plain.shifts, strict=True):
+        assert (shift.trajectory, shift.turn, shift.n_tokens) == (expected.trajectory, expected.turn, expected.n_tokens)
+        np.testing.assert_array_equal(shift.changed, expected.changed)
+        np.testing.assert_allclose(shift.by, expected.by, atol=1e-7)
+
+
 def longest(groups):
     return max((one for group in groups for one in group.trajectories), key=lambda one: len(one.turns))
 

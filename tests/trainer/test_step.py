@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from turngate.agents.policies.local import LocalPolicy
+from turngate.agents.rollout import Player
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
 from turngate.errors import MismatchError, RunError
-from turngate.trainer.credit import rloo
+from turngate.trainer.credit import dr_grpo, rloo
 from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.loss import PolicyLoss
@@ -225,9 +226,48 @@ def test_an_episode_without_room_for_a_turn_does_not_stop_the_run():
         return run
 
     run, (metrics,) = steps(prepare=tight, score=RUBRIC.score_group)
-    assert metrics["drop/unusable_trajectories"] == 12
+    assert (metrics["drop/empty_trajectories"], metrics["drop/empty_groups"]) == (12, 3)
     assert metrics["train/success"] == 0
     assert [step for step, _ in run.store.written] == [1]
+
+
+def test_an_episode_without_room_for_a_turn_counts_in_the_baseline_of_its_siblings():
+    """One of four siblings has no room: rewards 1, 0, 0 and its 0 have the mean ¼, so the credits are ¾ and −¼."""
+    credits = []
+
+    class OneTight(Player):
+        async def play(self, worlds, episodes):
+            self.limits = models.Limits(turn_tokens=6, context=10)
+            first = await super().play(worlds, episodes[:1])
+            self.limits = models.LIMITS
+            return first + await super().play(worlds, episodes[1:])
+
+    def tight(run):
+        player = run.player
+        return replace(run, player=OneTight(player.policy, player.chat, player.limits, sampling=player.sampling))
+
+    def score(group, step=0):
+        scores = tuple(
+            Score(
+                ledger=(RewardEvent(name="o", kind="outcome", turn=None, value=outcome, weight=1.0),),
+                reward_T=np.array([0.0] * (len(one.turns) - 1) + [outcome], np.float32)[: len(one.turns)],
+                outcome=outcome,
+                usable=True,
+            )
+            for one, outcome in zip(group.trajectories, [0.0, 1.0, 0.0, 0.0], strict=True)
+        )
+        return ScoredGroup(task=group.task, trajectories=group.trajectories, scores=scores)
+
+    def credit(table):
+        credits.append(dr_grpo(table))
+        return credits[-1]
+
+    run, (metrics,) = steps(n_tasks=1, prepare=tight, score=score, credit=credit)
+    ((_, (group,)),) = run.store.written
+    assert [len(one.turns) for one in group.trajectories] == [0, 3, 3, 3]
+    assert credits[0].tolist() == [0.75] * 3 + [-0.25] * 6
+    assert metrics["drop/unusable_trajectories"] == metrics["drop/empty_trajectories"] == 0
+    assert metrics["policy/version"] == 1
 
 
 def test_a_sampler_with_other_weights_is_found_before_anything_is_learned():

@@ -96,6 +96,7 @@ def test_trajectories_lie_end_to_end():
         "said_N": "int64",
         "settled_B": "float32",
         "process_paid_N": "float32",
+        "unplaced_B": "float32",
         "reward_N": "float32",
         "process_N": "float32",
         "open_N": "bool",
@@ -301,7 +302,6 @@ BAD = Score(
     [
         ([""], BAD, r"'odd' has no usable score \(evidence 'won' is missing\)"),
         ([""], Score(ledger=(), reward_T=np.zeros(1, np.float32), outcome=None, usable=True), "no outcome"),
-        ([], score(), "'odd' has no turns"),
         (["", ""], score(1), r"reward_T of trajectory 'odd' is \(1,\), expected \(2,\)"),
     ],
 )

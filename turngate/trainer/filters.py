@@ -60,14 +60,15 @@ for _function in (varied,):
 def keep(groups: Sequence[ScoredGroup], filters: Mapping[str, Filter]) -> tuple[list[ScoredGroup], Metrics]:
     """What is left of the groups, and how many trajectories and groups were dropped for which reason.
 
-    In this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left; then what each filter
-    NAME refuses ("not_NAME"), and after it those that this left lonely. An episode that had no room for its first turn
-    is usable as a result, but there is nothing in it to learn from. Raises ShapeError for a filter that answers with
-    anything but a bool or bool[B].
+    In this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left; "empty" ones, in whose
+    cohort nobody had a turn; then what each filter NAME refuses ("not_NAME"), and after it those that this left lonely
+    or empty. An episode that had no room for its first turn is a result: beside siblings that had one it stays, for
+    their baseline. Raises ShapeError for a filter that answers with anything but a bool or bool[B].
     """
-    stages: list[tuple[str, Filter]] = [("unusable", _usable), ("lonely", _accompanied)]
+    left: list[tuple[str, Filter]] = [("lonely", _accompanied), ("empty", _spoken)]
+    stages: list[tuple[str, Filter]] = [("unusable", _usable), *left]
     for name, passes in filters.items():
-        stages += [(f"not_{name}", passes), ("lonely", _accompanied)]
+        stages += [(f"not_{name}", passes), *left]
     drops = {f"drop/{reason}_{what}": 0.0 for reason, _ in stages for what in ("trajectories", "groups")}
     kept: list[ScoredGroup] = []
     for group in groups:
@@ -85,13 +86,17 @@ def keep(groups: Sequence[ScoredGroup], filters: Mapping[str, Filter]) -> tuple[
 
 
 def _usable(group: ScoredGroup) -> BoolArray:
-    pairs = zip(group.trajectories, group.scores, strict=True)
-    return np.array([score.usable and bool(trajectory.turns) for trajectory, score in pairs], np.bool_)
+    return np.array([score.usable for score in group.scores], np.bool_)
 
 
 def _accompanied(group: ScoredGroup) -> BoolArray:
     members = Counter(trajectory.cohort for trajectory in group.trajectories)
     return np.array([members[trajectory.cohort] > 1 for trajectory in group.trajectories], np.bool_)
+
+
+def _spoken(group: ScoredGroup) -> BoolArray:
+    with_turns = {trajectory.cohort for trajectory in group.trajectories if trajectory.turns}
+    return np.array([trajectory.cohort in with_turns for trajectory in group.trajectories], np.bool_)
 
 
 def _differ(values: Sequence[float | None]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from turngate.errors import ConfigError, UnknownName
 from turngate.trainer.learner import NOTHING, Measured
 from turngate.trainer.loss import Loss
-from turngate.trainer.pack import Aggregate, pack
+from turngate.trainer.pack import Aggregate, pack, rows
 from turngate.trainer.table import tabulate
 from turngate.types import Batch, Credit, FloatArray, IntArray, ScoredGroup, TurnTable
 
@@ -98,9 +98,10 @@ def probe_gradient(
     change_L = gradients[1] - gradients[0]
     names = [one.id for group in groups for one in group.trajectories]
     batch = batches[0]
+    row_L = rows([one for group in groups for one in group.trajectories])
     shifts = []
     for row, (owner, index) in enumerate(zip(table.traj_N, table.index_N, strict=True)):
-        at = (batch.segment_L == owner) & (batch.turn_L == index)
+        at = row_L == row
         hit = np.flatnonzero(at & (change_L != 0))
         gain, weight_M = float(after_N[row]) - float(before_N[row]), batch.policy_weight_L[at]
         shifts.append(

@@ -18,8 +18,7 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
     Cohorts (``Trajectory.cohort``: task, guidance kind and level) are dense numbers in order of appearance.
     Payments for a whole episode count for its last turn; a process verdict on a whole episode is paid like that, but it
     is no verdict on that turn. Raises ShapeError, naming the trajectory, for a score that is not usable (filters drop
-    those), for an episode without turns, for a reward of another length than its turns and for a process verdict on a
-    turn that it does not have.
+    those), for a reward of another length than its turns and for a process verdict on a turn that it does not have.
     """
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     for trajectory, score in pairs:
@@ -40,6 +39,7 @@ def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
         cohort_B=np.array(cohort_B, np.int32),
         measured=_measured([trajectory for trajectory, _ in pairs])
         | {
+            "unplaced_B": np.array([0.0 if t.turns else score.total for t, score in pairs], np.float32),
             "settled_B": np.array([_settled(score) for _, score in pairs], np.float32),
             "process_paid_N": np.array([value for _, _, paid in columns for value in paid], np.float32),
         }
@@ -53,8 +53,6 @@ def _validate(trajectory: Trajectory, score: Score) -> None:
     if not score.usable or score.outcome is None:
         why = score.problem or "it has no outcome"
         raise ShapeError(f"trajectory '{trajectory.id}' has no usable score ({why}); drop it before credit")
-    if not n_turns:
-        raise ShapeError(f"trajectory '{trajectory.id}' has no turns; drop it before credit")
     if score.reward_T.shape != (n_turns,):
         raise ShapeError(f"reward_T of trajectory '{trajectory.id}' is {score.reward_T.shape}, expected ({n_turns},)")
 
@@ -96,7 +94,8 @@ def _verdicts(trajectory: Trajectory, score: Score) -> tuple[list[float], list[b
 def _settled(score: Score) -> float:
     """What was paid for anything but the process."""
     process = sum(event.paid for event in score.ledger if event.kind == "process")
-    return float(score.reward_T.sum(dtype=np.float64)) - process
+    total = float(score.reward_T.sum(dtype=np.float64)) if len(score.reward_T) else score.total
+    return total - process
 
 
 def _states(trajectory: Trajectory, known: dict[tuple[str, str], int]) -> list[int]:

@@ -37,7 +37,8 @@ def make_table(
 ) -> TurnTable:
     """``settled_B`` is the outcome where nothing is said: no gate took anything back.
 
-    ``process_paid_N`` is the verdict where it is open, as a component of weight 1 without a mean pays it.
+    ``process_paid_N`` is the verdict where it is open, as a component of weight 1 without a mean pays it. An empty row
+    is an episode without turns, which was paid its outcome.
     """
     lengths = [len(row) for row in rewards]
     n = sum(lengths)
@@ -45,7 +46,9 @@ def make_table(
     outcome_B = np.array([sum(row) for row in rewards] if outcome is None else outcome, np.float32)
     process_N = np.full(n, np.nan, np.float32) if process is None else flatten(process, np.float32)
     open_N = np.ones(n, np.bool_) if is_open is None else flatten(is_open, np.bool_)
-    recorded = {"settled_B": outcome_B, "process_paid_N": np.where(open_N, np.nan_to_num(process_N), 0)}
+    unplaced_B = np.where(np.array(lengths) == 0, outcome_B, 0)
+    paid_N = np.where(open_N, np.nan_to_num(process_N), 0)
+    recorded = {"unplaced_B": unplaced_B, "settled_B": outcome_B, "process_paid_N": paid_N}
     return TurnTable(
         reward_N=np.array(flat, np.float32),
         process_N=process_N,

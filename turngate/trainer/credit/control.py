@@ -13,8 +13,8 @@ from turngate.types import FloatArray, TurnTable, derive_seed
 def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed: int) -> FloatArray:
     """Give every trajectory the advantages of another one of the batch: float32[N].
 
-    Nobody keeps its own (one random cycle through all trajectories). Turns are matched by index; a longer trajectory
-    repeats the last number, a shorter one leaves the rest out. Raises ShapeError for a single trajectory.
+    Nobody keeps its own (one random cycle through all trajectories with turns). Turns are matched by index; a longer
+    trajectory repeats the last number, a shorter one leaves the rest out. Raises ShapeError for a single trajectory.
     """
     validate(table)
     if advantage_N.shape != (table.n_turns,):
@@ -31,7 +31,7 @@ def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed
 
 
 def random_reward(table: TurnTable, seed: int) -> TurnTable:
-    """The same table, every trajectory paid a fair coin (0 or 1) on its last turn and nothing else.
+    """The same table, every trajectory paid a fair coin (0 or 1) at its end and nothing else.
 
     Outcome and ``settled_B`` are that coin too. Scores and metrics stay true; only what credit sees is random.
     """
@@ -42,5 +42,6 @@ def random_reward(table: TurnTable, seed: int) -> TurnTable:
     last_N = last_turns(table)
     reward_N[last_N] = outcome_B[table.traj_N[last_N]]
     process_N = np.full(table.n_turns, np.nan, np.float32)
-    measured = {**table.measured, "settled_B": outcome_B}
+    unplaced_B = np.where(lengths(table) > 0, 0, outcome_B)
+    measured = {**table.measured, "settled_B": outcome_B, "unplaced_B": unplaced_B}
     return replace(table, reward_N=reward_N, process_N=process_N, outcome_B=outcome_B, measured=measured)

@@ -82,6 +82,7 @@ def _recorded(b: int) -> dict[str, Column]:
         "parent_B": np.where(second_B, 0, -1).astype(np.int32),
         "branch_B": second_B.astype(np.int32),
         "settled_B": (np.arange(b) == 0).astype(np.float32),
+        "unplaced_B": np.zeros(b, np.float32),
         "process_paid_N": np.zeros(2 * b, np.float32),
     }
 
