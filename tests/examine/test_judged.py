@@ -20,6 +20,7 @@ from turngate.rewards.combine import ppr
 from turngate.rewards.process import capo
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.rewards.statistics import z_scores
+from turngate.store import Store
 from turngate.types import Evidence, Group
 
 FAST = {"attempts": 2, "backoff_s": 0.0, "backoff_max_s": 0.0, "call_s": 10.0}
@@ -436,3 +437,23 @@ def test_a_mistake_is_one_line_with_its_key(table, line):
 def test_settings_without_effect_are_refused(table):
     with pytest.raises(ValidationError):
         TypeAdapter(Examiner).validate_python(table)
+
+
+def test_facts_are_recorded_so_scoring_again_needs_no_judge(tmp_path):
+    opened = Evidence(name="opened", value=True)
+    outcome = FromEvidence(name="win_rate", evidence="win_rate", kind="outcome")
+    both = Rubric(rewards=(outcome, FromEvidence(name="step", evidence="step", per_turn=True, weight=0.1)))
+
+    def script(prompt, n):
+        return by_table(prompt, n) if "A and B" in prompt else critics({0}, {0}, ())(prompt, n)
+
+    with serving(script) as server:
+        some = [Pairwise(judge=judge(server)), Steps(judge=judge(server))]
+        (after,), _ = examined(some, [group(*HONEST, evidence=[opened])])
+    scored = both.score_group(after)
+    Store(tmp_path).write(1, [scored])
+    (back,) = Store(tmp_path).read()
+    again = both.score_group(Group(task=back.task, trajectories=back.trajectories))
+    assert [score.ledger for score in again.scores] == [score.ledger for score in scored.scores]
+    assert [score.total for score in again.scores] == pytest.approx([1, 0.5, 1 / 3, 1 / 6])
+    assert [one.evidence for one in back.trajectories] == [one.evidence for one in after.trajectories]
