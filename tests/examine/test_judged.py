@@ -17,7 +17,10 @@ from turngate.examine.run import Examining
 from turngate.judging import JudgePart, OpenAISpeaker, ServerJudge
 from turngate.problems import one_line
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.trainer.credit.cohorts import group
+from turngate.store import Store
+from turngate.trainer.credit.capo import flagged_rewards
+from turngate.trainer.credit.ppr import renormed
+from turngate.trainer.table import tabulate
 from turngate.types import Evidence, Group
 
 FAST = {"attempts": 2, "backoff_s": 0.0, "backoff_max_s": 0.0, "call_s": 10.0}
@@ -37,7 +40,7 @@ def paid(examined_group, name):
 
 
 def z(rewards):
-    return group(np.asarray(rewards, float), np.zeros(len(rewards), int)).z_M(eps=0.0)
+    return (np.array(rewards) - np.mean(rewards)) / np.std(rewards, ddof=1)
 
 
 def place(text):
@@ -227,47 +230,51 @@ def critics(*critiques):
 THREE = [[f"sibling 0 step {turn} of it" for turn in range(3)]]
 
 
-def step_verdicts(script, turns=THREE, **settings):
-    """The verdicts "step" by turn, as the ledger of a rubric holds them."""
-    opened = Evidence(name="opened", value=True)
+def step_verdicts(script, turns=THREE, *, opened=True, **settings):
+    """A table with the verdicts "step", as they come out of a rubric's ledger."""
+    evidence = [Evidence(name="opened", value=opened)]
     with serving(script) as server:
-        (after,), metrics = examined([Steps(judge=judge(server), **settings)], [group(*turns, evidence=[opened])])
+        (after,), metrics = examined([Steps(judge=judge(server), **settings)], [group(*turns, evidence=evidence)])
     assert metrics["examine/step/failed"] == 0
     outcome = FromEvidence(name="opened", evidence="opened", kind="outcome")
-    rubric = Rubric(rewards=(outcome, FromEvidence(name="step", evidence="step", per_turn=True)))
-    (score,) = rubric.score_group(after).scores
-    assert score.usable
-    return {line.turn: line.value for line in score.ledger if line.name == "step"}
+    step = FromEvidence(name="step", evidence="step", per_turn=True, weight=0.2)
+    return tabulate([Rubric(rewards=(outcome, step)).score_group(after)])
 
 
 @pytest.mark.parametrize(
-    ("mode", "bad"), [("majority", [0, 1, 0]), ("intersection", [0, 1, 0]), ("average", [1 / 3, 1, 1 / 3])]
+    ("mode", "right"), [("majority", [1, 0, 1]), ("intersection", [1, 0, 1]), ("average", [2 / 3, 0, 2 / 3])]
 )
-def test_capo_votes_of_three_critiques(mode, bad):
-    verdicts = step_verdicts(critics({1}, {1, 2}, {0, 1}), mode=mode)
-    assert verdicts == pytest.approx({turn: 1 - share for turn, share in enumerate(bad)})
-    for outcome, rewards in ((1, [2, 1, 2]), (0, [0, -1, 0])):
-        if mode != "average":
-            bad_N = [1 - verdicts[turn] for turn in range(3)]
-            np.testing.assert_allclose(capo(bad_N, [outcome], [0, 0, 0]), rewards)
+def test_capo_votes_of_three_critiques(mode, right):
+    table = step_verdicts(critics({1}, {1, 2}, {0, 1}), mode=mode)
+    np.testing.assert_allclose(table.process_N, right, atol=1e-6)
 
 
-def test_ppr_is_paid_shares_of_critiques():
-    verdicts = step_verdicts(critics({1}, {1}, {1}, {1}, {0}), [THREE[0][:2]], votes=5, mode="average")
-    assert verdicts == pytest.approx({0: 0.8, 1: 0.2})
-    process_N = [verdicts[0], verdicts[1]]
-    np.testing.assert_allclose(ppr(process_N, [1], [0, 0]), [0.8, 0.2])
-    np.testing.assert_allclose(ppr(process_N, [0], [0, 0]), [-0.2, -0.8])
+@pytest.mark.parametrize(("opened", "rewards"), [(True, [2, 1, 2]), (False, [0, -1, 0])])
+def test_capo_flags_a_wrong_step(opened, rewards):
+    table = step_verdicts(critics({1}, {1, 2}, {0, 1}), opened=opened)
+    np.testing.assert_allclose(flagged_rewards(table, table.outcome_B, 2.0, 1.0), rewards, atol=1e-6)
+
+
+@pytest.mark.parametrize(("opened", "rewards"), [(True, [0.8, 0.2]), (False, [-0.2, -0.8])])
+def test_ppr_is_paid_shares_of_critiques(opened, rewards):
+    five = critics({1}, {1}, {1}, {1}, {0})
+    table = step_verdicts(five, [THREE[0][:2]], opened=opened, votes=5, mode="average")
+    np.testing.assert_allclose(renormed(table, table.outcome_B), rewards, atol=1e-6)
+
+
+def known(table):
+    """Verdicts by turn."""
+    return {turn: value for turn, value in enumerate(table.process_N.tolist()) if not np.isnan(value)}
 
 
 def test_neighbouring_turns_with_equal_verdicts_are_one_thought():
     six = [[f"sibling 0 step {turn} of it" for turn in range(6)]]
     script = critics({2, 3, 4})
-    assert step_verdicts(script, six) == {0: 1, 1: 1, 2: 0, 3: 0, 4: 0, 5: 1}
-    merged = step_verdicts(script, six, thoughts_merged=True)
+    assert known(step_verdicts(script, six)) == {0: 1, 1: 1, 2: 0, 3: 0, 4: 0, 5: 1}
+    merged = known(step_verdicts(script, six, thoughts_merged=True))
     assert merged == {1: 1, 4: 0, 5: 1}
     longer = [[f"sibling 0 step {turn} of it" for turn in range(8)]]
-    stretched = step_verdicts(critics({2, 3, 4, 5, 6}), longer, thoughts_merged=True)
+    stretched = known(step_verdicts(critics({2, 3, 4, 5, 6}), longer, thoughts_merged=True))
     assert list(stretched.values()) == list(merged.values())  # saying a thought in more turns changes nothing
 
 
@@ -434,3 +441,23 @@ def test_a_mistake_is_one_line_with_its_key(table, line):
 def test_settings_without_effect_are_refused(table):
     with pytest.raises(ValidationError):
         TypeAdapter(Examiner).validate_python(table)
+
+
+def test_facts_are_recorded_so_scoring_again_needs_no_judge(tmp_path):
+    opened = Evidence(name="opened", value=True)
+    outcome = FromEvidence(name="win_rate", evidence="win_rate", kind="outcome")
+    both = Rubric(rewards=(outcome, FromEvidence(name="step", evidence="step", per_turn=True, weight=0.1)))
+
+    def script(prompt, n):
+        return by_table(prompt, n) if "A and B" in prompt else critics({0}, {0}, ())(prompt, n)
+
+    with serving(script) as server:
+        some = [Pairwise(judge=judge(server)), Steps(judge=judge(server))]
+        (after,), _ = examined(some, [group(*HONEST, evidence=[opened])])
+    scored = both.score_group(after)
+    Store(tmp_path).write(1, [scored])
+    (back,) = Store(tmp_path).read()
+    again = both.score_group(Group(task=back.task, trajectories=back.trajectories))
+    assert [score.ledger for score in again.scores] == [score.ledger for score in scored.scores]
+    assert [score.total for score in again.scores] == pytest.approx([1, 0.5, 1 / 3, 1 / 6])
+    assert [one.evidence for one in back.trajectories] == [one.evidence for one in after.trajectories]

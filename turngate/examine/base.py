@@ -92,5 +92,7 @@ class Examiner(Part):
         """The facts about every trajectory of ``groups``, in the same shape.
 
         Called with one group for the scopes "episode" and "group" (for "episode" it holds one trajectory), with all
-        groups of the step for "batch". What it raises, and an answer of another shape, makes its facts missing.
+        groups of the step for "batch"; only usable episodes are among them, as they were played. What it raises, and an
+        answer of another shape, makes its facts missing. It must not block the event loop: what computes for long goes
+        into ``asyncio.to_thread``. All calls in a step get the same ``desk.seed``; derive from it and from ids.
         """
