@@ -304,6 +304,7 @@ def test_settings_that_break_the_bounds_raise(make: Any, words: str):
         (EventCost(name="c", evidence="e"), [fact("e", 1, 5)], "outside the episode's 2"),
         (Repetition(name="c"), [fact("action_key", "a")], "its evidence names none"),
         (LengthCost(name="c", start=0, limit=1, evidence="e"), [fact("e", math.nan, 0)], "which 'c' reads, is nan"),
+        (LengthCost(name="c", start=0, limit=1, only_if="e"), [fact("e", "yes", 0)], "turn 0: read 'yes'"),
         (InformationGain(name="c"), [fact("gold_logprob", 0.5, 0)], "at most 0"),
         (InformationGain(name="c"), [fact("gold_logprob", -0.5)], "its evidence names none"),
         (InformationGain(name="c"), [fact("gold_logprob_start", math.nan)], "whole episode, which 'c' reads, is nan"),

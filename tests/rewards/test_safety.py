@@ -9,6 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from turngate.envs import lock
+from turngate.envs.code import rubric as code
+from turngate.envs.sql import rubric as sql
 from turngate.errors import ConfigError
 from turngate.rewards import (
     BestSoFar,
@@ -508,3 +511,54 @@ def test_gates_that_compare_siblings_are_refuted_in_a_group():
     better, worse, *_ = one.score_records([bound.better.record, bound.worse.record, *fair])
     assert (better.total, worse.total) == pytest.approx((bound.better.total, bound.worse.total))
     assert better.total < worse.total
+
+
+# --- for whoever reads a config --------------------------------------------------------------------------------------
+
+
+def test_problems_say_in_a_line_each_what_is_wrong_and_show_it():
+    assert rubric(weight=0.5).check().problems == ()
+    summed = rubric(needs_outcome(0.5), agg="sum", weight=0.3, low=-4.0).check()
+    assert summed.problems == (
+        "I2, staying behind a gate can pay: [won=1, p=-4] = -0.2 is paid less than [won=0, p=1] = 0",
+        "I3, payments have no bound: [won=1, p=1] = 1.3 is paid less than [won=1, p=1 ×5] = 2.5; use agg='mean' or "
+        "another one-verdict agg, or one of once, best_so_far and budget, or cap_process",
+    )
+    assert Rubric(rewards=(TESTS, STYLE), gates=(needs_outcome(0.5),)).check().problems == (
+        "I1, a better outcome can be overtaken: [tests=1] = 1 is paid less than [tests=0.8, style=1] = 1.2; if 'tests' "
+        "cannot take every value in its range, declare those it can take: levels=(0, 1) for a yes or no",
+    )
+    (unproven,) = rubric(requires("won", on="p"), weight=1.2, agg="mean").check().problems
+    assert unproven.startswith("I1, a better outcome can be overtaken: not proven")
+
+
+def test_the_sums_that_an_episode_can_be_paid():
+    cost = part("cost", kind="penalty", weight=-0.2)
+    safety = Rubric(rewards=(WON, part("p", weight=0.3, low=-1.0), cost), gates=(cap_process(0.2),)).check()
+    assert safety.process == pytest.approx((-0.2, 0.2))
+    assert safety.penalty == pytest.approx((-0.2, 0.0))
+
+
+def test_a_cap_in_front_of_a_gate_that_closes_does_not_keep_what_it_scaled():
+    """The cap scales p by what q gains beside it; then q is closed, and p is left with a part of the cap."""
+    rewards = (
+        FromEvidence(name="won", evidence="won", kind="outcome", levels=(0, 1), weight=0.3),
+        part("p", weight=0.4, low=0.5),
+        part("q", weight=4.0),
+    )
+    gates = (bottom_line({"p": 0.5}, goals=["q"]), cap_process(0.4), requires("ok", on="q"))
+    capped = Rubric(rewards=rewards, gates=gates)
+    facts = (Evidence(name="won", value=True), Evidence(name="p", value=0.5), Evidence(name="q", value=1.0))
+    record = Record(task_id="t", n_turns=1, ending=Ending.FINISHED, evidence=facts)
+    safety = capped.check()
+    assert capped.score(record).total == pytest.approx(0.3 + 0.2 * 0.4 / 4.2)
+    assert not safety["I1"].holds
+
+
+@pytest.mark.parametrize("name", ["LOCK", "SQL", "SQL_REASONING", "CODE"])
+def test_shipped_rubrics_are_safe_at_the_levels_that_their_verifiers_can_give(name: str):
+    shipped = {"LOCK": lock.RUBRIC, "SQL": sql.RUBRIC, "SQL_REASONING": sql.REASONING_RUBRIC, "CODE": code.RUBRIC}[name]
+    assert shipped.check().problems == ()
+    outcome, *rest = shipped.rewards
+    graded = Rubric(rewards=(outcome.model_copy(update={"levels": None}), *rest), gates=shipped.gates)
+    assert not graded.check().safe  # so the levels carry weight

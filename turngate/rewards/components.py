@@ -162,6 +162,9 @@ class LengthCost(Reward):
         """One verdict on the episode."""
         if self.only_if is not None:
             outcomes = facts.verdicts(self.only_if)
+            for turn, value in outcomes:
+                if not isinstance(value, (int, float)):
+                    self._reject(facts, turn, f"read {value!r}; '{self.only_if}' must be a bool or a number")
             if not outcomes or max(value for _, value in outcomes) < self.at_least:
                 return [(None, 0.0)] if outcomes else []
         length = float(facts.n_turns)

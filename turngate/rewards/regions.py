@@ -30,6 +30,12 @@ class Region:
     outcomes: tuple[Span, ...]
     scenes: tuple[Scene, ...]
 
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """The lowest, the highest and one in between, each once: a component may read what the outcome is made of."""
+        lowest, highest = self.outcomes[0][0], self.outcomes[-1][1]
+        return tuple(dict.fromkeys((lowest, self.scenes[0].outcome, highest)))
+
 
 def regions(rewards: Sequence[Reward], gates: Sequence[Gate]) -> list[Region]:
     """All outcomes that the components can earn, in regions; lowest first where they do not overlap.
@@ -46,7 +52,8 @@ def regions(rewards: Sequence[Reward], gates: Sequence[Gate]) -> list[Region]:
     for chosen in _choices(outcomes):
         sums = outcome_spans([reward for reward in rewards if reward.name in chosen], chosen)
         for piece in _cut(sums, cuts):
-            scene = Scene(outcome=piece[-1][1], cells=chosen, facts=frozenset())
+            low, high = max(piece, key=lambda span: span[1] - span[0])
+            scene = Scene(outcome=(low + high) / 2, cells=chosen, facts=frozenset())
             variants = product(_choices(others), facts)
             scenes = tuple(replace(scene, cells=chosen | more, facts=true) for more, true in variants)
             found.append(Region(outcomes=piece, scenes=scenes))

@@ -14,6 +14,9 @@ An outcome can be anything that its components can earn: every sum of their ``Re
 A bound that fails comes with two imagined episodes, staged as records and paid by the gates themselves, and every gate
 with an example of what gets past it. Leads below ``TIE`` count as none, for they may be rounding.
 
+I1, I3 and I2 for outcomes and vetoes are proven from the ranges. I2 for facts and conditions is tried: on pairs of
+episodes at the ends of the ranges, in the middle and close to nothing.
+
 Assumed: components reach their extremes independently, of each other and of the facts that gates read; optional
 components may also earn nothing. Where that does not hold the ranges can be wider than what can happen: then a bound
 may fail without an example, and says that it is not proven.
@@ -24,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Literal, TypeAlias
 
@@ -132,7 +136,7 @@ class _Finding:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Rules:
     """Rewards, gates and every region of outcomes."""
 
@@ -154,6 +158,13 @@ class _Rules:
         for gate in gates:
             gate.bound(ranges, scene)
         return ranges
+
+    @cached_property
+    def entangled(self) -> bool:
+        """Whether somebody else reads what an outcome is made of, and so may differ between outcomes of one region."""
+        made_of = {name for reward in self.rewards if reward.kind == "outcome" for name in reward.reads}
+        others = [reward.reads for reward in self.rewards if reward.kind != "outcome"]
+        return any(made_of.intersection(reads) for reads in [*others, *(gate.reads for gate in self.gates)])
 
     def least(self, region: Region, n: float) -> tuple[float, Scene]:
         """The least that is paid besides the outcome, without a veto, and in which scene."""
@@ -246,8 +257,11 @@ def _advice(rewards: Sequence[Reward]) -> str:
 
 
 def _apart(upper: Span, lower: Span, distance: float) -> Span:
-    """An outcome of each of two spans that overlap or touch, about this far apart, as high as may be."""
-    one = min(max(lower[1] + distance, upper[0]), upper[1])
+    """An outcome of each of two spans that overlap or touch, about this far apart, as high as may be.
+
+    Where they touch the two lie on either side, neither on the edge.
+    """
+    one = min(max(lower[1] + 2 * distance / 3, upper[0]), upper[1])
     return one, min(max(one - distance, lower[0]), lower[1])
 
 
@@ -272,13 +286,19 @@ def _beats_veto(rules: _Rules, gate: Gate, floor: float) -> _Finding:
 
 
 def _survives(rules: _Rules, flip: Flip) -> _Finding:
-    """Meeting a condition pays at least as much as just missing it, all else equal."""
+    """Meeting a condition pays at least as much as just missing it, all else equal. Tried, not proven.
+
+    Where the outcome's own evidence decides about something else, it is tried with several outcomes, and with each of
+    several outcome components as small as may be: the first one in the order of the rewards is.
+    """
+    orders = [rules.rewards, rules.rewards[::-1]] if rules.entangled else [rules.rewards]
     pairs = [
-        stage_flip(rules.rewards, rules.gates, flip, scene, best=best)
+        stage_flip(rewards, rules.gates, flip, scene.at(outcome), best=best, strength=strength)
+        for rewards in orders
         for region in rules.regions
-        for scene in region.scenes
-        for best in (False, True)
+        for outcome, scene in product(region.samples if rules.entangled else region.samples[:1], region.scenes)
         if flip.possible(scene)
+        for best, strength in product((False, True), (1.0, 0.5, 0.001))
     ]
     if not pairs:
         sentence = f"'{flip.what}' cannot be missed"

@@ -114,23 +114,29 @@ def stage_veto(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n
 
 
 def stage_flip(
-    rewards: Sequence[Reward], gates: Sequence[Gate], flip: Flip, scene: Scene, *, best: bool
+    rewards: Sequence[Reward], gates: Sequence[Gate], flip: Flip, scene: Scene, *, best: bool, strength: float
 ) -> tuple[Run, Run]:
     """An episode that meets the flip and the same that just misses it.
 
-    What the flip can change earns most, or least; everything else earns as little as the scene allows.
+    What the flip can change earns most, or least, times ``strength``: a limit may hide a large difference. Everything
+    else earns as little as the scene and the facts that other gates want allow.
     """
     touching = [gate for gate in gates if gate.name == flip.gate or flip.evidence in gate.reads]
     values = _outcomes(rewards, scene)
     for reward in rewards:
         if reward.kind == "outcome":
             continue
+        cell = scene.cells.get(reward.name)
         if any(gate.touches(reward.name, reward.kind) for gate in touching):
-            values[reward.name] = _extreme(reward, scene, best)
+            value = _extreme(reward, scene, best)
+            low, high = cell or (reward.low, reward.high)
+            values[reward.name] = None if value is None else min(max(value * strength, low), high)
         else:
-            cell = scene.cells.get(reward.name)
             values[reward.name] = None if cell is None else min(cell, key=abs)
     truths: dict[str, Truth] = {e: good for gate in gates for e, good in gate.openers if e not in gate.states}
+    for reward in rewards:
+        if any(truths.get(name) for name in reward.reads) and values[reward.name] is None:
+            values[reward.name] = _least_true(reward)
     if flip.condition is not None:
         name = flip.condition.component
         return _twins(
