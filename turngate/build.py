@@ -22,6 +22,7 @@ from turngate.trainer.credit.rehearsal import rehearse
 from turngate.trainer.filters import FILTERS, Filter
 from turngate.trainer.loss_settings import LossBase
 from turngate.trainer.pack import by_turn
+from turngate.trainer.signal_settings import CRITIC_COLUMNS
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
 
@@ -172,7 +173,10 @@ def reads_of(config: Config) -> frozenset[str]:
     """The columns that the credit rule reads. Raises ConfigError for a rule that cannot be trained here."""
     name = config.credit.type
     rule = partial(_rules()[name], **config.credit.model_dump(exclude={"type"}))
-    return _rehearsed(rule, name, config.signals.offered, config.train.group_size)
+    offered = config.signals.offered
+    if config.value is None:
+        offered = offered - CRITIC_COLUMNS | frozenset(config.signals.evidence)
+    return _rehearsed(rule, name, offered, config.train.group_size)
 
 
 def build_signals(
@@ -300,7 +304,7 @@ def credit_rule(name: str, settings: Mapping[str, Any]) -> Credit:
     if name not in _rules():
         raise UnknownName("credit", name, _rules())
     rule = partial(_rules()[name], **settings)
-    _rehearsed(rule, name, (), SIBLINGS)
+    _rehearsed(rule, name, (), SIBLINGS, branching=True)
     return rule
 
 
@@ -318,9 +322,11 @@ def _rules() -> Mapping[str, Callable[..., Any]]:
     return {**CREDITS, **TOKEN_CREDITS}
 
 
-def _rehearsed(rule: Callable[[TurnTable], object], name: str, offered: Iterable[str], siblings: int) -> frozenset[str]:
+def _rehearsed(
+    rule: Callable[[TurnTable], object], name: str, offered: Iterable[str], siblings: int, *, branching: bool = False
+) -> frozenset[str]:
     try:
-        return rehearse(rule, offered, siblings=siblings)
+        return rehearse(rule, offered, siblings=siblings, branching=branching)
     except (ShapeError, TypeError) as error:
         raise ConfigError(f"credit '{name}' cannot be used here: {error}") from None
 
