@@ -121,7 +121,7 @@ def test_a_top_k_of_the_whole_vocabulary_is_refused(
 
 def taught(run: Path, step: int) -> tuple[list[str], str]:
     """The siblings of the first group that taught something in a step, and the first of them."""
-    groups = [group for group in Store(run).read(step, "train") if varied(group)]
+    groups = [group for group in Store(run).read(step, "train") if varied(group).all()]
     names = [trajectory.id for trajectory in groups[0].trajectories]
     return names, names[0]
 
@@ -318,7 +318,7 @@ def test_a_probe_that_asks_for_nothing_is_one_line(
     names = {
         "{name}": taught(trained, 1)[1],
         "{evaluated}": next(iter(Store(trained).read(0))).trajectories[0].id,
-        "{dropped}": next((group.trajectories[0].id for group in groups if not varied(group)), "{dropped}"),
+        "{dropped}": next((group.trajectories[0].id for group in groups if not varied(group).any()), "{dropped}"),
     }
     if "{dropped}" in options:
         assert names["{dropped}"] != "{dropped}", "every group of this run taught something; use another seed"

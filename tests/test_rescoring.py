@@ -61,7 +61,7 @@ SIBLINGS, GROUPS_PER_STEP, STEPS = 8, 8, 8  # of two environments: 1,024 traject
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
-def turn(observation: Observation, action: Action, evidence: tuple[Evidence, ...] = ()) -> Turn:
+def turn(observation: Observation, action: Action) -> Turn:
     empty = np.zeros(0, np.int32)
     said = Completion(ids_K=empty, logprobs_K=np.zeros(0, np.float32), ended_by=EndedBy.SCRIPT, policy_version=0)
     return Turn(
@@ -70,7 +70,6 @@ def turn(observation: Observation, action: Action, evidence: tuple[Evidence, ...
         completion=said,
         source=np.zeros(0, np.uint8),
         action=action,
-        evidence=evidence,
     )
 
 
@@ -91,19 +90,20 @@ def play(env: Any, task: Task, lines: list[str], name: str, rng: np.random.Gener
     """One episode, with a judge's opinion of it, and the score that the environment settled."""
     seen, _ = env.reset(seed=0, options={"task": task})
     turns: list[Turn] = []
+    facts: list[Evidence] = []
     for line in lines:
         before = seen
         seen, _, terminated, truncated, info = env.step(line)
-        about = tuple(fact for fact in info["evidence"] if fact.turn is not None)
-        turns.append(turn(before, info["action"], about))
+        turns.append(turn(before, info["action"]))
+        facts += info["evidence"]
         if terminated or truncated:
             break
     else:
         _, info = env.finish(Ending.MAX_TURNS)
+        facts += info["evidence"]
     judged = None if rng.random() < 0.1 else float(rng.random())
-    facts = tuple(fact for fact in info["evidence"] if fact.turn is None)
-    facts += (Evidence(name="judged", value=judged, by="judge"),)
-    played = Trajectory(id=name, task=task, turns=tuple(turns), ending=info["ending"], seed=0, evidence=facts)
+    facts.append(Evidence(name="judged", value=judged, by="judge"))
+    played = Trajectory(id=name, task=task, turns=tuple(turns), ending=info["ending"], seed=0, evidence=tuple(facts))
     return played, info["score"]
 
 

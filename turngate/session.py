@@ -132,7 +132,8 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     step, group, index = store.find(trajectory_id)
     config = load(path / "config.toml")
     kept, _ = keep([group], {})
-    filtered = not keep([group], build.build_filters(config.train.filters))[0]
+    passed, _ = keep([group], build.build_filters(config.train.filters))
+    filtered = trajectory_id not in {one.id for each in passed for one in each.trajectories}
     advantage_T = None
     rule = build.own_credit(config)
     if kept and group.scores[index].usable and rule is not None:
@@ -142,7 +143,7 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
             if trajectory.id == trajectory_id:
                 advantage_T = advantage_N[start : start + len(trajectory.turns)]
             start += len(trajectory.turns)
-    note = "; the group was filtered out and taught nothing" if filtered else ""
+    note = "; it was filtered out and taught nothing" if filtered else ""
     if rule is None:
         note += f"; credit '{config.credit.type}' reads what only training measures, so it is not shown"
     console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)

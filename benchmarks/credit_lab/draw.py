@@ -116,9 +116,10 @@ def _pick(cumulative_P: Floats, low: Ints, high: Ints, rng: np.random.Generator)
 
 
 def table(drawn: Draw, names: Sequence[str] = ()) -> TurnTable:
-    """The turn table of a draw, with the measured columns ``names``, and ``settled_B`` always, as ``tabulate`` does.
+    """The turn table of a draw, with the measured columns ``names``.
 
-    Raises UnknownName for one not in ``COLUMNS``.
+    ``settled_B`` and ``process_paid_N`` are always there, as ``tabulate`` does it. Raises UnknownName for one not in
+    ``COLUMNS``.
     """
     for name in names:
         if name not in COLUMNS:
@@ -133,7 +134,7 @@ def table(drawn: Draw, names: Sequence[str] = ()) -> TurnTable:
         state_N=drawn.of_turns(paths.observation_PT),
         outcome_B=paths.outcome_P[drawn.path_B].astype(np.float32),
         cohort_B=drawn.cohort_B.astype(np.int32),
-        measured={name: COLUMNS[name](drawn) for name in ("settled_B", *names)},
+        measured={name: COLUMNS[name](drawn) for name in ("settled_B", "process_paid_N", *names)},
     )
 
 
@@ -165,6 +166,7 @@ def _progress(drawn: Draw) -> Floats:
 
 COLUMNS: Mapping[str, Callable[[Draw], npt.NDArray[Any]]] = {
     "settled_B": lambda drawn: drawn.paths.outcome_P[drawn.path_B].astype(np.float32),  # no gate cuts an outcome
+    "process_paid_N": lambda drawn: drawn.of_turns(drawn.paths.paid_PT).astype(np.float32),
     "tokens_N": lambda drawn: np.ones(len(drawn.traj_N), np.int32),
     "surprisal_N": _surprisal,
     "parent_B": lambda drawn: drawn.parent_B.astype(np.int32),

@@ -108,34 +108,28 @@ def test_8_cut_short_is_no_failure_and_keeps_what_it_earned(ending: Ending):
     assert (unknown.usable, unknown.outcome) == (False, None)  # not measured is not failed
 
 
-def turn(value: float, index: int) -> Turn:
+def played(name: str, task: Task, values: list[float], won: float) -> Trajectory:
     empty = np.zeros(0, np.int32)
     said = Completion(ids_K=empty, logprobs_K=np.zeros(0, np.float32), ended_by=EndedBy.SCRIPT, policy_version=0)
-    return Turn(
+    turn = Turn(
         observation=Observation(text=""),
         context_ids=empty,
         completion=said,
         source=np.zeros(0, np.uint8),
         action=Action(text=""),
-        evidence=(Evidence(name="step", value=value, turn=index), Evidence(name="ok", value=value, turn=index)),
     )
+    facts = [Evidence(name=n, value=value, turn=index) for index, value in enumerate(values) for n in ("step", "ok")]
+    facts.append(Evidence(name="won", value=won))
+    turns = (turn,) * len(values)
+    return Trajectory(id=name, task=task, turns=turns, ending=Ending.FINISHED, seed=0, evidence=tuple(facts))
 
 
 @pytest.mark.parametrize("bad", [NAN, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["step", "won"])
 def test_9_a_reward_that_is_no_number_raises_with_component_trajectory_and_turn(bad: float, where: str):
     task = Task(id="t/1", env_id="e", prompt="")
-    good = Trajectory(
-        id="a",
-        task=task,
-        turns=(turn(1, 0), turn(1, 1)),
-        ending=Ending.FINISHED,
-        seed=0,
-        evidence=(Evidence(name="won", value=1),),
-    )
-    turns = (turn(1, 0), turn(bad if where == "step" else 1, 1))
-    won = Evidence(name="won", value=bad if where == "won" else 1)
-    broken = Trajectory(id="b", task=task, turns=turns, ending=Ending.FINISHED, seed=0, evidence=(won,))
+    good = played("a", task, [1, 1], won=1)
+    broken = played("b", task, [1, bad if where == "step" else 1], won=bad if where == "won" else 1)
     place = "turn 1" if where == "step" else "whole episode"
     with pytest.raises(ValueError, match=rf"component '{where}' of task 't/1', trajectory 'b', {place}: earned {bad}"):
         Rubric(rewards=(WON, STEP)).score_group(Group(task=task, trajectories=(good, broken)))
@@ -143,8 +137,7 @@ def test_9_a_reward_that_is_no_number_raises_with_component_trajectory_and_turn(
 
 def test_9_a_gate_that_reads_no_number_raises_too():
     task = Task(id="t/1", env_id="e", prompt="")
-    won = (Evidence(name="won", value=1),)
-    odd = Trajectory(id="b", task=task, turns=(turn(NAN, 0),), ending=Ending.FINISHED, seed=0, evidence=won)
+    odd = played("b", task, [NAN], won=1)
     with pytest.raises(ValueError, match="evidence 'ok' of task 't/1', trajectory 'b', turn 0, is NaN"):
         Rubric(rewards=(WON, JUDGED), gates=(requires("ok", on="judged"),)).score_group(
             Group(task=task, trajectories=(odd,))

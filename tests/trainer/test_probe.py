@@ -57,12 +57,9 @@ def gated_groups():
     ]
     siblings = []
     for name, turns, solved, steps in zip("ab", spoken, (1.0, 0.0), ([1.0, 0.0], [1.0, 1.0]), strict=True):
-        judged = [
-            replace(turn, evidence=(Evidence(name="step", value=step, turn=number),))
-            for number, (turn, step) in enumerate(zip(turns, steps, strict=True))
-        ]
-        episode = models.trajectory(judged, name=name)
-        siblings.append(as_sampled(replace(episode, evidence=(Evidence(name="solved", value=solved),))))
+        facts = [Evidence(name="step", value=step, turn=number) for number, step in enumerate(steps)]
+        facts.append(Evidence(name="solved", value=solved))
+        siblings.append(as_sampled(replace(models.trajectory(turns, name=name), evidence=tuple(facts))))
     return [rubric.score_group(Group(task=siblings[0].task, trajectories=tuple(siblings)))]
 
 
@@ -108,6 +105,29 @@ def groups_of(n=3, seed=0):
         group = models.scored(siblings)
         groups.append(replace(group, scores=scores))
     return groups
+
+
+def test_an_episode_without_turns_moves_nobody():
+    groups, taught = groups_of(), learner(tokens_per_pass=60)
+    one = longest(groups)
+    probe = partial(
+        probe_gradient,
+        credit=partial(returns, baseline="none"),
+        loss=ClippedLoss(),
+        trajectory=one.id,
+        turn=0,
+        delta=0.75,
+    )
+    plain = probe(taught, groups)
+    empty = replace(groups[0].trajectories[0], id="turnless", turns=())
+    nothing = Score(ledger=(), reward_T=np.zeros(0, np.float32), outcome=0.0, usable=True)
+    first = replace(groups[0], trajectories=(empty, *groups[0].trajectories), scores=(nothing, *groups[0].scores))
+    found = probe(taught, [first, groups[1]])
+    assert found.norm == pytest.approx(plain.norm, rel=1e-5)
+    for shift, expected in zip(found.shifts, plain.shifts, strict=True):
+        assert (shift.trajectory, shift.turn, shift.n_tokens) == (expected.trajectory, expected.turn, expected.n_tokens)
+        np.testing.assert_array_equal(shift.changed, expected.changed)
+        np.testing.assert_allclose(shift.by, expected.by, atol=1e-7)
 
 
 def longest(groups):

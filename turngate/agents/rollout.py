@@ -87,7 +87,7 @@ class _Play:
     episode: Episode
     ids: list[IntArray] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    evidence: tuple[Evidence, ...] = ()
+    evidence: list[Evidence] = field(default_factory=list)
 
     @property
     def n_tokens(self) -> int:
@@ -101,7 +101,7 @@ class _Play:
             turns=tuple(self.turns),
             ending=ending,
             seed=episode.seed,
-            evidence=self.evidence,
+            evidence=tuple(self.evidence),
             guidance=episode.guidance,
             error=error,
         )
@@ -185,10 +185,9 @@ class Player:
             completion = await self.policy.complete(self._request(play))
             play.ids.append(completion.ids_K)
             reply, _, terminated, truncated, info = await outside(world.step(completion.text))
-            facts = tuple(fact for fact in info["evidence"] if fact.turn is not None)
-            play.turns.append(self._turn(play, observation, context, completion, facts, info))
+            play.evidence += info["evidence"]
+            play.turns.append(self._turn(play, observation, context, completion, info))
             if terminated or truncated:
-                play.evidence = tuple(fact for fact in info["evidence"] if fact.turn is None)
                 return Ending(info["ending"])
             observation = reply
             text = self._text(observation, episode, turn=len(play.turns))
@@ -196,7 +195,7 @@ class Player:
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         _, info = await self.policy.outside(world.finish(ending))
-        play.evidence = info["evidence"]
+        play.evidence += info["evidence"]
         return ending
 
     def _request(self, play: _Play) -> Request:
@@ -221,9 +220,7 @@ class Player:
         return f"{observation.text}\n{guidance.text}"
 
     @staticmethod
-    def _turn(
-        play: _Play, observation: Observation, context: IntArray, completion: Any, facts: Any, info: dict[str, Any]
-    ) -> Turn:
+    def _turn(play: _Play, observation: Observation, context: IntArray, completion: Any, info: dict[str, Any]) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
         source[len(context) :] = Source.POLICY
         guidance = play.episode.guidance
@@ -233,7 +230,6 @@ class Player:
             completion=completion,
             source=source,
             action=info["action"],
-            evidence=facts,
             guidance=guidance if guidance is not None and guidance.insert_turn == len(play.turns) else None,
         )
 

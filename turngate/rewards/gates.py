@@ -272,7 +272,7 @@ class CapProcess(Gate):
         gains = losses = 0.0
         for line in draft.lines:
             if line.kind == "process":
-                amount = line.value * line.weight * line.factor
+                amount = line.value * line.weight * line.share * line.factor
                 if amount > 0:
                     gains += amount
                 else:

@@ -199,12 +199,13 @@ def with_noise(
     Unmeasured facts stay as they are. Raises ConfigError if the episode has no such fact, or rates outside [0, 1];
     ShapeError for a value other than true or false.
     """
-    if all(fact.name != evidence for fact in trajectory.evidence):
-        known = sorted({fact.name for fact in trajectory.evidence})
+    about_the_end = trajectory.facts_of(None)
+    if all(fact.name != evidence for fact in about_the_end):
+        known = sorted({fact.name for fact in about_the_end})
         raise ConfigError(f"trajectory '{trajectory.id}' has no evidence '{evidence}' about its end, only {known}")
     facts: list[Evidence] = []
     for fact in trajectory.evidence:
-        if fact.name != evidence or fact.value is None:
+        if fact.name != evidence or fact.turn is not None or fact.value is None:
             facts.append(fact)
             continue
         noisy = flip_verdicts(

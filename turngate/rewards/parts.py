@@ -101,21 +101,24 @@ class Facts:
 class Line:
     """One reward event in the making. Gates change ``factor`` and ``gate`` through ``close`` and ``cut`` only."""
 
-    __slots__ = ("factor", "gate", "kind", "name", "turn", "value", "weight")
+    __slots__ = ("factor", "gate", "kind", "name", "share", "turn", "value", "weight")
 
-    def __init__(self, name: str, kind: Kind, turn: int | None, value: float, weight: float) -> None:
+    def __init__(
+        self, name: str, kind: Kind, turn: int | None, value: float, weight: float, share: float = 1.0
+    ) -> None:
         self.name = name
         self.kind = kind
         self.turn = turn
         self.value = value
         self.weight = weight
+        self.share = share
         self.factor = 1.0
         self.gate = ""
 
     @property
     def paid(self) -> float:
         """What counts so far."""
-        return self.value * self.weight * self.factor
+        return self.value * self.weight * self.share * self.factor
 
     def close(self, gate: str) -> None:
         """Pay nothing. The gate that closes first is the one remembered."""
@@ -239,7 +242,8 @@ class Reward(Part):
     def earn(self, facts: Facts) -> list[Line]:
         """The lines of this component, in turn order. Raises ValueError naming component, task, trajectory and turn.
 
-        A line carries the verdict as it was measured; where the verdicts share one payment, the weight is divided.
+        A line carries the verdict as it was measured and the whole weight; where n verdicts share one payment, the
+        ``share`` of each is 1/n.
         """
         return self.lines(self.verdicts(facts), facts)
 
@@ -253,11 +257,10 @@ class Reward(Part):
         if not self.per_turn:
             values = [float(value) for _, value in verdicts]
             return [Line(name, kind, None, _AGGREGATES[agg](values) if len(values) > 1 else values[0], weight)]
-        if agg == "mean":
-            weight /= len(verdicts)
-        elif agg != "sum":
+        if agg not in ("mean", "sum"):
             verdicts = [_pick(verdicts, agg)]
-        return [Line(name, kind, turn, float(value), weight) for turn, value in verdicts]
+        share = 1.0 / len(verdicts) if agg == "mean" else 1.0
+        return [Line(name, kind, turn, float(value), weight, share) for turn, value in verdicts]
 
     def overall(self, lines: Sequence[Line]) -> float:
         """The verdict on the whole episode before the weight, from this component's lines, at least one."""

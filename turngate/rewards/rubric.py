@@ -262,7 +262,7 @@ def _settle(draft: Draft, late: frozenset[str]) -> Score:
         for line in draft.lines:
             turn = line.turn
             place = last if turn is None or line.name in late else turn
-            reward_T[place] += line.value * line.weight * line.factor
+            reward_T[place] += line.value * line.weight * line.share * line.factor
     return Score(
         ledger=tuple([line.event() for line in draft.lines]),
         reward_T=np.array(reward_T, np.float32),

@@ -98,11 +98,11 @@ def remembered(steps: Sequence[int]) -> list[int]:
 
 
 def credit_by_turns(table: TurnTable, credit_N: FloatArray) -> Metrics:
-    """Correlation over trajectories of Σ_t A_t and the number of turns; missing if one of them does not vary."""
+    """Correlation of Σ_t A_t and the number of turns over trajectories with turns; missing if one does not vary."""
     n = table.n_trajectories
     credit_B: Floats = np.bincount(table.traj_N, weights=credit_N, minlength=n).astype(np.float64)
     turns_B: Floats = np.bincount(table.traj_N, minlength=n).astype(np.float64)
-    r = correlation(credit_B, turns_B)
+    r = correlation(credit_B[turns_B > 0], turns_B[turns_B > 0])
     return {} if r is None else {CREDIT_TURNS: r}
 
 

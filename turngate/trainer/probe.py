@@ -10,7 +10,7 @@ import numpy as np
 
 from turngate.errors import ConfigError, UnknownName
 from turngate.trainer.learner import NOTHING, Measured, TorchLearner
-from turngate.trainer.pack import Aggregate, pack
+from turngate.trainer.pack import Aggregate, pack, rows
 from turngate.trainer.table import tabulate
 from turngate.trainer.tokens import Loss
 from turngate.types import Batch, Credit, FloatArray, IntArray, ScoredGroup, TurnTable
@@ -67,7 +67,7 @@ def probe_gradient(
     """Add ``delta`` to one turn's reward, recompute credit, and compare every turn's advantage and gradient.
 
     Nothing is trained: the learner's weights, gradient and memory stay. ``column`` is what is perturbed: what was paid,
-    or what the process earned before gates, for credit that reads that; a turn without a verdict then counts as 0
+    or the process verdict, in its own units, for credit that reads that; a turn without a verdict then counts as 0
     before. ``outcome_B`` and ``settled_B`` are left alone. With a loss in which tokens do not interact, only turns
     whose advantage changed move; a baseline of siblings spreads the change over them, as the estimator says.
 
@@ -82,9 +82,10 @@ def probe_gradient(
     change_L = gradients[1] - gradients[0]
     names = [one.id for group in groups for one in group.trajectories]
     batch = batches[0]
+    row_L = rows([one for group in groups for one in group.trajectories])
     shifts = []
     for row, (owner, index) in enumerate(zip(table.traj_N, table.index_N, strict=True)):
-        at = (batch.segment_L == owner) & (batch.turn_L == index)
+        at = row_L == row
         hit = np.flatnonzero(at & (change_L != 0))
         gain, weight_M = float(after_N[row]) - float(before_N[row]), batch.policy_weight_L[at]
         shifts.append(

@@ -330,6 +330,8 @@ READS = {
     "canon by tokens": ["tokens_N"],
     "lambda_grpo": ["parent_B", "branch_B"],
     "lambda_grpo tokens": ["said_N"],
+    "mt_grpo": ["settled_B"],
+    "mt_grpo corrected": ["process_paid_N"],
     "opo": ["tokens_N"],
     "reinforce_plus_plus": ["tokens_N"],
     "reinforce_plus_plus_baseline": ["tokens_N"],

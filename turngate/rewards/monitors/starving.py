@@ -25,7 +25,7 @@ RECORD = "_judge"
 def silent_groups(groups: Sequence[ScoredGroup], *, at_most: float = 0.9) -> Check | None:
     """More than ``at_most`` of the cohorts have one usable episode only, or were paid the same throughout.
 
-    A cohort is the siblings of one guidance level. Such a cohort has no advantage under a group-relative rule. "The
+    A cohort is the siblings with the same guidance. Such a cohort has no advantage under a group-relative rule. "The
     same" is a range within rounding (``columns.alike``). The value is their share. Tasks that are all solved end
     here too, so it is a notice: easier or harder tasks would teach more. ``at_most`` is ours.
     """
@@ -234,11 +234,9 @@ STARVATION_TRENDS: tuple[Monitor[Sequence[StepFacts]], ...] = (
 
 def _silent(groups: Sequence[ScoredGroup]) -> tuple[int, int, int] | None:
     """How many cohorts there are, how many of them are singletons, and how many others were paid the same."""
-    paid: dict[tuple[int, int | None], list[float]] = {}
-    for episode in usable_episodes(groups):
-        guidance = episode.trajectory.guidance
-        cohort = (episode.group, None if guidance is None else guidance.level)
-        paid.setdefault(cohort, []).append(episode.score.total)
+    paid: dict[object, list[float]] = {}
+    for episode in usable_episodes(groups, turnless=True):  # they count in the baseline of their cohort
+        paid.setdefault((episode.group, episode.trajectory.cohort), []).append(episode.score.total)
     if not paid:
         return None
     several = [totals for totals in paid.values() if len(totals) > 1]
@@ -250,10 +248,9 @@ def _judged(groups: Sequence[ScoredGroup]) -> Iterator[tuple[str, JSON, bool]]:
     """(trajectory, value, whether it is the record of who judged) of each fact by a judge."""
     for group in groups:
         for trajectory in group.trajectories:
-            for part in (*(turn.evidence for turn in trajectory.turns), trajectory.evidence):
-                for fact in part:
-                    if fact.by == "judge":
-                        yield trajectory.id, fact.value, fact.name.endswith(RECORD)
+            for fact in trajectory.evidence:
+                if fact.by == "judge":
+                    yield trajectory.id, fact.value, fact.name.endswith(RECORD)
 
 
 def _reasons(value: JSON) -> list[str]:

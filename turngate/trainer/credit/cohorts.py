@@ -76,6 +76,11 @@ def lengths(table: TurnTable) -> Int64Array:
     return np.bincount(table.traj_N, minlength=table.n_trajectories).astype(np.int64, copy=False)
 
 
+def turnless(table: TurnTable) -> Int64Array:
+    """The trajectories without turns, which are a result but no row: int64[M]."""
+    return np.flatnonzero(lengths(table) == 0).astype(np.int64, copy=False)
+
+
 def per_trajectory(values_N: npt.NDArray[Any], table: TurnTable) -> Float64Array:
     """The sum over the turns of each trajectory: float64[B]."""
     total_B = np.bincount(table.traj_N, weights=values_N, minlength=table.n_trajectories)

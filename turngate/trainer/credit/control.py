@@ -13,25 +13,26 @@ from turngate.types import FloatArray, TurnTable, derive_seed
 def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed: int) -> FloatArray:
     """Give every trajectory the advantages of another one of the batch: float32[N].
 
-    Nobody keeps its own (one random cycle through all trajectories). Turns are matched by index; a longer trajectory
-    repeats the last number, a shorter one leaves the rest out. Raises ShapeError for a single trajectory.
+    Nobody keeps its own (one random cycle through all trajectories with turns). Turns are matched by index; a longer
+    trajectory repeats the last number, a shorter one leaves the rest out. Raises ShapeError for a single trajectory.
     """
     validate(table)
-    if advantage_N.shape != (table.n_turns,):
-        raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({table.n_turns},)")
-    played = np.flatnonzero(lengths(table))
-    if len(played) < 2:
+    length_B = lengths(table)
+    played_M = np.flatnonzero(length_B)
+    n_turns = table.n_turns
+    if advantage_N.shape != (n_turns,):
+        raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({n_turns},)")
+    if len(played_M) < 2:
         raise ShapeError("one trajectory has nobody to swap advantages with; shuffle a batch of at least two")
-    cycle = np.random.default_rng(derive_seed("shuffle", seed)).permutation(played)
+    cycle = played_M[np.random.default_rng(derive_seed("shuffle", seed)).permutation(len(played_M))]
     donor_B = np.empty(table.n_trajectories, np.int64)
     donor_B[cycle] = np.roll(cycle, 1)
-    last_B = lengths(table) - 1
     donor_N = donor_B[table.traj_N]
-    return advantage_N[first_turns(table)[donor_N] + np.minimum(table.index_N, last_B[donor_N])]
+    return advantage_N[first_turns(table)[donor_N] + np.minimum(table.index_N, length_B[donor_N] - 1)]
 
 
 def random_reward(table: TurnTable, seed: int) -> TurnTable:
-    """The same table, every trajectory paid a fair coin (0 or 1) on its last turn and nothing else.
+    """The same table, every trajectory paid a fair coin (0 or 1) at its end and nothing else.
 
     Outcome and ``settled_B`` are that coin too. Scores and metrics stay true; only what credit sees is random.
     """
@@ -42,5 +43,6 @@ def random_reward(table: TurnTable, seed: int) -> TurnTable:
     last_N = last_turns(table)
     reward_N[last_N] = outcome_B[table.traj_N[last_N]]
     process_N = np.full(table.n_turns, np.nan, np.float32)
-    measured = {**table.measured, "settled_B": outcome_B}
+    unplaced_B = np.where(lengths(table) > 0, 0, outcome_B)
+    measured = {**table.measured, "settled_B": outcome_B, "unplaced_B": unplaced_B}
     return replace(table, reward_N=reward_N, process_N=process_N, outcome_B=outcome_B, measured=measured)

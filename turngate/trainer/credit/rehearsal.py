@@ -116,6 +116,8 @@ def _recorded(b: int, branching: bool) -> dict[str, Column]:
         "act_N": np.arange(2 * b, dtype=np.int64),
         "said_N": np.arange(2 * b, dtype=np.int64),
         "settled_B": (np.arange(b) == 0).astype(np.float32),
+        "unplaced_B": np.zeros(b, np.float32),
+        "process_paid_N": np.zeros(2 * b, np.float32),
     }
 
 

@@ -92,22 +92,19 @@ def scores(table: TurnTable) -> Float64Array:
     return np.where(verdicts(table), table.process_N.astype(np.float64), np.nan)
 
 
-def split_sources(table: TurnTable) -> tuple[Float64Array, Float64Array]:
+def split_sources(table: TurnTable, method: str) -> tuple[Float64Array, Float64Array]:
     """What each turn was paid for itself (float64[N], NaN = nothing said) and what the episode was paid (float64[B]).
 
-    Before the last turn every payment belongs to its turn. The last turn holds both: its own share is what it was
-    paid beyond the outcome, at most its earned process value and 0 without an open verdict; the rest belongs to the
-    episode. So ``outcome + Σ turns`` is exactly the total, a veto counts against the episode, and a process payment
-    that a gate scaled down counts as scaled.
+    Before the last turn every payment belongs to its turn. The last turn holds both: its own share is what its open
+    verdicts were paid (``measured["process_paid_N"]``), the rest belongs to the episode. So ``outcome + Σ turns`` is
+    exactly the total, a veto counts against the episode, and a process payment that a gate cut counts as cut.
+    Raises ShapeError, naming ``method``, if nobody measured that.
     """
     reward_N = table.reward_N.astype(np.float64)
     spoken_N, last_N = verdicts(table), last_turns(table)
     turn_N = np.where(spoken_N | (reward_N != 0.0), reward_N, np.nan)
-    owner_M = table.traj_N[last_N]
-    earned_M = np.where(spoken_N, table.process_N, 0.0)[last_N].astype(np.float64)
-    beyond_M = reward_N[last_N] - table.outcome_B[owner_M]
-    share_M = np.clip(beyond_M, np.minimum(earned_M, 0.0), np.maximum(earned_M, 0.0))
+    share_M = np.where(spoken_N, column(table, "process_paid_N", method), 0.0)[last_N]
     turn_N[last_N] = np.where(spoken_N[last_N], share_M, np.nan)
-    episode_B = table.total_B.copy()
-    episode_B[owner_M] = reward_N[last_N] - share_M
-    return turn_N, episode_B
+    outcome_B = table.total_B.copy()  # an episode without turns keeps what it was paid
+    outcome_B[table.traj_N[last_N]] = reward_N[last_N] - share_M
+    return turn_N, outcome_B
