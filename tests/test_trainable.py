@@ -142,7 +142,10 @@ NEEDS_EVIDENCE = {"rlvmr": ["tag_N"], "progress": ["accuracy_N"], "spae": ["accu
 """Columns that no signal measures: an environment's evidence fills them, here whether the call was understood."""
 
 
-@pytest.mark.parametrize("name", RULES)
+NEEDS_BRANCHES = ("tree_rpo", "tree_grpo", "tree_rl", "portool", "arpo", "r3l")
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if name not in NEEDS_BRANCHES])
 def test_a_rule_trains(name):
     settings = {"k": 2} if name == "pass_at_k" else {}
     evidence = dict.fromkeys(NEEDS_EVIDENCE.get(name, []), "parsed")
@@ -154,7 +157,10 @@ def test_a_rule_trains(name):
 VARIANTS = [
     ({"credit": {"type": "reinforce_plus_plus", "kl": 0.01}}, set()),
     ({"credit": {"type": "reinforce_plus_plus_tokens", "kl": 0.01}}, set()),
-    ({"credit": {"type": "portool", "format_weight": 0.1}, "signals": {"evidence": {"format_N": "parsed"}}}, set()),
+    ({"credit": {"type": "tempo", "merge": "action_observation"}}, set()),
+    ({"credit": {"type": "gdpo", "weights": {"won": 2.0, "even": 1.0}}}, set()),
+    ({"credit": {"type": "hero", "score": "even"}}, set()),
+    ({"credit": {"type": "progress", "read": "value"}, "signals": {"evidence": {"value_N": "parsed"}}}, set()),
     ({"credit": {"type": "spa", "grounding": 0.5}, "signals": {"evidence": {"grounded_N": "parsed"}}}, set()),
     ({"credit": {"type": "empg"}, "signals": {"entropy": "exact"}}, set()),
     ({"credit": {"type": "rl_zvp_tokens"}, "signals": {"entropy": "exact"}}, set()),
@@ -209,13 +215,25 @@ def test_in_a_warm_up_only_the_head_learns():
     ("credit", "column"),
     [
         ({"type": "gigpo", "anchors": "similar"}, "similar_N"),
-        ({"type": "portool", "format_weight": 0.1}, "format_N"),
         ({"type": "spa", "grounding": 0.5}, "grounded_N"),
+        ({"type": "rlvmr"}, "tag_N"),
+        ({"type": "progress"}, "accuracy_N"),
+        ({"type": "progress", "read": "value"}, "value_N"),
+        ({"type": "spae"}, "accuracy_N"),
     ],
 )
 def test_what_only_an_environment_can_supply_is_named(credit, column):
     with pytest.raises(ConfigError, match=f"credit '{credit['type']}' cannot be used here: .* needs column '{column}'"):
         config_of(credit=credit)
+
+
+@pytest.mark.parametrize("name", [*NEEDS_BRANCHES, "tempo", "lambda_grpo"])
+def test_a_rule_over_branches_is_refused_where_nothing_branches(name):
+    settings = {"merge": "recorded"} if name in ("tempo", "lambda_grpo") else {}
+    with pytest.raises(
+        ConfigError, match=f"credit '{name}' cannot be used here: it needs branches .parent_B, branch_B.,"
+    ):
+        config_of(credit={"type": name, **settings})
 
 
 @pytest.mark.parametrize(
@@ -302,7 +320,9 @@ def test_an_environment_without_an_oracle_needs_an_answer(monkeypatch):
 def test_recorded_episodes_can_be_credited_again_if_no_model_is_read():
     assert own_rule(config_of(credit={"type": "gigpo"})) is not None
     assert own_rule(config_of(credit={"type": "turn_gae"})) is None
-    with pytest.raises(ConfigError, match="credit 'turn_gae' cannot be used here: turn_gae needs column 'value_N'"):
+    assert own_rule(config_of(credit={"type": "tempo", "merge": "action_observation"})) is not None
+    assert CreditRule.named("tree_rpo", {}) is not None
+    with pytest.raises(ConfigError, match="credit 'turn_gae' cannot be used here: it needs column 'value_N'"):
         CreditRule.named("turn_gae", {})
 
 

@@ -26,6 +26,7 @@ from turngate.trainer.filters import FilterPart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.signal_settings import (
+    CRITIC_COLUMNS,
     ENTROPY_COLUMNS,
     MODEL_COLUMNS,
     RewardModelSection,
@@ -221,7 +222,10 @@ class Config(Section):
     @property
     def columns(self) -> frozenset[str]:
         """The columns that the credit rule reads beyond payments. Raises ConfigError for one that nobody fills."""
-        return self.credit.reads(self.signals.offered, siblings=self.train.group_size)
+        offered = self.signals.offered
+        if self.value is None:
+            offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
+        return self.credit.reads(offered, siblings=self.train.group_size)
 
     @model_validator(mode="after")
     def _environments(self) -> Self:

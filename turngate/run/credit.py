@@ -40,7 +40,7 @@ def rule_of(config: Config, control: str | None) -> Credit | TokenRule:
 def own_rule(config: Config) -> CreditRule | None:
     """The run's rule for recorded episodes; None if it reads what only training measures (a critic's values …)."""
     try:
-        config.credit.reads()
+        config.credit.reads(branching=True)
     except ConfigError:
         return None
     return config.credit

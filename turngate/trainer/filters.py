@@ -14,6 +14,7 @@ import numpy as np
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.parts import Part
+from turngate.trainer.selection import dcpo, prof, without_void
 from turngate.types import BoolArray, Metrics, ScoredGroup
 
 Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
@@ -53,7 +54,7 @@ class FilterPart(Part):
         return kept
 
 
-for _function in (varied,):
+for _function in (varied, prof, dcpo, without_void):
     FilterPart.of_function(_function.__name__, _function)
 
 

@@ -18,6 +18,9 @@ MODEL_COLUMNS = frozenset(
 )
 """Columns that training can always measure, for rules that read them."""
 
+CRITIC_COLUMNS = frozenset({"value_N", "value_S", "bootstrap_B"})
+"""Those among them that are measured only where a critic is trained."""
+
 ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
 """Exact entropies, which rules take in place of surprisal where they are measured."""
 

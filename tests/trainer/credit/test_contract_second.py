@@ -98,7 +98,7 @@ NEEDS = {
     "spae": ["accuracy_N", "confidence_N"],
 }
 TREES = ("portool", "tree_rpo", "tree_rl", "tree_grpo", "tempo", "arpo, hard")
-NEEDS |= {name: ["parent_B", "branch_B"] for name in ("r3l", *TREES)}
+NEEDS |= {name: ["parent_B", "branch_B"] for name in ("r3l", "arpo, soft", *TREES)}
 EVERY = pytest.mark.parametrize("name", RULES)
 
 

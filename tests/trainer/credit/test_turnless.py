@@ -30,6 +30,9 @@ VARIANTS: dict[str, Any] = {
     "spa without exact sums": partial(CREDITS["spa"], exact_sum=False, gamma=0.9),
     "tree_rpo by the std": partial(CREDITS["tree_rpo"], scale="sample"),
     "arpo hard": partial(CREDITS["arpo"], mode="hard"),
+    "tempo acts": partial(CREDITS["tempo"], merge="action_observation"),
+    "tempo recorded": partial(CREDITS["tempo"], merge="recorded"),
+    "hero judged": partial(CREDITS["hero"], score="judged", spread=0.1),
 }
 RULES: dict[str, Any] = {
     name: partial(rule, **MORE.get(name, {})) for name, rule in (CREDITS | TOKEN_CREDITS | VARIANTS).items()
@@ -79,9 +82,17 @@ def tabled(batch: Batch, *, fill: bool = False, forked: bool = True) -> TurnTabl
         "gain_N": measured(NAN),
         "value_N": measured(0.0),
         "format_N": measured(0.0),
+        "accuracy_N": measured(NAN),
+        "confidence_N": measured(NAN),
+        "tag_N": np.floor(6 * measured(NAN)),
+        "said_N": np.floor(2 * measured(-1.0)).astype(np.int64),
+        "act_N": np.floor(2 * measured(-1.0)).astype(np.int64),
+        "paid/won_B": outcome_B,
+        "paid/judged_B": np.where(outcome_B > 0, outcome_B / 2, NAN),
         "parent_B": parent_B,
         "branch_B": branch_B.astype(np.int32),
         "turn_S": np.repeat(np.arange(len(rows)), tokens_N),
+        "sharing_S": np.ones(n_tokens, np.int32),
         **{name: noise.random(n_tokens) for name in ("value_S", "logratio_S", "surprisal_S")},
     }
     return TurnTable(

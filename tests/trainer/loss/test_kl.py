@@ -3,6 +3,7 @@
 import logging
 import math
 from dataclasses import replace
+from functools import partial
 
 import flat
 import models
@@ -13,10 +14,11 @@ from flat import tokens
 from hypothesis import given, settings
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.kl_reward import turn_log_ratio, with_kl_in_reward
+from turngate.trainer.credit import clip, rloo
+from turngate.trainer.kl_reward import Divergence, with_kl_in_reward
 from turngate.trainer.loss import KlPenalty, kl
 from turngate.trainer.loss.kl import COEFFICIENT, adapted, kl_estimate
-from turngate.trainer.pack import pack
+from turngate.trainer.signals import Signals
 from turngate.trainer.table import tabulate
 from turngate.types import Source
 
@@ -183,35 +185,39 @@ def two_trajectories():
     return models.scored([first, second], [1.0, 0.0])
 
 
+class Reference:
+    """Says −1.5 of every token."""
+
+    def logprobs(self, batch, *, whole=False):
+        assert whole
+        return np.full(batch.n_tokens, -1.5, np.float32)
+
+
 def test_each_turn_pays_for_its_own_policy_tokens():
+    """As a run makes it: the signal measures, the view takes it from the reward before credit."""
     group = two_trajectories()
-    batch = pack([group], np.zeros(4, np.float32))
-    reference_L = np.where(batch.policy_weight_L > 0, -1.5, 0).astype(np.float32)
-    logratio_N = turn_log_ratio(batch, reference_L)
-    assert logratio_N.tolist() == [1.0, 0.5, 1.25, 0.0]
     table = tabulate([group])
-    paid = with_kl_in_reward(replace(table, measured={**table.measured, "logratio_N": logratio_N}), coef=0.1)
+    view = partial(with_kl_in_reward, coef=0.1)
+    paid, _ = Signals(sources=(Divergence(base=Reference()),), view=view).measure([group], table)
+    assert paid.measured["kl_N"].tolist() == [1.0, 0.5, 1.25, 0.0]
     np.testing.assert_allclose(paid.reward_N, [-0.1, 1 - 0.05, -0.125, 0.0], atol=1e-7)
+    np.testing.assert_allclose(paid.measured["settled_B"] - table.measured["settled_B"], [-0.15, -0.125], atol=1e-7)
     assert paid.outcome_B.tolist() == [1.0, 0.0]
     assert table.reward_N.tolist() == [0.0, 1.0, 0.0, 0.0]
+    difference = 0.85 + 0.125
+    np.testing.assert_allclose(rloo(paid), [difference] * 2 + [-difference] * 2, atol=1e-6)
+    np.testing.assert_allclose(clip(paid), [difference] * 2 + [-difference] * 2, atol=1e-6)
 
 
 def test_what_does_not_fit_is_named():
-    group = two_trajectories()
-    batch = pack([group], np.zeros(4, np.float32))
-    with pytest.raises(ShapeError, match=r"reference_L has shape \(2,\), expected \(9,\)"):
-        turn_log_ratio(batch, np.zeros(2, np.float32))
-    with pytest.raises(ShapeError, match="log μ − log π_ref is inf at token 2"):
-        turn_log_ratio(batch, np.full(9, -math.inf, np.float32))
-    table = tabulate([group])
-    with pytest.raises(ShapeError, match=r"'logratio_N' of shape \(4,\), found nothing"):
+    table = tabulate([two_trajectories()])
+    with pytest.raises(ShapeError, match="KL in the reward needs column 'kl_N'"):
         with_kl_in_reward(table, coef=0.1)
+    infinite = replace(table, measured={**table.measured, "kl_N": np.array([0, math.inf, 0, 0])})
+    with pytest.raises(ShapeError, match="kl_N is inf at trajectory 0, turn 1"):
+        with_kl_in_reward(infinite, coef=0.1)
     with pytest.raises(ConfigError, match="coef > 0, found 0"):
         with_kl_in_reward(table, coef=0.0)
-
-
-def test_no_tokens_have_no_turns():
-    assert turn_log_ratio(pack([], np.zeros(0, np.float32)), np.zeros(0, np.float32)).tolist() == []
 
 
 def test_k1_in_the_reward_has_the_gradient_of_the_divergence():

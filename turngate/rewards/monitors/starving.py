@@ -234,8 +234,8 @@ STARVATION_TRENDS: tuple[Monitor[Sequence[StepFacts]], ...] = (
 
 def _silent(groups: Sequence[ScoredGroup]) -> tuple[int, int, int] | None:
     """How many cohorts there are, how many of them are singletons, and how many others were paid the same."""
-    paid: dict[tuple[int, object], list[float]] = {}
-    for episode in usable_episodes(groups, turnless=True):  # those count in the baseline of their cohort
+    paid: dict[object, list[float]] = {}
+    for episode in usable_episodes(groups, turnless=True):  # they count in the baseline of their cohort
         paid.setdefault((episode.group, episode.trajectory.cohort), []).append(episode.score.total)
     if not paid:
         return None

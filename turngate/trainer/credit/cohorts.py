@@ -66,19 +66,19 @@ def _finite(table: TurnTable, name: str, good_N: BoolArray) -> None:
         raise ShapeError(f"{name} is {getattr(table, name)[bad]} at {where}; rewards must be finite")
 
 
+def first_turns(table: TurnTable) -> Int64Array:
+    """The row of each trajectory's first turn, for one without turns that of whatever follows it: int64[B]."""
+    return np.searchsorted(table.traj_N, np.arange(table.n_trajectories)).astype(np.int64, copy=False)
+
+
 def lengths(table: TurnTable) -> Int64Array:
-    """The number of turns of each trajectory, 0 for one that ended before its first: int64[B]."""
+    """How many turns each trajectory has: int64[B]."""
     return np.bincount(table.traj_N, minlength=table.n_trajectories).astype(np.int64, copy=False)
 
 
 def turnless(table: TurnTable) -> Int64Array:
     """The trajectories without turns, which are a result but no row: int64[M]."""
     return np.flatnonzero(lengths(table) == 0).astype(np.int64, copy=False)
-
-
-def first_turns(table: TurnTable) -> Int64Array:
-    """The row of each trajectory's first turn, for one without turns that of whatever follows it: int64[B]."""
-    return np.searchsorted(table.traj_N, np.arange(table.n_trajectories)).astype(np.int64, copy=False)
 
 
 def per_trajectory(values_N: npt.NDArray[Any], table: TurnTable) -> Float64Array:

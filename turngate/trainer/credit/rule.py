@@ -38,13 +38,16 @@ class CreditRule(Part):
         credit: FloatArray | TokenCredit = self.function(table, **self.settings())
         return credit
 
-    def reads(self, offered: Iterable[str] = (), *, siblings: int = SIBLINGS) -> frozenset[str]:
+    def reads(
+        self, offered: Iterable[str] = (), *, siblings: int = SIBLINGS, branching: bool = False
+    ) -> frozenset[str]:
         """The columns of ``TurnTable.measured`` that it reads when the ``offered`` ones are there beside the usual.
 
-        Raises ConfigError for settings that it refuses, and if it needs a column that nobody offers.
+        ``branching``: whether trajectories branch off others, so that columns about it say something. Raises
+        ConfigError for settings that it refuses, and if it needs a column that nobody offers.
         """
         try:
-            return rehearse(self, offered, siblings=siblings)
+            return rehearse(self, offered, siblings=siblings, branching=branching)
         except (ShapeError, TypeError) as error:
             raise ConfigError(f"credit '{self.type}' cannot be used here: {error}") from None
 
@@ -56,7 +59,7 @@ class CreditRule(Part):
             rule = found.model_validate({**settings, "type": name})
         except ValidationError as error:
             raise ConfigError(f"credit '{name}': {one_line(error, found, dict(settings))}") from None
-        rule.reads()
+        rule.reads(branching=True)  # recorded episodes may
         return rule
 
     @property

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, group, lengths, per_trajectory
+from turngate.trainer.credit.cohorts import (
+    Float64Array,
+    Int64Array,
+    first_turns,
+    group,
+    lengths,
+    per_trajectory,
+    turnless,
+)
 from turngate.trainer.credit.scans import goes_on, scan_back
 from turngate.trainer.credit.sources import column
 from turngate.types import BoolArray, FloatArray, IntArray, TurnTable
@@ -100,10 +108,10 @@ def z_among_siblings(
 
     A trajectory without turns stands there with everything that it was paid, as one turn would.
     """
-    silent_B = lengths(table) == 0
-    reward_M = np.append(reward_N, table.total_B[silent_B])
-    cohort_M = np.append(cohorts(table), table.cohort_B[silent_B])
-    keep_M = np.append(keep_N, np.ones(silent_B.sum(), np.bool_)) & (np.bincount(table.cohort_B)[cohort_M] > 1)
+    without_M = turnless(table)
+    reward_M = np.append(reward_N, table.total_B[without_M])
+    cohort_M = np.append(cohorts(table), table.cohort_B[without_M])
+    keep_M = np.append(keep_N, np.ones(len(without_M), np.bool_)) & (np.bincount(table.cohort_B)[cohort_M] > 1)
     return z_of(reward_M, keep_M, cohort_M, eps=eps, ddof=ddof)[: table.n_turns]
 
 

@@ -103,9 +103,8 @@ def split_sources(table: TurnTable, method: str) -> tuple[Float64Array, Float64A
     reward_N = table.reward_N.astype(np.float64)
     spoken_N, last_N = verdicts(table), last_turns(table)
     turn_N = np.where(spoken_N | (reward_N != 0.0), reward_N, np.nan)
-    owner_M = table.traj_N[last_N]
     share_M = np.where(spoken_N, column(table, "process_paid_N", method), 0.0)[last_N]
     turn_N[last_N] = np.where(spoken_N[last_N], share_M, np.nan)
-    episode_B = table.total_B.copy()
-    episode_B[owner_M] = reward_N[last_N] - share_M
-    return turn_N, episode_B
+    outcome_B = table.total_B.copy()  # an episode without turns keeps what it was paid
+    outcome_B[table.traj_N[last_N]] = reward_N[last_N] - share_M
+    return turn_N, outcome_B

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, measured, validate
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, measured
 from turngate.types import BoolArray, TurnTable
 
 Merge: TypeAlias = Literal["recorded", "action_observation", "tokens"]
@@ -75,12 +75,6 @@ class Tree:
         """
         before_G = np.where(self.above_G < 0, 0.0, value_G[self.above_G])
         return np.where(self.forked_G, value_G - before_G, 0.0)
-
-
-def nodes(table: TurnTable) -> Int64Array:
-    """The tree node of each turn, dense from 0: int64[N]. Shared turns have one node. Raises as ``grow`` does."""
-    validate(table)
-    return grow(table, "nodes").node_N
 
 
 def grow(table: TurnTable, method: str, merge: Merge = "recorded") -> Tree:
