@@ -19,6 +19,8 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from turngate.errors import ConfigError, DataError
+from turngate.problems import one_line
+from turngate.sinks import ConsoleLines, SinkPart
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.loss_settings import ClippedSection, LossSection
@@ -195,6 +197,8 @@ class Config(Section):
     reward_model: RewardModelSection | None = None
     signals: SignalsSection = SignalsSection()
     loss: LossSection = ClippedSection()
+    sink: tuple[SinkPart, ...] = (ConsoleLines(),)
+    """Where the numbers of each step go besides metrics.jsonl. May differ when a run goes on."""
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
@@ -291,6 +295,8 @@ def _apply(data: dict[str, Any], override: str) -> None:
 
 def _one_line(error: ValidationError, data: Mapping[str, Any]) -> str:
     first = max(error.errors(), key=_weight)
+    if first["loc"][:1] == ("sink",):
+        return one_line(error, Config, data)
     steps = [str(part) for part in first["loc"]]
     where = _written(steps, data)
     if first["type"] == "extra_forbidden":
@@ -353,7 +359,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
-    return value
+    return [_without_none(item) for item in value] if isinstance(value, list) else value
 
 
 def parse_table(name: str, text: str) -> dict[str, Any]:

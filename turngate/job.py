@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import shutil
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,10 @@ from turngate.agents.rollout import Player, play_groups
 from turngate.config import Config, WarmStart, dump
 from turngate.errors import ConfigError, RunError
 from turngate.evaluations import add_evaluation, read_evaluations
-from turngate.metrics import JsonlSink
 from turngate.progress import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.runs import RunFolder
+from turngate.sinks import Opening, Sinks, open_sinks
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
@@ -76,6 +77,16 @@ class Job:
         if self.folder.is_complete:
             self.console.print(f"{self.path}: complete, nothing left to do")
             return
+        opening = Opening(
+            run=self.folder,
+            done=self._checkpoints().last() or 0,
+            config=self.config.model_dump(mode="json"),
+            console=self.console,
+        )
+        with open_sinks(self.config.sink, opening) as sinks:
+            await self._work(sinks)
+
+    async def _work(self, sinks: Sinks) -> None:
         async with build.build_pool(self.config.env, self.config.policy.lanes) as worlds:
             model, chat = await self._warm_start(worlds)
             sampler = copy.deepcopy(model)
@@ -96,7 +107,7 @@ class Job:
             done = await self._resume(run)
             if done == 0:
                 await self._evaluate(player, worlds, "before")
-            await self._train(run, done)
+            await self._train(run, done, sinks)
             await self._evaluate(player, worlds, "after")
             _save(model, chat.tokenizer, self.folder.model)
 
@@ -154,7 +165,6 @@ class Job:
         store = Store(self.path)
         if aside := store.set_aside_after(done):
             self.console.print(f"resuming after step {done}; steps {aside} were recorded but not finished: set aside")
-        JsonlSink(self.folder.metrics).truncate_after(done)
         AlarmLog(self.path).truncate_after(done)
         if done:
             self._watch.replay(recorded(self.path, until=done))
@@ -162,7 +172,7 @@ class Job:
             await run.policy.publish(run.learner.weights(), done)
         return done
 
-    async def _train(self, run: Run, done: int) -> None:
+    async def _train(self, run: Run, done: int, sinks: Sinks) -> None:
         config, checkpoints = self.config, self._checkpoints()
         first = config.warm_start.episodes or 0 if config.warm_start else 0
         stream = TaskStream(
@@ -172,16 +182,14 @@ class Job:
             seed=derive_seed(config.seed, "tasks"),
             first=first,
         )
-        sink = JsonlSink(self.folder.metrics)
         total = config.train.steps
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
                 metrics = await train_step(run, stream.at(step), step)
-                sink.write(step, metrics)
+                sinks.write(step, metrics)
                 if step % config.train.checkpoint_every == 0 or step == total:
                     checkpoints.save(step, run.learner, run.signals.learners)
-                progress.step(step, total, metrics)
-        sink.close()
+                progress.update(step, total, "")
 
     async def _evaluate(self, player: Player, worlds: Any, phase: str) -> None:
         """Unaided, at the training temperature and greedy, on every split; recorded once."""
@@ -254,7 +262,7 @@ class Job:
         text, path = dump(self.config), self.folder.config
         if path.exists() and path.read_text() == text:
             return
-        if path.exists() and self.folder.has_begun:
+        if path.exists() and self.folder.has_begun and _without_sinks(path.read_text()) != _without_sinks(text):
             raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
         self.path.mkdir(parents=True, exist_ok=True)
         write_json_atomic(self.folder.machine, machine())
@@ -262,6 +270,11 @@ class Job:
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder.checkpoints)
+
+
+def _without_sinks(text: str) -> dict[str, object]:
+    """A config without what changes nothing in the run but who is told of it."""
+    return {key: value for key, value in tomllib.loads(text).items() if key != "sink"}
 
 
 def _save(model: Any, tokenizer: Any, folder: Path) -> None:
