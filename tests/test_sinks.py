@@ -160,8 +160,10 @@ def test_a_step_is_on_disk_for_tensorboard_before_the_sink_is_closed(tmp_path: P
 
 def logged(run: RunFolder) -> Iterator[Any]:
     """The records of every offline file: blocks of 32 KiB after a head of 7 bytes, as in LevelDB's log."""
+    import wandb
     from wandb.proto import wandb_internal_pb2
 
+    wandb.teardown()  # files are whole when the process that writes them has ended
     for file in sorted(run.wandb.glob("offline-run-*/*.wandb")):
         data, at, whole = file.read_bytes(), 7, b""
         while at + 7 <= len(data):

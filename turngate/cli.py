@@ -257,6 +257,6 @@ def check_tasks(
 @app.command()
 def report(run: RunPath) -> None:
     """Print a run's table again and redraw its curves."""
-    from turngate.commands.report import write_report
+    from turngate.commands.report import report
 
-    write_report(run, Console())
+    report(Console(), run)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from turngate.commands.report import write_report
 from turngate.config import Config
 from turngate.job import Job
+from turngate.report.summary import write_report
 
 
 def train(console: Console, settings: Config) -> None:
