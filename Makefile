@@ -76,7 +76,7 @@ $(STAMPS)/demo: $(TORCH_STAMP) pyproject.toml
 
 $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	@echo "installing turngate and its tools …"
-	$(PIP) -e ".[train,plots,sql,code,docker,openai,dev]"
+	$(PIP) -e ".[train,plots,tensorboard,wandb,sql,code,docker,openai,dev]"
 	@touch $@ $(STAMPS)/demo
 
 # What the above needs from the system: through apt when that is possible, else by name.

@@ -53,6 +53,8 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "pip",
             "hatchling",
             "importlinter",
+            "tensorboard",
+            "wandb",
             "ruff",
             "ty",
         )

@@ -80,6 +80,17 @@ def evaluate(
 
 
 @app.command()
+def explain(
+    key: Annotated[str, typer.Argument(metavar="[KEY]", help="A key, such as credit or train.group_size.")] = "",
+) -> None:
+    """Print the keys of a config with types, defaults and help; for a key that takes parts, every type of them."""
+    from turngate.commands.explain import explain
+    from turngate.config import Config
+
+    explain(Console(), Config, key)
+
+
+@app.command()
 def envs() -> None:
     """List the registered environments."""
     from turngate.commands.envs import list_envs
@@ -238,6 +249,6 @@ def check_tasks(
 @app.command()
 def report(run: RunPath) -> None:
     """Print a run's table again and redraw its curves."""
-    from turngate.commands.report import write_report
+    from turngate.commands.report import report
 
-    write_report(run, Console())
+    report(Console(), run)

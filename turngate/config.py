@@ -17,12 +17,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.errors import ConfigError, DataError
+from turngate.examine.base import Examiner
 from turngate.problems import one_line
 from turngate.rubrics import NamedRubric
+from turngate.sinks import ConsoleLines, SinkPart
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.filters import FilterPart
+from turngate.trainer.guidance import GuidePart, NoGuidePart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.signal_settings import (
@@ -180,6 +183,12 @@ class Config(Section):
     reward_model: RewardModelSection | None = None
     signals: SignalsSection = SignalsSection()
     loss: LossSettings = LossSettings()
+    guide: GuidePart = NoGuidePart()
+    """Who gets help, and which. None is shipped yet; name your own as package.module:Class."""
+    examine: tuple[Examiner, ...] = ()
+    """Who looks at episodes after they were played and before they are scored: judges, votes, probes …"""
+    sink: tuple[SinkPart, ...] = (ConsoleLines(),)
+    """Where the numbers of each step go besides metrics.jsonl. May differ when a run goes on."""
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()

@@ -46,9 +46,8 @@ class RunFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it holds more than a run writes before it does anything."""
-        claim = {self.config, self.machine}
-        return self.path.exists() and any(entry not in claim for entry in self.path.iterdir())
+        """Whether something of its work is on disk: a warm start, an evaluation, a step."""
+        return any(work.exists() for work in (self.warm_start, self.trajectories, self.evaluations, self.model))
 
     @property
     def is_complete(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -61,6 +61,10 @@ class Worlds(Protocol):
     def lease(self) -> AbstractAsyncContextManager[World]:
         """Borrow one; waits while all are in use."""
         ...
+
+
+def nobody(what: object) -> None:
+    """Nobody wants to hear when something ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +130,12 @@ class Player:
         """The same, taking the likeliest token."""
         return Player(self.policy, self.chat, self.limits, sampling=Sampling(temperature=0.0))
 
-    async def play(self, worlds: Worlds, episodes: Sequence[Episode]) -> list[Trajectory]:
+    async def play(
+        self, worlds: Worlds, episodes: Sequence[Episode], *, ended: Callable[[Trajectory], None] = nobody
+    ) -> list[Trajectory]:
         """Play all episodes, as many at once as policy and environments allow; results in the order given.
 
+        ``ended`` hears of each episode as soon as it ends.
         What is not an EpisodeError ends all lanes and is raised as it is. Raises ValueError for an id used twice.
         """
         twice = [name for name, count in Counter(episode.id for episode in episodes).items() if count > 1]
@@ -140,17 +147,24 @@ class Player:
         try:
             async with asyncio.TaskGroup() as lanes:
                 for _ in range(n_lanes):
-                    lanes.create_task(self._lane(worlds, queue, results))
+                    lanes.create_task(self._lane(worlds, queue, results, ended))
         except BaseExceptionGroup as errors:
             first = errors.exceptions[0]
             raise first from first.__cause__
         return [results[episode.id] for episode in episodes]
 
-    async def _lane(self, worlds: Worlds, queue: Iterator[Episode], results: dict[str, Trajectory]) -> None:
+    async def _lane(
+        self,
+        worlds: Worlds,
+        queue: Iterator[Episode],
+        results: dict[str, Trajectory],
+        ended: Callable[[Trajectory], None],
+    ) -> None:
         async with self.policy.lane():
             for episode in queue:
                 async with worlds.lease() as world:
                     results[episode.id] = await self._play_one(world, episode)
+                ended(results[episode.id])
 
     async def _play_one(self, world: World, episode: Episode) -> Trajectory:
         play = _Play(episode)
@@ -227,23 +241,39 @@ class Player:
 
 
 async def play_groups(
-    player: Player, worlds: Worlds, tasks: Sequence[Task], plans: Sequence[Sequence[Guidance | None]], *, seed: int
+    player: Player,
+    worlds: Worlds,
+    tasks: Sequence[Task],
+    plans: Sequence[Sequence[Guidance | None]],
+    *,
+    seed: int,
+    ended: Callable[[Group], None] = nobody,
 ) -> list[Group]:
-    """One group per task with one sibling per entry of its plan. ``seed`` must differ from step to step."""
-    episodes = [
-        [
-            Episode(
-                id=f"{task.id}#{sibling}@{seed:x}",
-                task=task,
-                seed=derive_seed(seed, task.id, sibling),
-                guidance=guidance,
-            )
-            for sibling, guidance in enumerate(plan)
-        ]
+    """One group per task with one sibling per entry of its plan. ``seed`` must differ from step to step.
+
+    ``ended`` hears of each group as soon as its last episode has ended, while others are still played.
+    """
+    groups = [
+        (task, [_episode(task, n, entry, seed) for n, entry in enumerate(plan)])
         for task, plan in zip(tasks, plans, strict=True)
     ]
-    played = iter(await player.play(worlds, [episode for group in episodes for episode in group]))
-    return [
-        Group(task=task, trajectories=tuple(next(played) for _ in group))
-        for task, group in zip(tasks, episodes, strict=True)
-    ]
+    group_of = {episode.id: place for place, (_, siblings) in enumerate(groups) for episode in siblings}
+    played: dict[str, Trajectory] = {}
+
+    def group(place: int) -> Group:
+        task, siblings = groups[place]
+        return Group(task=task, trajectories=tuple(played[episode.id] for episode in siblings))
+
+    def one_ended(trajectory: Trajectory) -> None:
+        played[trajectory.id] = trajectory
+        place = group_of[trajectory.id]
+        if all(episode.id in played for episode in groups[place][1]):
+            ended(group(place))
+
+    await player.play(worlds, [episode for _, siblings in groups for episode in siblings], ended=one_ended)
+    return [group(place) for place in range(len(groups))]
+
+
+def _episode(task: Task, sibling: int, guidance: Guidance | None, seed: int) -> Episode:
+    own_seed = derive_seed(seed, task.id, sibling)
+    return Episode(id=f"{task.id}#{sibling}@{seed:x}", task=task, seed=own_seed, guidance=guidance)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from turngate.commands.report import write_report
 from turngate.config import Config
+from turngate.report.summary import write_report
 from turngate.run.job import Job
 
 

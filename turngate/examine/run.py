@@ -17,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Collection, Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
@@ -91,6 +92,14 @@ class Examining:
             if label not in self._memory or not isinstance(memory, Mapping):
                 raise StoreError(f"the checkpoint holds memory of an examiner '{label}', which this run does not have")
             self._memory[label] = dict(memory)
+
+    def save(self, path: Path) -> None:
+        """Write the memory of every examiner, for a checkpoint."""
+        path.write_text(json.dumps(self.state()))
+
+    def load(self, path: Path) -> None:
+        """Read what ``save`` wrote. Raises StoreError for another run's."""
+        self.restore(json.loads(path.read_text()))
 
     def _station(self, examiner: Examiner, step: int) -> _Station:
         own, tally = self._memory[examiner.label], Tally()

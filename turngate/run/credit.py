@@ -5,7 +5,6 @@ from __future__ import annotations
 import string
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from turngate.agents.chat import Chat
 from turngate.config import Config
@@ -15,10 +14,11 @@ from turngate.run.environments import Environments
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.credit.rule import CreditRule
+from turngate.trainer.kl_reward import Divergence, with_kl_in_reward
 from turngate.trainer.learner import Learner
 from turngate.trainer.pack import by_turn
 from turngate.trainer.signals import Beliefs, Entropies, FromEvidence, LogRatios, Signal, Signals, TokenRows, Values
-from turngate.trainer.similar import SharedTokens
+from turngate.trainer.similar import SharedTokens, SimilarStates
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
 LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})
@@ -81,12 +81,20 @@ def signals_of(
     elif reads & LOG_RATIOS:
         sources.append(LogRatios(base=reference))
 
-    def tossed(table: TurnTable) -> TurnTable:
-        return random_reward(table, _seed_of(table, config, "coin"))
-
+    if section.similar is not None:
+        sources.append(SimilarStates(threshold=section.similar.threshold, unit=section.similar.unit))
+    if section.kl_in_reward is not None:
+        assert reference is not None
+        sources.append(Divergence(base=reference))
     learners = {} if reward_model is None else {"reward_model": reward_model}
-    view: dict[str, Any] = {"view": tossed} if control == "random_reward" else {}
-    return Signals(sources=tuple(sources), learners=learners, **view)
+    return Signals(sources=tuple(sources), learners=learners, view=partial(_seen, config, control))
+
+
+def _seen(config: Config, control: str | None, table: TurnTable) -> TurnTable:
+    """The table as credit and critics see it: less the KL in the reward, and under a control by the toss of a coin."""
+    if config.signals.kl_in_reward is not None:
+        table = with_kl_in_reward(table, coef=config.signals.kl_in_reward)
+    return random_reward(table, _seed_of(table, config, "coin")) if control == "random_reward" else table
 
 
 def trains_reward_model(config: Config) -> bool:
@@ -96,7 +104,7 @@ def trains_reward_model(config: Config) -> bool:
 
 def needs_reference(config: Config) -> bool:
     """Whether the loss or the credit rule compares with the model that training began from."""
-    if config.loss.needs_reference:
+    if config.loss.needs_reference or config.signals.kl_in_reward is not None:
         return True
     if trains_reward_model(config):
         return implicit.REWARD_MODELS[config.credit.type][1] == "start"

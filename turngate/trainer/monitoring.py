@@ -22,6 +22,7 @@ from turngate.rewards.monitors.step_facts import MEMORY, START, Learned, StepFac
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.shared_turns import merged_share
 from turngate.types import FloatArray, Metrics, ScoredGroup, TurnTable
 
 Played: TypeAlias = tuple[int, Sequence[ScoredGroup], Mapping[str, float]]
@@ -96,6 +97,13 @@ def recorded(run: Path, *, until: int) -> Iterator[Played]:
 def remembered(steps: Sequence[int]) -> list[int]:
     """Those of the steps of a run that a ``Watch`` remembers after the last of them."""
     return [*steps[:START], *steps[START:][-MEMORY:]]
+
+
+def credit_metrics(rule: object, table: TurnTable, credit_N: FloatArray) -> Metrics:
+    """``credit/merged_share``, what a rule that merges siblings found alike, and how credit goes with length."""
+    merge = getattr(rule, "merge", None)
+    merged = {} if merge is None else {"credit/merged_share": merged_share(table, merge)}
+    return merged | credit_by_turns(table, credit_N)
 
 
 def credit_by_turns(table: TurnTable, credit_N: FloatArray) -> Metrics:

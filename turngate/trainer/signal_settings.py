@@ -1,7 +1,7 @@
 """The settings of what credit rules read beyond rewards, as data: a critic, an implicit reward model, and signals.
 
-``turngate.build`` makes signals of them; ``turngate.config`` holds them as its sections ``value``, ``reward_model`` and
-``signals``. No torch.
+``turngate.run.credit`` makes signals of them; ``turngate.config`` holds them as its sections ``value``,
+``reward_model`` and ``signals``. No torch.
 """
 
 from __future__ import annotations
@@ -87,6 +87,15 @@ class RewardModelSection(Settings):
         return self
 
 
+class SimilarSection(Settings):
+    """When two observations count as one state."""
+
+    threshold: float = Field(0.95, gt=0, le=1)
+    """Least share of common units; 1 = equal texts."""
+    unit: Literal["words", "characters"] = "words"
+    """What is compared; characters take much longer."""
+
+
 class SignalsSection(Settings):
     """What else a credit rule may read; measured only if it does."""
 
@@ -99,6 +108,11 @@ class SignalsSection(Settings):
     """Information gain as a difference of log-probabilities instead of probabilities."""
     evidence: dict[str, str] = Field(default_factory=dict)
     """Columns from the environment's evidence about turns, for instance {format_N = "parsed"}."""
+
+    similar: SimilarSection | None = None
+    """Fill similar_N, for rules whose anchors are states that are nearly alike (gigpo with anchors = "similar")."""
+    kl_in_reward: float | None = Field(None, gt=0)
+    """Take so much times the log-ratio to the model that training began from out of what each turn is paid."""
 
     @field_validator("answer")
     @classmethod
@@ -119,7 +133,8 @@ class SignalsSection(Settings):
     def offered(self) -> frozenset[str]:
         """The columns that a run with these settings can measure."""
         exact = ENTROPY_COLUMNS if self.entropy == "exact" else frozenset()
-        return MODEL_COLUMNS | exact | frozenset(self.evidence)
+        similar = frozenset({"similar_N"} if self.similar else ())
+        return MODEL_COLUMNS | exact | similar | frozenset(self.evidence)
 
     def check_effect(self, reads: frozenset[str], name: str) -> None:
         """Raise ValueError for a setting that the credit rule called ``name``, which reads ``reads``, does not need."""
@@ -128,5 +143,7 @@ class SignalsSection(Settings):
             raise ValueError(f"signals.evidence {unread[0]} has no effect: credit '{name}' does not read it")
         if self.entropy == "exact" and not reads & ENTROPY_COLUMNS:
             raise ValueError(f"signals.entropy has no effect: credit '{name}' reads no entropy")
+        if self.similar is not None and "similar_N" not in reads:
+            raise ValueError(f"signals.similar has no effect: credit '{name}' compares no similar states")
         if (self.answer is not None or self.log_gain) and "gain_N" not in reads:
             raise ValueError(f"signals.answer and signals.log_gain have no effect: credit '{name}' reads no gain")
