@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from turngate.envs.code.env import CodeRepairEnv
-from turngate.envs.code.generate import GeneratedCode
+from turngate.envs.code.sources import GeneratedCode
 from turngate.types import Task
 
 STARTS = 4
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--threads", type=int, default=8)
     arguments = parser.parse_args()
-    source = GeneratedCode()
+    source = GeneratedCode().open()
     tasks = [source.task("train", index) for index in range(arguments.episodes)]
     envs = [CodeRepairEnv(tasks=source, measure="end") for _ in range(arguments.threads)]
     try:

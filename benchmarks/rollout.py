@@ -35,12 +35,14 @@ from turngate.agents.tiny import load, random_model, train_tokenizer
 from turngate.config import EnvSection
 from turngate.envs.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
+from turngate.envs.sql.sources import GeneratedSql
 from turngate.run.demonstrations import texts_of
 from turngate.run.environments import Environments
 from turngate.types import Request
 
 EPISODES, TURNS, TURN_TOKENS = 64, 4, 32
-SETTINGS: dict[str, Any] = {"families": ["library", "shop", "school", "football"], "max_level": 2, "max_rows": 3}
+TASKS = GeneratedSql(families=("library", "shop", "school", "football"), max_level=2)
+SETTINGS: dict[str, Any] = {"tasks": TASKS, "max_rows": 3}
 
 
 SMALL: dict[str, int] = {"layers": 4, "width": 128, "heads": 4, "vocabulary": 1500}

@@ -307,7 +307,7 @@ def test_new_scores_lie_beside_the_old_ones_and_touch_nothing(tmp_path: Path) ->
             Rubric(rewards=(FromEvidence(name="won", evidence="openned", kind="outcome"),)),
             {},
             r"no trajectory has evidence 'openned', which 'won' reads; did you mean 'opened'\? "
-            "recorded: judged, opened, parsed, right_key",
+            "recorded: answer, judged, opened, parsed, right_key",
         ),
         (
             Rubric(rewards=(OPENED, KEY), gates=(requires("pasred", on="key"),)),
@@ -512,7 +512,10 @@ def test_the_command_prints_the_table_and_where_the_scores_are(
     ("data", "expected"),
     [
         ({"rewards": [REWARD | {"tpye": 1}]}, "unknown key 'rewards[0].tpye'; did you mean 'type'?"),
-        ({"rewards": [REWARD]}, "no trajectory has evidence 'won', which 'won' reads; recorded: correct, empty"),
+        (
+            {"rewards": [REWARD]},
+            "no trajectory has evidence 'won', which 'won' reads; recorded: answer, correct, empty",
+        ),
         ("{", "line 1: is not JSON"),
         (with_gate(type="needs_outcom", at_least=0.5), "did you mean 'needs_outcome'?"),
     ],

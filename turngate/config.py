@@ -16,6 +16,7 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
+from turngate.envs.tasks import TaskSourcePart
 from turngate.errors import ConfigError, DataError
 from turngate.examine.base import Examiner
 from turngate.problems import one_line
@@ -55,6 +56,8 @@ class EnvSection(Section):
     """Split that training tasks come from."""
     kwargs: dict[str, Any] = {}
     """Arguments of the environment's constructor."""
+    tasks: TaskSourcePart | None = None
+    """Where its tasks come from, for instance {type = "spider", folder = "…"}; left out: the environment's own."""
     rubric: NamedRubric | None = None
     """What earns and pays: a shipped rubric's name, a JSON or TOML file, a table, or package.module:NAME; left out: the
     environment's own."""
@@ -65,6 +68,12 @@ class EnvSection(Section):
     isolation: Literal["thread", "process"] = "thread"
     """process: each episode's world in a process of its own, for code that may hang or crash; thread: faster."""
 
+    @model_validator(mode="after")
+    def _tasks_once(self) -> Self:
+        if self.tasks is not None and "tasks" in self.kwargs:
+            raise ValueError("tasks stand in env.tasks and in env.kwargs.tasks; keep env.tasks")
+        return self
+
     @property
     def label(self) -> str:
         """Its name in the run."""
@@ -73,7 +82,7 @@ class EnvSection(Section):
     @property
     def arguments(self) -> dict[str, Any]:
         """What its constructor is given."""
-        return dict(self.kwargs)
+        return self.kwargs if self.tasks is None else {**self.kwargs, "tasks": self.tasks.model_dump()}
 
 
 def _as_list(data: Any) -> Any:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NotRequired, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +119,10 @@ class Evidence:
     value: JSON
     turn: int | None = None
     by: Literal["env", "verifier", "judge"] = "env"
+
+
+ANSWER = "answer"
+"""Name of the evidence about the whole episode that says what the environment took as its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +239,12 @@ class Trajectory:
         """The facts about one turn, whenever they were measured; None: those about the whole episode."""
         return tuple(fact for fact in self.evidence if fact.turn == turn)
 
+    def answer(self) -> str | None:
+        """What the environment took as the answer, text; None where there was none, or the episode broke before."""
+        facts = (fact for fact in reversed(self.evidence) if fact.name == ANSWER and fact.by == "env")
+        value = next((fact.value for fact in facts if fact.turn is None), None)
+        return value if isinstance(value, str) else None
+
     def ids(self) -> IntArray:
         """Every token that the model saw or wrote, in order: int32[L]."""
         parts = [part for turn in self.turns for part in (turn.context_ids, turn.completion.ids_K)]
@@ -290,6 +300,24 @@ class Score:
     def total(self) -> float:
         """Everything paid in the episode."""
         return float(sum(event.paid for event in self.ledger))
+
+
+class Info(TypedDict):
+    """What an environment's ``reset``, ``step`` and ``finish`` tell besides observation and reward."""
+
+    evidence: tuple[Evidence, ...]
+    """What was measured in this call, in that order."""
+    ledger: tuple[RewardEvent, ...]
+    """That of ``score``; empty until the episode is over."""
+    score: Score | None
+    """By the environment's own rubric; None until the episode is over."""
+    task_id: str
+    state_key: str
+    """That of the last observation."""
+    ending: Ending | None
+    """None until the episode is over."""
+    action: NotRequired[Action]
+    """After ``step``: the action as it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

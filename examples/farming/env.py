@@ -62,8 +62,7 @@ class HackableLockEnv(LockEnv):
     )
 
     def __init__(self, *, split: str = "train", max_turns: int | None = None) -> None:
-        super().__init__(split=split, max_turns=max_turns)
-        self.tasks = HackableLockTasks()
+        super().__init__(tasks=HackableLockTasks(), split=split, max_turns=max_turns)
 
     def act(self, action: Action) -> Outcome:
         """Look, which leaves everything as it is, or press a key."""

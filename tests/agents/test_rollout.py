@@ -61,8 +61,9 @@ def test_an_episode_records_what_happened():
     assert played.turns[0].observation.text == f"{task.prompt} {colours[0]}"
     assert [turn.observation.text.split()[0] for turn in played.turns[1:]] == ["click", "click"]
     assert [fact.value for fact in played.evidence if fact.name == "right_key"] == [True] * 3
-    assert [fact.turn for fact in played.evidence] == [0, 0, 1, 1, 2, 2, None]
-    assert played.facts_of(None) == (Evidence(name="opened", value=True, by="verifier"),)
+    assert [fact.turn for fact in played.evidence] == [0, 0, 1, 1, 2, 2, None, None]
+    assert played.evidence[-1] == Evidence(name="opened", value=True, by="verifier")
+    assert played.answer() == " ".join(action.removeprefix("press ") for action in LockEnv().oracle(task))
     assert RUBRIC.score(played.record()).outcome == 1.0
     assert len({turn.observation.state_key for turn in played.turns}) == 3
 
@@ -154,9 +155,12 @@ def test_every_ending(make_env, limits, ending, n_turns, error):
     assert policy.released == [played.id]
     if ending.usable:  # the verifier spoke, also where the work was cut short
         opened = make_env is not Endless and ending is Ending.FINISHED
-        assert played.facts_of(None) == (Evidence(name="opened", value=opened or make_env is Endless, by="verifier"),)
+        assert played.evidence[-1] == Evidence(name="opened", value=opened or make_env is Endless, by="verifier")
+        pressed = " ".join(turn.action.text.removeprefix("press ") for turn in played.turns)
+        assert played.answer() == (pressed or None)
         assert RUBRIC.score(played.record()).usable
     else:
+        assert played.answer() is None
         assert played.facts_of(None) == ()
         assert not RUBRIC.score(played.record()).usable
 

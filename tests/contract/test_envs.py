@@ -71,7 +71,8 @@ def test_an_agent_that_gives_up_is_still_measured(env):
     assert info["ending"] is Ending.TOKEN_BUDGET
     assert info["score"].usable, info["score"].problem
     assert info["score"].outcome is not None
-    assert all(isinstance(fact, Evidence) and fact.by == "verifier" for fact in info["evidence"])
+    assert info["evidence"][0] == Evidence(name="answer", value=None)
+    assert all(isinstance(fact, Evidence) and fact.by == "verifier" for fact in info["evidence"][1:])
 
 
 def test_everything_that_crosses_a_process_can(env):

@@ -11,7 +11,7 @@ from turngate.envs.base import Outcome, Texts, TurnEnv, TurnSpec
 from turngate.envs.tasks import TaskList, TaskSource
 from turngate.envs.tools import Tool
 from turngate.errors import ConfigError, EnvError, UnknownName, VerifierError
-from turngate.types import Action, Ending, Evidence, Observation, RewardEvent, Score, Task, ToolCall
+from turngate.types import Action, Ending, Evidence, Info, Observation, RewardEvent, Score, Task, ToolCall
 
 TASKS = [Task(id=f"t{index}", env_id="test/T-v0", prompt="Go.") for index in range(5)]
 HELD = Task(id="held", env_id="test/T-v0", prompt="Go.", split="heldout")
@@ -86,11 +86,55 @@ def test_evidence_is_stamped_with_its_turn_and_its_author(env):
     *_, info = env.step("end")
     assert [(fact.name, fact.turn, fact.by) for fact in info["evidence"]] == [
         ("moved", 1, "env"),
+        ("answer", None, "env"),
         ("done", None, "verifier"),
     ]
     record = Walk.turn_spec.rubric.seen[-1]
     assert (record.task_id, record.n_turns, record.ending) == (info["task_id"], 2, Ending.FINISHED)
-    assert [(fact.name, fact.turn) for fact in record.evidence] == [("moved", 0), ("moved", 1), ("done", None)]
+    assert [(fact.name, fact.turn) for fact in record.evidence] == [
+        ("moved", 0),
+        ("moved", 1),
+        ("answer", None),
+        ("done", None),
+    ]
+
+
+def answer_of(info):
+    return next(fact.value for fact in info["evidence"] if fact.name == "answer")
+
+
+def test_the_answer_is_the_last_action_unless_the_environment_knows_better(env):
+    env.reset(seed=0)
+    assert answer_of(env.finish(Ending.TIME_BUDGET)[1]) is None  # nothing was said
+    env.reset(seed=0)
+    env.step("walk")
+    assert answer_of(env.step("<think>far</think>end")[-1]) == "<think>far</think>end"
+
+
+@pytest.mark.parametrize(
+    ("answer", "stored"),
+    [("a\ud800b", "a?b"), ("x" * 20_003, "x" * 20_000 + "\n[… 3 more characters …]"), ("x" * 20_000, "x" * 20_000)],
+)
+def test_an_answer_can_be_stored_whatever_it_is(answer, stored):
+    class Told(Walk):
+        def answer(self):
+            return answer
+
+    env = Told()
+    env.reset(seed=0)
+    assert answer_of(env.finish(Ending.TIME_BUDGET)[1]) == stored
+
+
+@pytest.mark.parametrize("wrong", [42, ["a"], b"a"])
+def test_an_answer_that_is_no_text_breaks_the_episode(wrong):
+    class Odd(Walk):
+        def answer(self):
+            return wrong
+
+    env = Odd()
+    env.reset(seed=0)
+    with pytest.raises(EnvError, match=r"the answer of Odd is .*; it must be text or None"):
+        env.step("end")
 
 
 def test_evidence_that_names_an_earlier_turn_keeps_it():
@@ -138,6 +182,7 @@ def test_info_tells_where_the_episode_stands(env):
     *_, info = env.step(" walk ")
     assert (info["task_id"], info["state_key"], info["ending"], info["score"]) == ("t3", "1", None, None)
     assert info["action"] == Action(text=" walk ", calls=(ToolCall(name="walk", arguments={}),))
+    assert set(info) == set(Info.__annotations__)
 
 
 def test_the_turn_limit_truncates_and_the_work_is_measured(env):

@@ -205,7 +205,7 @@ class PaysTwice(Sum):
 class EvidenceOfAnotherTurn(Sum):
     def step(self, action):
         *result, info = super().step(action)
-        late = [replace(fact, turn=fact.turn + 1) if fact.by == "env" else fact for fact in info["evidence"]]
+        late = [replace(fact, turn=fact.turn + 1) if fact.turn is not None else fact for fact in info["evidence"]]
         return (*result, {**info, "evidence": tuple(late)})
 
 
@@ -247,6 +247,21 @@ class OracleGivesUp(Sum):
 class UnmeasuredOutcome(Sum):
     def verify(self):
         yield Evidence(name="right", value=None)
+
+
+class AnswersANumber(Sum):
+    def answer(self):
+        return 42
+
+
+class AnswersForTheAgent(Sum):
+    def answer(self):
+        return self.said or self.gold
+
+
+class CannotAnswer(Sum):
+    def answer(self):
+        raise KeyError("said")
 
 
 class RaisesOnGarbage(Sum):
@@ -326,6 +341,9 @@ BROKEN = [
     (ResetsToText, "reset", "returned a str as observation"),
     (ResetsWithoutInfo, "reset", r"returned Observation; it must return \(Observation, info\)"),
     (CannotStart, "reset", r"raised EnvError\(.*no display"),
+    (AnswersANumber, "answer", "the answer of AnswersANumber is 42; it must be text or None"),
+    (AnswersForTheAgent, "answer", r"the answer to task 'sum/\d' shows private\['answer'\] although nothing was done"),
+    (CannotAnswer, "answer", r"CannotAnswer broke when it was asked for the answer: KeyError\('said'\)"),
     (ShiftingTasks, "tasks", "task 0 of split 'train' differs between two calls"),
     (ForgetfulTasks, "tasks", r"find\('sum/0'\) gives another task"),
     (SaysNothing, "observation", "the text of observation 1 is ' '"),

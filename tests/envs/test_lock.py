@@ -29,6 +29,12 @@ def test_the_right_keys_open_it_and_process_reward_is_paid():
     assert steps[-1][4]["score"].outcome == 1.0
 
 
+def test_the_answer_is_the_keys_in_their_order():
+    for actions, answer in ((RIGHT, "a b d"), (["???", "press b", "press"], "b"), (["???"] * 3, None)):
+        *_, info = play(actions)[1][-1]
+        assert [fact.value for fact in info["evidence"] if fact.name == "answer"] == [answer]
+
+
 def test_one_wrong_key_pays_nothing_at_all():
     """Two right keys earn process reward, but its gate opens only with the lock."""
     _, steps = play(["press a", "press a", "press d"])

@@ -67,7 +67,7 @@ def test_an_episode_gives_what_the_env_gives(mode):
             assert (reply.text, reward, terminated, truncated) == (observation.text, 0.0, False, False)
             reward, info = await env.finish(Ending.TOKEN_BUDGET)
             assert (reward, info["ending"]) == (0.0, Ending.TOKEN_BUDGET)
-            assert [fact.name for fact in info["evidence"]] == ["done"]
+            assert [fact.name for fact in info["evidence"]] == ["answer", "done"]
             assert (pool.resets, pool.calls, pool.lost_workers) == (1, 3, 0)
 
     run(scenario())

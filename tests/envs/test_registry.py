@@ -103,8 +103,8 @@ def test_an_unknown_argument_names_the_closest():
 
 @pytest.mark.usefixtures("_clean")
 def test_a_missing_argument_is_named():
-    register("test/Needy-v0", "turngate.envs.base:TurnEnv")
-    with pytest.raises(ConfigError, match="'test/Needy-v0': missing a required argument: 'tasks'"):
+    register("test/Needy-v0", "turngate.envs.pool:EnvPool")
+    with pytest.raises(ConfigError, match="'test/Needy-v0': missing a required argument: 'make_env'"):
         make("test/Needy-v0")
 
 

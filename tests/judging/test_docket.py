@@ -46,7 +46,7 @@ def test_a_judge_that_fails_makes_the_episode_unusable_and_never_a_zero():
     names, _ = example(judge(lambda prompt, n: DOWN))
     score = names["info"]["score"]
     assert (score.usable, score.outcome) == (False, None)
-    plain, record = names["info"]["evidence"]
+    _answer, plain, record = names["info"]["evidence"]
     assert (plain.value, plain.by) == (None, "judge")
     assert (record.value["judge"], record.value["version"], record.value["missing"]) == ("scripted", "1", "void")
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -21,10 +21,12 @@ from turngate.agents.policies.base import Policy
 from turngate.errors import EnvError, PolicyError, VerifierError
 from turngate.types import (
     PLAIN,
+    Completion,
     Ending,
     Evidence,
     Group,
     Guidance,
+    Info,
     IntArray,
     Observation,
     Request,
@@ -40,15 +42,15 @@ from turngate.types import (
 class World(Protocol):
     """One environment, driven from a coroutine (see ``turngate.envs.pool``)."""
 
-    async def reset(self, task: Task, seed: int) -> tuple[Observation, dict[str, Any]]:
+    async def reset(self, task: Task, seed: int) -> tuple[Observation, Info]:
         """Begin an episode: its first observation, and info."""
         ...
 
-    async def step(self, action: str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    async def step(self, action: str) -> tuple[Observation, float, bool, bool, Info]:
         """One turn: observation, reward, terminated, truncated, info."""
         ...
 
-    async def finish(self, ending: Ending) -> tuple[float, dict[str, Any]]:
+    async def finish(self, ending: Ending) -> tuple[float, Info]:
         """Cut the episode short: the rest of the reward, and info."""
         ...
 
@@ -196,7 +198,8 @@ class Player:
             play.evidence += info["evidence"]
             play.turns.append(self._turn(play, observation, context, completion, info))
             if terminated or truncated:
-                return Ending(info["ending"])
+                assert info["ending"] is not None  # the contract of ``step``
+                return info["ending"]
             observation = reply
             text = self._text(observation, episode, turn=len(play.turns))
             context = self.chat.follow_up(text, completion.ended_by)
@@ -226,7 +229,7 @@ class Player:
         return f"{observation.text}\n{guidance.text}"
 
     @staticmethod
-    def _turn(play: _Play, observation: Observation, context: IntArray, completion: Any, info: dict[str, Any]) -> Turn:
+    def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, info: Info) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
         source[len(context) :] = Source.POLICY
         guidance = play.episode.guidance

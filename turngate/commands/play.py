@@ -38,6 +38,7 @@ def _play(env: TurnEnv, console: Console, *, split: str, index: int, oracle: boo
         console.print(observation.text, markup=False, highlight=False)
         if terminated or truncated:
             score = info["score"]
+            assert score is not None  # the contract of ``step``
             outcome = "unknown" if score.outcome is None else f"{score.outcome:g}"
             console.print(f"{info['ending']}: outcome {outcome}, paid {total:.3f}", highlight=False)
             break

@@ -15,10 +15,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import gymnasium
 import numpy as np
 
-from turngate.envs.tasks import TaskSource
+from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.envs.tools import Tool, parse
 from turngate.errors import ConfigError, EnvError, EpisodeError, VerifierError
-from turngate.types import Action, Ending, Evidence, Observation, Record, Score, Task
+from turngate.types import ANSWER, Action, Ending, Evidence, Info, Observation, Record, Score, Task
+
+ANSWER_CHARS = 20_000
+"""Longest answer that is recorded; what is longer is cut, with a mark."""
 
 
 class SupportsScoring(Protocol):
@@ -35,11 +38,15 @@ class SupportsScoring(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSpec:
-    """What an environment declares about itself. ``fork``: how a state can be copied; ``deadline_s``: longest step."""
+    """What an environment declares about itself. ``fork``: how a state can be copied; ``deadline_s``: longest step.
+
+    ``tasks``: where its tasks come from unless others are named; those must be of the same kind.
+    """
 
     tools: tuple[Tool, ...]
     rubric: SupportsScoring
     max_turns: int
+    tasks: TaskSourcePart | None = None
     deadline_s: float = 30.0
     fork: Literal["exact", "replay", "none"] = "none"
     side_effects: Literal["none", "local", "external"] = "none"
@@ -82,6 +89,7 @@ class _Episode:
     task: Task
     state_key: str
     evidence: list[Evidence] = field(default_factory=list)
+    said: str | None = None
     n_turns: int = 0
     paid: float = 0.0
     ending: Ending | None = None
@@ -92,22 +100,31 @@ class Snapshot:
     """A running episode at one moment (see ``TurnEnv.snapshot``)."""
 
     episode: _Episode
-    random: Any
-    world: Any
+    random: Any  # as numpy describes its generators
+    world: object
 
 
-class TurnEnv(gymnasium.Env[Observation, Any]):
-    """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads."""
+class TurnEnv(gymnasium.Env[Observation, Action | str]):
+    """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads.
+
+    ``tasks`` is a task source, or the part that opens one, as a table with its ``type`` or by its name alone; None:
+    that of ``turn_spec``. ``split``: the one that a seed picks from; None: the source's first. Raises ConfigError for
+    tasks that cannot be opened, are none or do not fit, UnknownName for an unknown split.
+    """
 
     turn_spec: ClassVar[TurnSpec]
     metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 (declared so by gymnasium)
 
-    def __init__(self, *, tasks: TaskSource, split: str = "train", max_turns: int | None = None) -> None:
-        tasks.size(split)  # raises for an unknown split
-        self.tasks, self.split = tasks, split
+    def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
         self.max_turns = self.turn_spec.max_turns if max_turns is None else max_turns
         if self.max_turns < 1:
             raise ConfigError(f"max_turns is {self.max_turns}; it must be at least 1")
+        source = part_of(tasks, self.turn_spec.tasks, type(self).__name__)
+        self._opened: TaskSource | None = None
+        if isinstance(source, TaskSourcePart):
+            source = self._opened = opened(source, self.open_tasks)
+        self.tasks: TaskSource = source
+        self.split = first_split(self.tasks, split)
         self.observation_space = Texts(Observation, [Observation(text="")])
         self.action_space = Texts(Action, [tool.usage for tool in self.turn_spec.tools] or [""])
         self.render_mode = None
@@ -127,23 +144,35 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
     def verify(self) -> Iterable[Evidence]:
         """Measure the outcome, once, after the last turn, also of work that was cut short."""
 
+    def answer(self) -> str | None:
+        """What the agent answered, as text: what a judge reads and a vote counts. Asked once, at the end.
+
+        By default the text of its last action. None: it gave no answer. Private parts of the task are never in it,
+        unless the agent wrote them itself.
+        """
+        return None if self._episode is None else self._episode.said
+
     def oracle(self, task: Task) -> Sequence[str]:
         """Actions that solve ``task``, if ``turn_spec.has_oracle``."""
         raise EnvError(f"{type(self).__name__} has no oracle")
 
-    def save(self) -> Any:
+    def save(self) -> object:
         """The world of the episode as it is, for ``load``; of an environment whose ``fork`` is "exact"."""
         raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
 
-    def load(self, saved: Any) -> None:
+    def load(self, saved: object) -> None:
         """Make the world as it was at ``save``, which may have been in another environment of the same settings."""
         raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
 
+    def open_tasks(self, part: TaskSourcePart) -> TaskSource:
+        """The source of a part; for an environment that has more to give to a part of its own than nothing."""
+        return part.open()
+
     # --- gymnasium's interface ----------------------------------------------------------------------------------------
 
-    def reset(
+    def reset(  # type: ignore[override]  # gymnasium says dict[str, Any] where we say what is in it
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    ) -> tuple[Observation, Info]:
         """Begin an episode. ``options={"task": Task or id}`` picks the task, else the seed does."""
         super().reset(seed=seed)
         task = self._pick(options or {})
@@ -157,7 +186,9 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         self._episode = _Episode(task=task, state_key=observation.state_key)
         return observation, self._info((), None)
 
-    def step(self, action: Action | str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(  # type: ignore[override]  # as above
+        self, action: Action | str
+    ) -> tuple[Observation, float, bool, bool, Info]:
         """One turn. The floats of an episode sum to its settled total; those before the last are already certain."""
         episode = self._running()
         parsed = parse(action, self.turn_spec.tools) if isinstance(action, str) else action
@@ -175,6 +206,7 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
             )
         episode.evidence.extend(facts)
         episode.n_turns += 1
+        episode.said = parsed.text
         episode.state_key = outcome.observation.state_key
         if outcome.done or episode.n_turns >= self.max_turns:
             reward, info = self.finish(Ending.FINISHED if outcome.done else Ending.MAX_TURNS)
@@ -186,9 +218,10 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         info["action"] = parsed
         return outcome.observation, reward, False, False, info
 
-    def finish(self, ending: Ending) -> tuple[float, dict[str, Any]]:
+    def finish(self, ending: Ending) -> tuple[float, Info]:
         """End the episode now: verify, settle, and return the rest of the reward. For a caller that cuts it short."""
         episode = self._running()
+        answer = self._answered()
         try:
             measured = tuple(replace(fact, by="verifier") if fact.by == "env" else fact for fact in self.verify())
         except EpisodeError:
@@ -200,6 +233,7 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
                 f"the verifier of {type(self).__name__} broke: evidence '{odd.name}' is about turn {odd.turn} "
                 f"of {episode.n_turns}"
             )
+        measured = (answer, *measured)
         episode.evidence.extend(measured)
         episode.ending = ending
         score = self.turn_spec.rubric.score(self._record(ending))
@@ -218,6 +252,11 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
         self.load(snapshot.world)
         self._episode = replace(snapshot.episode, evidence=list(snapshot.episode.evidence))
         self.np_random.bit_generator.state = snapshot.random
+
+    def close(self) -> None:
+        """Let go of what the environment holds, for instance a task source that it opened. Safe to repeat."""
+        if isinstance(self._opened, SupportsClose):
+            self._opened.close()
 
     def render(self) -> str:
         """One line about where the episode stands."""
@@ -244,12 +283,24 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
             raise gymnasium.error.ResetNeeded("no episode is running; call reset() first")
         return self._episode
 
+    def _answered(self) -> Evidence:
+        name = type(self).__name__
+        try:
+            answer = self.answer()
+        except EpisodeError:
+            raise
+        except Exception as error:
+            raise EnvError(f"{name} broke when it was asked for the answer: {error!r}") from error
+        if not isinstance(answer, str | None):
+            raise EnvError(f"the answer of {name} is {answer!r:.80}; it must be text or None")
+        return Evidence(name=ANSWER, value=None if answer is None else _kept(answer))
+
     def _record(self, ending: Ending) -> Record:
         episode = self._episode
         assert episode is not None
         return Record(task_id=episode.task.id, n_turns=episode.n_turns, ending=ending, evidence=tuple(episode.evidence))
 
-    def _info(self, facts: tuple[Evidence, ...], score: Score | None) -> dict[str, Any]:
+    def _info(self, facts: tuple[Evidence, ...], score: Score | None) -> Info:
         episode = self._episode
         assert episode is not None
         return {
@@ -265,3 +316,10 @@ class TurnEnv(gymnasium.Env[Observation, Any]):
 def _unplayed(facts: Sequence[Evidence], n_turns: int) -> Evidence | None:
     """The first fact about a turn that was not played."""
     return next((fact for fact in facts if fact.turn is not None and not 0 <= fact.turn < n_turns), None)
+
+
+def _kept(answer: str) -> str:
+    """An answer as it is stored: no lone surrogates, which no file holds, and at most ``ANSWER_CHARS``."""
+    answer = answer.encode(errors="replace").decode()
+    cut = len(answer) - ANSWER_CHARS
+    return answer if cut <= 0 else f"{answer[:ANSWER_CHARS]}\n[… {cut} more characters …]"

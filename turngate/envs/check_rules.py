@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 from turngate.envs.base import TurnEnv
-from turngate.types import Ending, Evidence, Observation, Score, Task
+from turngate.types import ANSWER, Ending, Evidence, Info, Observation, Score, Task
 
 Level: TypeAlias = Literal["error", "warning"]
 Problems: TypeAlias = Iterator[str]
@@ -39,7 +39,7 @@ class _Step:
     reward: float
     terminated: bool
     truncated: bool
-    info: Mapping[str, Any]
+    info: Info
     elapsed_s: float
 
 
@@ -48,7 +48,7 @@ class _Played:
     """One episode as it went. ``steps`` is empty when no action was given."""
 
     observation: Observation
-    info: Mapping[str, Any]
+    info: Info
     actions: tuple[str, ...]
     steps: list[_Step] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ def _result(env: TurnEnv, action: str) -> _Step:
     )
 
 
-def _plan(env: TurnEnv, info: Mapping[str, Any]) -> Sequence[str]:
+def _plan(env: TurnEnv, info: Info) -> Sequence[str]:
     if env.turn_spec.has_oracle:
         return env.oracle(_task(env, info))
     return [tool.usage for tool in env.turn_spec.tools] or ["hello"]
@@ -98,7 +98,7 @@ def _to_the_end(env: TurnEnv, seed: int) -> _Played:
     return _play(env, seed, plan + ("???",) * max(0, env.max_turns + 1 - len(plan)))
 
 
-def _task(env: TurnEnv, info: Mapping[str, Any]) -> Task:
+def _task(env: TurnEnv, info: Info) -> Task:
     return env.tasks.find(info["task_id"])
 
 
@@ -239,6 +239,20 @@ def _reward_sum(env: TurnEnv, seeds: Sequence[int]) -> Problems:
             yield f"score.reward_T sums to {float(score.reward_T.sum()):g}, but the ledger pays {score.total:g}"
 
 
+def _answer(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """The answer is text or None, and where nothing was done it holds nothing private."""
+    for seed in seeds:
+        _, info = env.reset(seed=seed)
+        task = _task(env, info)
+        _, info = env.finish(Ending.TIME_BUDGET)
+        answers = [fact.value for fact in info["evidence"] if fact.name == ANSWER and fact.turn is None]
+        if len(answers) != 1:
+            yield f"finish() records {len(answers)} facts named '{ANSWER}' about the episode; there must be one"
+        for name, text in _texts(task.private):
+            if len(text) >= SECRET_LENGTH and text not in task.prompt and text in str(answers):
+                yield f"the answer to task '{task.id}' shows private['{name}'] although nothing was done"
+
+
 def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
     """Facts are Evidence with plain JSON values; what they are about is a turn that was played, or the episode."""
     for seed in seeds:
@@ -246,7 +260,9 @@ def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
             for fact in step.info.get("evidence", ()):
                 if not isinstance(fact, Evidence):
                     yield f"turn {turn}: evidence holds a {type(fact).__name__}; it must hold Evidence only"
-                elif fact.turn not in (None, *range(turn + 1)) or (fact.by == "env" and fact.turn is None):
+                elif fact.turn not in (None, *range(turn + 1)) or (
+                    fact.by == "env" and fact.turn is None and fact.name != ANSWER
+                ):
                     yield f"evidence '{fact.name}' of turn {turn} is stamped with turn {fact.turn}"
                 elif problem := _not_json(fact.value):
                     yield f"evidence '{fact.name}' of turn {turn} cannot be stored: {problem}"
@@ -354,6 +370,7 @@ def _deadline(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 RULES: dict[str, tuple[Level, Rule]] = {
+    "answer": ("error", _answer),  # first: an answer that is no text breaks every episode, and is said once
     "tasks": ("error", _tasks),
     "observation": ("error", _observation),
     "state_key": ("error", _state_key),

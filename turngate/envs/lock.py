@@ -7,10 +7,12 @@ colour. The lock opens when all three keys were right. A wrong key does not end 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.tasks import TasksLike, TaskSourcePart
 from turngate.envs.tools import Parameter, Tool
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.gates import CapProcess, NeedsOutcome
@@ -61,6 +63,17 @@ class LockTasks:
         raise UnknownName("task", task_id, ["lock/train/0", "lock/heldout/0"])
 
 
+class LockSource(TaskSourcePart):
+    """Three dials that show random colours."""
+
+    type: Literal["lock"] = "lock"
+    kind: ClassVar[str] = "locks"
+
+    def open(self) -> LockTasks:
+        """See ``LockTasks``."""
+        return LockTasks()
+
+
 class LockEnv(TurnEnv):
     """Press the right key for each of three colours."""
 
@@ -68,21 +81,23 @@ class LockEnv(TurnEnv):
         tools=(Tool(name="press", description="Press a key.", parameters=(Parameter(name="key"),)),),
         rubric=RUBRIC,
         max_turns=N_DIALS,
+        tasks=LockSource(),
         deadline_s=1.0,
         fork="replay",
         has_oracle=True,
     )
 
-    def __init__(self, *, split: str = "train", max_turns: int | None = None) -> None:
+    def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
         if max_turns is not None and max_turns < N_DIALS:
             raise ConfigError(f"max_turns is {max_turns}, but the lock has {N_DIALS} dials")
-        super().__init__(tasks=LockTasks(), split=split, max_turns=max_turns)
+        super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         self._colours: tuple[str, ...] = ()
+        self._pressed: list[str] = []
         self._right: list[bool] = []
 
     def start(self, task: Task, rng: np.random.Generator) -> Observation:
         """Show the first dial."""
-        self._colours, self._right = colours_of(task), []
+        self._colours, self._right, self._pressed = colours_of(task), [], []
         return Observation(text=f"{task.prompt} {self._colours[0]}", state_key=self._key())
 
     def act(self, action: Action) -> Outcome:
@@ -90,7 +105,8 @@ class LockEnv(TurnEnv):
         if action.parse_error:
             right, text = False, action.parse_error
         else:
-            right = action.calls[0].arguments["key"] == key_of(self._colours[len(self._right)])
+            self._pressed.append(str(action.calls[0].arguments["key"]))
+            right = self._pressed[-1] == key_of(self._colours[len(self._right)])
             text = "click" if right else "clunk"
         self._right.append(right)
         done = len(self._right) == N_DIALS
@@ -101,6 +117,10 @@ class LockEnv(TurnEnv):
     def verify(self) -> Iterable[Evidence]:
         """The lock is open when all keys were right."""
         yield Evidence(name="opened", value=len(self._right) == N_DIALS and all(self._right))
+
+    def answer(self) -> str | None:
+        """The keys in the order in which they were pressed."""
+        return " ".join(self._pressed) or None
 
     def oracle(self, task: Task) -> Sequence[str]:
         """The right keys."""

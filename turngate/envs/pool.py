@@ -32,7 +32,7 @@ from typing import Any, Literal, Self, TypeAlias
 from turngate.envs.base import TurnEnv
 from turngate.envs.process import ProcessEnv, as_env_error, pickled
 from turngate.errors import ConfigError, EnvError, UserError
-from turngate.types import Action, Ending, Observation, Task
+from turngate.types import Action, Ending, Info, Observation, Task
 
 MakeEnv: TypeAlias = Callable[[], TurnEnv]
 
@@ -136,25 +136,21 @@ class LeasedEnv:
     def __init__(self, pool: EnvPool, worker: _Worker) -> None:
         self._pool, self._worker = pool, worker
 
-    async def reset(
-        self, task: Task | str | None = None, seed: int | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    async def reset(self, task: Task | str | None = None, seed: int | None = None) -> tuple[Observation, Info]:
         """Begin an episode of ``task`` (a Task, an id, or None: the seed chooses)."""
         options = {} if task is None else {"task": task}
-        result: tuple[Observation, dict[str, Any]] = await self._pool.call(
-            self._worker, "reset", seed=seed, options=options
-        )
+        result: tuple[Observation, Info] = await self._pool.call(self._worker, "reset", seed=seed, options=options)
         return result
 
-    async def step(self, action: Action | str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    async def step(self, action: Action | str) -> tuple[Observation, float, bool, bool, Info]:
         """One turn: observation, reward, terminated, truncated, info."""
-        result: tuple[Observation, float, bool, bool, dict[str, Any]]
+        result: tuple[Observation, float, bool, bool, Info]
         result = await self._pool.call(self._worker, "step", action)
         return result
 
-    async def finish(self, ending: Ending) -> tuple[float, dict[str, Any]]:
+    async def finish(self, ending: Ending) -> tuple[float, Info]:
         """Cut the episode short: the rest of the reward, and info."""
-        result: tuple[float, dict[str, Any]] = await self._pool.call(self._worker, "finish", ending)
+        result: tuple[float, Info] = await self._pool.call(self._worker, "finish", ending)
         return result
 
 

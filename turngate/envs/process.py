@@ -20,6 +20,7 @@ from typing import Any
 
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, EnvError, TurngateError
+from turngate.types import Action, Ending, Info, Observation
 
 CLOSE_S = 10.0  # for an environment to put its things away before it is killed
 
@@ -48,17 +49,20 @@ class ProcessEnv:
         deadline_s: float = self._receive("construction")
         return deadline_s
 
-    def reset(self, **arguments: Any) -> Any:
+    def reset(self, *, seed: int | None, options: dict[str, Any] | None) -> tuple[Observation, Info]:
         """As ``TurnEnv.reset``."""
-        return self._ask("reset", **arguments)
+        result: tuple[Observation, Info] = self._ask("reset", seed=seed, options=options)
+        return result
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: Action | str) -> tuple[Observation, float, bool, bool, Info]:
         """As ``TurnEnv.step``."""
-        return self._ask("step", action)
+        result: tuple[Observation, float, bool, bool, Info] = self._ask("step", action)
+        return result
 
-    def finish(self, ending: Any) -> Any:
+    def finish(self, ending: Ending) -> tuple[float, Info]:
         """As ``TurnEnv.finish``."""
-        return self._ask("finish", ending)
+        result: tuple[float, Info] = self._ask("finish", ending)
+        return result
 
     def close(self) -> None:
         """Let the environment close, or kill it after ``CLOSE_S``. Safe to repeat."""

@@ -42,7 +42,7 @@ class Registered:
 
     id: str
     entry_point: str
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, object] = field(default_factory=dict)
     description: str = ""
 
 
@@ -59,7 +59,7 @@ _registered: dict[str, Registered] = {}
 _plugins = _Plugins()
 
 
-def register(id: str, entry_point: str, *, kwargs: Mapping[str, Any] | None = None, description: str = "") -> None:
+def register(id: str, entry_point: str, *, kwargs: Mapping[str, object] | None = None, description: str = "") -> None:
     """Register an environment under ``namespace/Name-vN``.
 
     ``entry_point`` is ``"module:Class"``, imported by ``make``; ``kwargs`` are default arguments of the class. Any
@@ -125,7 +125,7 @@ def _creator(entry: Registered) -> Callable[..., Any]:
     return creator
 
 
-def _check_arguments(id: str, creator: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+def _check_arguments(id: str, creator: Callable[..., Any], kwargs: Mapping[str, object]) -> None:
     """Refuse what the class would refuse, but with the closest name and before anything is built."""
     signature = inspect.signature(creator)
     parameters = signature.parameters.values()

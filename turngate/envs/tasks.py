@@ -1,10 +1,33 @@
-"""Where tasks come from: procedural sources that make task number ``i`` of a split on demand, and fixed lists."""
+"""Where tasks come from: procedural sources that make task number ``i`` of a split on demand, and fixed lists.
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+A config names a source as a part, ``tasks = {type = "spider", folder = "…"}``; the parts that ship lie with their
+environments (``sql/sources.py``, ``code/sources.py``). The environment opens it.
+"""
 
-from turngate.errors import ConfigError, UnknownName
-from turngate.types import Task
+from __future__ import annotations
+
+import builtins
+import importlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+
+from pydantic import BaseModel, ValidationError
+
+from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
+from turngate.parts import Part
+from turngate.problems import one_line
+from turngate.types import Task, derive_seed
+
+T = TypeVar("T")
+
+SHIPPED = ("turngate.envs.lock", "turngate.envs.sql.sources", "turngate.envs.code.sources")
+"""The modules that define the sources of the environments that ship."""
+
+_log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -26,10 +49,38 @@ class TaskSource(Protocol):
         ...
 
 
-class TaskList:
-    """A fixed list of tasks, split by ``Task.split``."""
+@runtime_checkable
+class SupportsClose(Protocol):
+    """A source that holds something, such as a temporary folder, until it is closed. Closing twice is closing once."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """What a source could not use, and why. ``line``: in its file, from 1; None where there is no such line."""
+
+    id: str
+    reason: str
+    line: int | None = None
+
+
+def warn_of(dropped: Sequence[Dropped], total: int, what: str) -> None:
+    """Log how many of ``total`` are dropped, and the first reason."""
+    if dropped:
+        first = dropped[0]
+        _log.warning("dropped %d of %d %s, the first being %s: %s", len(dropped), total, what, first.id, first.reason)
+
+
+class TaskList:
+    """A fixed list of tasks, split by ``Task.split``; ``dropped`` is what could not be used of where it comes from."""
+
+    def __init__(self, tasks: Sequence[Task], dropped: Sequence[Dropped] = ()) -> None:
         by_split: dict[str, list[Task]] = {}
         self._by_id: dict[str, Task] = {}
         for task in tasks:
@@ -39,6 +90,7 @@ class TaskList:
             by_split.setdefault(task.split, []).append(task)
         self._by_split: Mapping[str, list[Task]] = by_split
         self.splits = tuple(by_split)
+        self.dropped = tuple(dropped)
 
     def size(self, split: str) -> int:
         """How many tasks ``split`` holds."""
@@ -58,3 +110,214 @@ class TaskList:
         if split not in self._by_split:
             raise UnknownName("split", split, self.splits)
         return self._by_split[split]
+
+
+class TasksBySplit:
+    """Splits that are read when they are first asked for: a run that trains on one need not read the others."""
+
+    def __init__(self, readers: Mapping[str, Callable[[], TaskList]]) -> None:
+        """``readers``: what reads each split; its list holds tasks of that split only."""
+        self.splits = tuple(readers)
+        self._readers = dict(readers)
+        self._read: dict[str, TaskList] = {}
+
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """What could not be used in the splits that were read."""
+        return tuple(item for tasks in self._read.values() for item in tasks.dropped)
+
+    def size(self, split: str) -> int:
+        """How many tasks ``split`` holds; 0 if none could be used."""
+        tasks = self._of(split)
+        return tasks.size(split) if split in tasks.splits else 0
+
+    def task(self, split: str, index: int) -> Task:
+        """Task ``index`` of ``split``, in the order of its file."""
+        return self._of(split).task(split, index)
+
+    def find(self, task_id: str) -> Task:
+        """The task of that id. Reads splits until it is found, first those that the id names."""
+        known: list[str] = []
+        for split in sorted(self.splits, key=lambda split: (split not in self._read, split not in task_id)):
+            try:
+                return self._of(split).find(task_id)
+            except UnknownName as error:
+                known += error.close
+        raise UnknownName("task", task_id, known)
+
+    def _of(self, split: str) -> TaskList:
+        if split not in self._readers:
+            raise UnknownName("split", split, self.splits)
+        if split not in self._read:
+            self._read[split] = _with_key(self._readers[split])
+        return self._read[split]
+
+
+def split_of(task_id: str, one_in: int) -> str:
+    """The split of a task by its id alone: one in so many is "heldout", the others "train"; 0 holds none out."""
+    return "heldout" if one_in and derive_seed("split", task_id) % one_in == 0 else "train"
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+class TaskSourcePart(Part):
+    """Where an environment's tasks come from, as a config names it. A subclass sets ``type`` and writes ``open``.
+
+    A plain function is one too: it returns a list of tasks, or a TaskSource, and its keyword-only arguments are its
+    settings.
+    """
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "task source"
+    from_function: ClassVar[bool] = True
+    kind: ClassVar[str] = ""
+    """What its tasks are: an environment whose own tasks are of another kind refuses it. Empty: it does not say."""
+
+    @classmethod
+    def find(cls, name: str) -> builtins.type[Self]:
+        """The class of the part called ``name``; see ``Part.find``."""
+        _define_shipped()
+        return super().find(name)
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """Every name that can be written without a path."""
+        _define_shipped()
+        return super().names()
+
+    def open(self) -> TaskSource:
+        """Read what has to be read. Raises UserError for a file that is not there or not as it should be."""
+        if self.function is None:
+            raise NotImplementedError(f"{type(self).__name__} must write open()")
+        try:
+            found = self.function(**self.settings())
+            tasks = found if isinstance(found, TaskSource) else list(found)
+        except UserError:
+            raise
+        except Exception as error:  # the user's own code
+            raise ConfigError(f"'{self.type}' raised {error!r}") from error
+        if isinstance(tasks, TaskSource):
+            return tasks
+        if strange := next((item for item in tasks if not isinstance(item, Task)), None):
+            raise ConfigError(f"'{self.type}' must return tasks or a TaskSource; among them is {strange!r:.80}")
+        return TaskList(tasks)
+
+    def folder_of(self, key: str) -> Path:
+        """The folder that the setting ``key`` names. Raises ConfigError if there is none, or nothing in it."""
+        folder = Path(getattr(self, key))
+        if not folder.is_dir():
+            raise BadPath(f".{key}: there is no folder '{folder}'")
+        if not any(folder.iterdir()):
+            raise BadPath(f".{key}: the folder '{folder}' is empty")
+        return folder
+
+    def file_of(self, key: str) -> Path:
+        """The file that the setting ``key`` names. Raises ConfigError if there is none."""
+        file = Path(getattr(self, key))
+        if not file.is_file():
+            raise BadPath(f".{key}: there is no file '{file}'")
+        return file
+
+
+@cache
+def _define_shipped() -> None:
+    """Importing a module defines its parts; an environment that nobody asks about stays unloaded."""
+    for module in SHIPPED:
+        importlib.import_module(module)
+
+
+class BadPath(ConfigError):
+    """A setting that names no such file or folder. The message begins with ".SETTING: ", after the key of the part."""
+
+
+class Given(TaskSourcePart):
+    """No tasks of its own: whoever resets the environment hands it the task. What the environments of a pool have."""
+
+    type: Literal["given"] = "given"
+
+    def open(self) -> TaskSource:
+        """Nothing to read."""
+        return _GivenTasks()
+
+
+class _GivenTasks:
+    splits: tuple[str, ...] = ("given",)
+
+    def size(self, split: str) -> None:
+        """Whatever is given."""
+        if split not in self.splits:
+            raise UnknownName("split", split, self.splits)
+
+    def task(self, split: str, index: int) -> Task:
+        """There is none."""
+        raise ConfigError('this environment has no tasks of its own; give it one: reset(options={"task": TASK})')
+
+    def find(self, task_id: str) -> Task:
+        """There is none."""
+        return self.task("given", 0)
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
+
+TasksLike: TypeAlias = TaskSource | TaskSourcePart | Mapping[str, object] | str | None
+"""What an environment's argument ``tasks`` may be: a source, a part, its table or its name; None: the default."""
+
+
+class _Argument(BaseModel):
+    tasks: TaskSourcePart
+
+
+def part_of(tasks: TasksLike, default: TaskSourcePart | None, env: str) -> TaskSourcePart | TaskSource:
+    """The part that an argument ``tasks`` of the environment ``env`` stands for, or the source that it is.
+
+    Raises ConfigError for a part that does not exist, has a wrong setting or is of another kind than the default.
+    """
+    if tasks is None:
+        if default is None:
+            raise ConfigError(f"{env} has no tasks of its own; name some: tasks = {{type = …}}")
+        return default
+    if not isinstance(tasks, TaskSourcePart | Mapping | str):
+        if isinstance(tasks, TaskSource):
+            return tasks
+        raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type")
+    data = {"tasks": tasks}
+    try:
+        part = _Argument.model_validate(data).tasks
+    except ValidationError as error:
+        raise ConfigError(one_line(error, _Argument, data)) from None
+    kind = "" if default is None else default.kind
+    if part.kind and kind and part.kind != kind:
+        fitting = sorted(name for name, one in TaskSourcePart.types.items() if getattr(one, "kind", "") == kind)
+        raise ConfigError(
+            f"tasks: '{part.type}' gives tasks of {part.kind}, and {env} plays {kind}; use one of "
+            f"{', '.join(fitting)}, or package.module:Name for your own"
+        )
+    return part
+
+
+def opened(part: TaskSourcePart, opening: Callable[[TaskSourcePart], TaskSource]) -> TaskSource:
+    """The source of a part. Raises ConfigError with the key ``tasks`` in front of what is wrong."""
+    return _with_key(lambda: opening(part))
+
+
+def _with_key(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except MissingExtra:  # says what to install
+        raise
+    except BadPath as error:
+        raise ConfigError(f"tasks{error}") from error
+    except UserError as error:
+        raise ConfigError(f"tasks: {error}") from error
+
+
+def first_split(source: TaskSource, split: str | None) -> str:
+    """``split``, or the first one of the source. Raises UnknownName, and ConfigError for one that holds no tasks."""
+    chosen = split if split is not None else next(iter(source.splits), None)
+    if chosen is not None and source.size(chosen) != 0:
+        return chosen
+    dropped: Sequence[Dropped] = getattr(source, "dropped", ())
+    why = f"; the first that cannot be used is {dropped[0].id}: {dropped[0].reason}" if dropped else ""
+    where = "the task source" if chosen is None else f"split '{chosen}' of the task source"
+    raise ConfigError(f"tasks: {where} holds no tasks{why}")

@@ -42,7 +42,7 @@ The environment gets a ``Docket(judge)``; ``judge`` is for instance ``Judge(Open
 ...     _ = env.reset(seed=0)
 ...     _, reward, _, _, info = env.step("Dear Ms Lee, we are sorry. You get your money back today.")
 >>> reward, [(fact.name, fact.by) for fact in info["evidence"]]
-(1.0, [('civil', 'judge'), ('civil_judge', 'judge')])
+(1.0, [('answer', 'env'), ('civil', 'judge'), ('civil_judge', 'judge')])
 
 Whatever can be judged after the episode is (``turngate.examine``): episodes, their steps, and siblings against each
 other.

@@ -86,6 +86,17 @@ def test_edit_replaces_inserts_and_makes(env):
     assert say(env, block + "    gap = high - low\n    return gap\n>>>>>>> NEW")[1]["edit_applied"] is True
 
 
+def test_the_answer_is_the_diff_of_what_will_be_measured(env):
+    say(env, EDIT)
+    say(env, "bash echo '# mine' >> test_solution.py; printf 'a\\xff' > data.txt; rm README.md")
+    _, info = env.finish(Ending.TIME_BUDGET)
+    readme, data, repair = facts_of(info)["answer"].split("--- ")[1:]
+    assert readme == "a/README.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-numbers\n"
+    assert data == "/dev/null\n+++ b/data.txt\n@@ -0,0 +1 @@\n+a?\n\\ No newline at end of file\n"
+    assert repair.startswith("a/solution.py\n+++ b/solution.py\n@@ ")
+    assert "\n-    return helper.same(max(x, low))\n+    return helper.same(min(max(x, low), high))\n" in repair
+
+
 @pytest.mark.parametrize(
     ("action", "complaint"),
     [
@@ -295,7 +306,6 @@ def test_tests_that_need_the_network_fail_there_and_are_dropped(bench):
 @pytest.mark.parametrize(
     ("settings", "error", "complaint"),
     [
-        ({"max_level": 2}, ConfigError, "have no effect"),
         ({"backend": "local"}, ConfigError, "needs 'bubblewrap' or 'docker'"),
         ({"max_chars": 10}, ConfigError, "max_chars is 10"),
         ({"measure": "never"}, UnknownName, "measure"),

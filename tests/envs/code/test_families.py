@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from turngate.envs.code.families import FAMILIES, MAX_LEVEL
+from turngate.envs.code.families import FAMILIES
 from turngate.envs.code.families.schema import Dice, Family
 from turngate.envs.code.generate import MODULE, TESTS, Draft, build, draft
 from turngate.envs.code.problem import Problem
+from turngate.envs.code.sources import GeneratedCode
 
 SEEDS = 5
 MOST_LINES_RUN = 2000  # of one test under one bug; the longest loop of a correct text takes some dozens
@@ -160,7 +161,7 @@ def test_a_family_declares_at_least_three_bugs_for_each_of_its_two_or_three_form
     assert declared.name == name
     assert 2 <= len(declared.forms) <= 3
     for used in declared.forms:
-        assert 1 <= used.level <= MAX_LEVEL
+        assert 1 <= used.level <= GeneratedCode().max_level
         assert len(set(used.bugs)) == len(used.bugs) >= 4
         for bug in used.bugs:
             assert used.text.count(bug.right) == 1, bug

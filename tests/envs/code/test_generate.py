@@ -17,14 +17,15 @@ import pytest
 
 from turngate.envs.code.families import FAMILIES, HELD_OUT
 from turngate.envs.code.families.schema import Bug, Dice, Form, family, form
-from turngate.envs.code.generate import MODULE, GeneratedCode, _task, build, draft
+from turngate.envs.code.generate import MODULE, _task, build, draft
 from turngate.envs.code.grading.control import control_tests
 from turngate.envs.code.problem import Problem
-from turngate.envs.tasks import TaskSource
+from turngate.envs.code.sources import GeneratedCode
+from turngate.envs.tasks import TaskSource, part_of
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
-SOURCE = GeneratedCode()
+SOURCE = GeneratedCode().open()
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def test_it_is_a_source_of_endless_tasks():
 
 
 def test_siblings_share_one_task():
-    assert SOURCE.task("train", 11) is GeneratedCode().task("train", 11)
+    assert SOURCE.task("train", 11) is GeneratedCode().open().task("train", 11)
 
 
 def contents(tasks: list[Task]) -> set[tuple[str, str]]:
@@ -116,8 +117,8 @@ def test_families_are_drawn_evenly(train: list[Task]):
 def test_tasks_are_equal_in_another_process(split: str):
     code = (
         "import hashlib, json, sys\n"
-        "from turngate.envs.code.generate import GeneratedCode\n"
-        "tasks = [GeneratedCode().task(sys.argv[1], index) for index in (*range(20), 10**9)]\n"
+        "from turngate.envs.code.sources import GeneratedCode\n"
+        "tasks = [GeneratedCode().open().task(sys.argv[1], index) for index in (*range(20), 10**9)]\n"
         "print(hashlib.sha256(json.dumps([[t.prompt, dict(t.private), t.hints] for t in tasks]).encode()).hexdigest())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -138,31 +139,31 @@ def test_tasks_do_not_depend_on_what_was_asked_before_or_on_the_thread():
 
 
 def test_a_source_survives_pickling():
-    source = GeneratedCode(families=["clamp"], max_level=1)
+    source = GeneratedCode(families=["clamp"], max_level=1).open()
     assert pickle.loads(pickle.dumps(source)).task("train", 5) == source.task("train", 5)
 
 
 def test_settings_restrict_families_and_levels():
-    source = GeneratedCode(families=["clamp", "average"], max_level=1)
+    source = GeneratedCode(families=["clamp", "average"], max_level=1).open()
     abouts = [source.task("train", index).private["about"] for index in range(60)]
     assert {about["family"] for about in abouts} == {"clamp", "average"}
     assert {about["level"] for about in abouts} == {1}
-    easy = GeneratedCode(max_level=1)
+    easy = GeneratedCode(max_level=1).open()
     assert {easy.task("train", index).private["about"]["level"] for index in range(100)} == {1}
     assert {easy.task("newfamily", index).private["about"]["family"] for index in range(40)} == {"smallest", "steps_to"}
 
 
 def test_held_out_families_can_be_chosen():
-    source = GeneratedCode(held_out_families=["clamp"])
+    source = GeneratedCode(held_out_families=["clamp"]).open()
     assert source.task("newfamily", 0).private["about"]["family"] == "clamp"
     seen = {source.task("train", index).private["about"]["family"] for index in range(400)}
     assert seen == set(FAMILIES) - {"clamp"}
-    assert GeneratedCode(families=[*FAMILIES]).splits == ("train", "heldout")
+    assert GeneratedCode(families=[*FAMILIES]).open().splits == ("train", "heldout")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_alone_has_both_splits(name: str):
-    source = GeneratedCode(families=[name], held_out_families=[])
+    source = GeneratedCode(families=[name], held_out_families=[]).open()
     assert source.splits == ("train", "heldout")
     train, heldout = (contents([source.task(split, index) for index in range(4)]) for split in source.splits)
     assert not train & heldout
@@ -198,7 +199,7 @@ def test_no_two_placeholders_of_a_draft_are_equal():
 )
 def test_unknown_names_come_with_the_closest(arguments: dict[str, list[str]], message: str):
     with pytest.raises(UnknownName, match=message):
-        GeneratedCode(**arguments)  # type: ignore[arg-type]
+        GeneratedCode(**arguments).open()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -208,13 +209,17 @@ def test_unknown_names_come_with_the_closest(arguments: dict[str, list[str]], me
         ({"families": []}, "no family is left"),
         ({"held_out_families": list(FAMILIES)}, "no family is left"),
         ({"families": ["rotate"], "max_level": 1}, "family 'rotate' has no form of level 1 or below; raise max_level"),
-        ({"max_level": 0}, "max_level is 0; it must be from 1 to 3"),
-        ({"max_level": 4}, "max_level is 4; it must be from 1 to 3"),
     ],
 )
-def test_settings_without_effect_or_out_of_range_are_refused(arguments: dict[str, object], message: str):
+def test_settings_that_leave_nothing_are_refused(arguments: dict[str, object], message: str):
     with pytest.raises(ConfigError, match=message):
-        GeneratedCode(**arguments)  # type: ignore[arg-type]
+        GeneratedCode(**arguments).open()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("level", [0, 4])
+def test_levels_out_of_range_are_refused(level: int):
+    with pytest.raises(ConfigError, match=f"tasks.max_level: Input should be .* equal to [13], got {level}"):
+        part_of({"type": "generated_code", "max_level": level}, None, "CodeRepairEnv")
 
 
 def test_unknown_splits_ids_and_numbers_are_refused():

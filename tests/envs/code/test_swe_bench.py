@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.loaders import Dropped, LoadedProblems, match_ids, swe_bench
+from turngate.envs.code.loaders import LoadedProblems, match_ids, swe_bench
 from turngate.envs.code.loaders.history import MAX_BYTES, History
+from turngate.envs.tasks import Dropped
 from turngate.errors import ConfigError, DataError, UnknownName
 
 BUGGY = "def area(width, height):\n    return width + height\n"
@@ -317,9 +318,11 @@ def test_marks_of_progress_are_no_ids(tmp_path: Path, repo: Repo) -> None:
 
 
 def test_tasks(tmp_path: Path, repo: Repo) -> None:
-    source = load(tmp_path, repo, row(repo), row(repo, instance_id="b")).tasks("dev")
-    assert (source.splits, source.size("dev"), source.task("dev", 1).id) == (("dev",), 2, "b")
+    rows = [row(repo, instance_id="a", split="dev"), row(repo), row(repo, instance_id="b", split="dev")]
+    source = load(tmp_path, repo, *rows).tasks()
+    assert (source.splits, source.size("dev"), source.task("dev", 1).id) == (("dev", "train"), 2, "b")
     assert source.find("ada__shapes-1").env_id == "turngate/CodeRepair-v1"
+    assert source.find("ada__shapes-1").split == "train"
 
 
 # --- rows that are dropped -------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from tests.envs.code.sums import FILES, INFO, MODULE, put
 from turngate.commands import tasks as command
 from turngate.envs.code.card import difficulty, source_of
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.taskset import problems_of, read, sources_of, split_of, write
+from turngate.envs.code.taskset import HELD_OUT, problems_of, read, sources_of, write
+from turngate.envs.tasks import split_of
 from turngate.errors import ConfigError, DataError, TaskRefused
 
 
@@ -125,11 +126,11 @@ def test_a_task_set_becomes_tasks(tmp_path, harvested):
     assert found.keys() == {problem.id for problem in harvested.problems}
     for problem in harvested.problems:
         assert Problem.of(found[problem.id]).patch == problem.patch
-        assert found[problem.id].split == split_of(problem.id)
+        assert found[problem.id].split == split_of(problem.id, HELD_OUT)
 
 
 def test_a_fifth_of_the_tasks_is_held_out():
-    splits = [split_of(f"toolz-1.0/0-{number}") for number in range(1000)]
+    splits = [split_of(f"toolz-1.0/0-{number}", HELD_OUT) for number in range(1000)]
     assert set(splits) == {"train", "heldout"}
     assert 160 < splits.count("heldout") < 240
 

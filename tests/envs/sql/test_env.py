@@ -60,7 +60,7 @@ def test_a_whole_episode_as_the_agent_sees_it(env: SqlEnv, make_task: MakeTask) 
         "title\nAsh\nDew\n(2 rows)",
         "submitted",
     ]
-    assert measured(info) == {"parsed": True, "tool": "submit", "submitted": True, "correct": True}
+    assert measured(info) == {"parsed": True, "tool": "submit", "answer": GOLD, "submitted": True, "correct": True}
     assert total == pytest.approx(1.1)
     assert [(event.name, event.paid) for event in info["ledger"]] == [("correct", 1.0), ("executes", 0.1)]
 
@@ -199,7 +199,7 @@ def test_a_long_schema_is_cut(make_image: Callable[[str], bytes], make_task: Mak
             [f"submit {GOLD}"],
             {
                 **{"parsed": True, "tool": "submit", "executes": True, "repeated": False, "empty": False},
-                **{"submitted": True, "correct": True},
+                **{"answer": GOLD, "submitted": True, "correct": True},
             },
         ),
         (
@@ -209,6 +209,7 @@ def test_a_long_schema_is_cut(make_image: Callable[[str], bytes], make_task: Mak
                 "tool": "submit",
                 "executes": False,
                 "repeated": False,
+                "answer": "SELECT x",
                 "submitted": True,
                 "correct": False,
             },
@@ -218,7 +219,8 @@ def test_a_long_schema_is_cut(make_image: Callable[[str], bytes], make_task: Mak
 def test_evidence(env: SqlEnv, make_task: MakeTask, actions: list[str], evidence: dict[str, Any]) -> None:
     _, info, _ = play(env, make_task(GOLD), *actions)
     assert measured(info) == evidence
-    assert {fact.turn for fact in info["evidence"] if fact.by == "env"} == {len(actions) - 1}
+    about_turns = {fact.turn for fact in info["evidence"] if fact.by == "env" and fact.name != "answer"}
+    assert about_turns == {len(actions) - 1}
     assert {fact.turn for fact in info["evidence"] if fact.by == "verifier"} <= {None}
 
 
@@ -240,6 +242,12 @@ def test_actions_built_by_hand_cannot_break_it(env: SqlEnv, make_task: MakeTask)
     seen, info, _ = play(env, make_task(GOLD), *strange)
     assert all(observation.text.startswith("error: ") for observation in seen[1:])
     assert info["ending"] is None
+
+
+def test_without_a_submission_there_is_no_answer(env: SqlEnv, make_task: MakeTask) -> None:
+    play(env, make_task(GOLD), f"run_sql {GOLD}")
+    _, info = env.finish(Ending.TOKEN_BUDGET)
+    assert measured(info)["answer"] is None
 
 
 # --- ending and outcome ----------------------------------------------------------------------------------------------
@@ -357,13 +365,6 @@ def test_nothing_is_carried_into_the_next_episode(env: SqlEnv, make_task: MakeTa
 # --- settings --------------------------------------------------------------------------------------------------------
 
 
-def test_settings_without_effect_are_refused(make_task: MakeTask) -> None:
-    with pytest.raises(ConfigError, match="'max_level', 'rows'"):
-        SqlEnv(tasks=TaskList([make_task(GOLD)]), rows=20, max_level=2)
-    with pytest.raises(ConfigError, match="families"):
-        SqlEnv(tasks="reference", families=["library"])
-
-
 @pytest.mark.parametrize("setting", [{"deadline_s": 0.0}, {"max_rows": 0}, {"max_chars": 10}, {"max_turns": 0}])
 def test_settings_out_of_range_are_refused(make_task: MakeTask, setting: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(setting))):
@@ -371,8 +372,10 @@ def test_settings_out_of_range_are_refused(make_task: MakeTask, setting: dict[st
 
 
 def test_unknown_tasks_and_splits(make_task: MakeTask) -> None:
-    with pytest.raises(UnknownName, match="generated"):
-        SqlEnv(tasks="generate")
+    with pytest.raises(ConfigError, match="unknown task source type 'generate_sql'; did you mean 'generated_sql'"):
+        SqlEnv(tasks="generate_sql")
+    with pytest.raises(ConfigError, match=r"unknown key 'tasks\.families'; known: type"):
+        SqlEnv(tasks={"type": "reference_sql", "families": ["library"]})
     with pytest.raises(UnknownName, match="split"):
         SqlEnv(tasks=TaskList([make_task(GOLD)]), split="dev")
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from turngate.envs.sql.content import Dice, build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
-from turngate.envs.sql.generate import GeneratedSql
 from turngate.envs.sql.questions import Misfit, Pick, flaw
 from turngate.envs.sql.shapes import SHAPES
-from turngate.envs.tasks import TaskSource
+from turngate.envs.sql.sources import GeneratedSql
+from turngate.envs.tasks import TaskSource, part_of
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
-SOURCE = GeneratedSql()
+SOURCE = GeneratedSql().open()
 
 
 @pytest.fixture(scope="module")
@@ -186,8 +186,8 @@ def test_values_in_a_question_are_the_values_in_its_query(train: list[Task]):
 def test_tasks_are_equal_in_another_process(split: str):
     code = (
         "import hashlib, json, sys\n"
-        "from turngate.envs.sql.generate import GeneratedSql\n"
-        "tasks = [GeneratedSql().task(sys.argv[1], index) for index in (0, 7, 10**9)]\n"
+        "from turngate.envs.sql.sources import GeneratedSql\n"
+        "tasks = [GeneratedSql().open().task(sys.argv[1], index) for index in (0, 7, 10**9)]\n"
         "digest = lambda data: hashlib.sha256(data).hexdigest()\n"
         "print(json.dumps([[t.prompt, t.private['gold'], digest(t.private['database'])] for t in tasks]))"
     )
@@ -209,12 +209,13 @@ def test_tasks_do_not_depend_on_what_was_asked_before_or_on_the_thread():
 
 
 def test_a_source_survives_pickling():
-    source = GeneratedSql(families=["farm"], max_level=2)
+    source = GeneratedSql(families=["farm"], max_level=2).open()
     assert pickle.loads(pickle.dumps(source)).task("train", 5) == source.task("train", 5)
 
 
 def test_settings_restrict_families_shapes_levels_and_databases():
-    source = GeneratedSql(families=["farm", "bank"], shapes=["equal", "childless", "union"], max_level=3, databases=2)
+    part = GeneratedSql(families=["farm", "bank"], shapes=["equal", "childless", "union"], max_level=3, databases=2)
+    source = part.open()
     tasks = [source.task("train", index) for index in range(80)]
     assert {task.private["family"] for task in tasks} == {"farm", "bank"}
     assert {task.private["shape"] for task in tasks} == {"equal", "childless"}
@@ -222,16 +223,16 @@ def test_settings_restrict_families_shapes_levels_and_databases():
 
 
 def test_held_out_families_can_be_chosen():
-    source = GeneratedSql(held_out_families=["farm"])
+    source = GeneratedSql(held_out_families=["farm"]).open()
     assert source.task("newfamily", 0).private["family"] == "farm"
     seen = {source.task("train", index).private["family"] for index in range(200)}
     assert seen == set(FAMILIES) - {"farm"}
-    everything = GeneratedSql(families=[*FAMILIES])
+    everything = GeneratedSql(families=[*FAMILIES]).open()
     assert everything.splits == ("train", "heldout")
 
 
 def test_large_databases_still_give_fair_tasks():
-    task = GeneratedSql(families=["shop"], rows=300, databases=1).task("train", 0)
+    task = GeneratedSql(families=["shop"], rows=300, databases=1).open().task("train", 0)
     assert len(task.private["database"]) > 40_000
     private = task.private
     assert_fair(private["database"], private["gold"], ordered=private["ordered"], tables=private["tables"])
@@ -247,7 +248,7 @@ def test_large_databases_still_give_fair_tasks():
 )
 def test_unknown_names_come_with_the_closest(arguments: dict[str, list[str]], message: str):
     with pytest.raises(UnknownName, match=message):
-        GeneratedSql(**arguments)  # type: ignore[arg-type]
+        GeneratedSql(**arguments).open()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -256,14 +257,21 @@ def test_unknown_names_come_with_the_closest(arguments: dict[str, list[str]], me
         ({"families": ["farm"], "held_out_families": ["farm"]}, "both used and held out"),
         ({"families": []}, "no family is left"),
         ({"shapes": ["union"], "max_level": 3}, "raise max_level"),
-        ({"max_level": 0}, "max_level is 0; it must be at least 1"),
-        ({"databases": 0}, "databases is 0; it must be at least 1"),
-        ({"rows": 3}, "rows is 3; it must be at least 8"),
     ],
 )
-def test_settings_without_effect_or_out_of_range_are_refused(arguments: dict[str, object], message: str):
+def test_settings_that_leave_nothing_are_refused(arguments: dict[str, object], message: str):
     with pytest.raises(ConfigError, match=message):
-        GeneratedSql(**arguments)  # type: ignore[arg-type]
+        GeneratedSql(**arguments).open()  # type: ignore[arg-type]
+
+
+def test_no_shape_is_harder_than_what_is_asked_by_default():
+    assert max(shape.level for shape in SHAPES.values()) == GeneratedSql().max_level
+
+
+@pytest.mark.parametrize(("setting", "least"), [("max_level", 1), ("databases", 1), ("rows", 8)])
+def test_settings_out_of_range_are_refused(setting: str, least: int):
+    with pytest.raises(ConfigError, match=f"tasks.{setting}: Input should be .* equal to {least}, got {least - 1}"):
+        part_of({"type": "generated_sql", setting: least - 1}, None, "SqlEnv")
 
 
 def test_unknown_splits_ids_and_numbers_are_refused():
@@ -278,8 +286,8 @@ def test_unknown_splits_ids_and_numbers_are_refused():
 
 
 def test_a_source_that_can_ask_nothing_says_so():
-    source = GeneratedSql(families=["shop"], shapes=["list_all"], rows=300, databases=1)
+    source = GeneratedSql(families=["shop"], shapes=["list_all"], rows=300, databases=1).open()
     with pytest.raises(ConfigError, match="found no question for task 0"):
         source.task("train", 0)
     with pytest.raises(ConfigError, match="found no question"):
-        GeneratedSql(families=["farm"], shapes=["across"]).task("train", 0)
+        GeneratedSql(families=["farm"], shapes=["across"]).open().task("train", 0)

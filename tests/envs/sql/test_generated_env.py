@@ -29,7 +29,7 @@ def test_generated_tasks_can_be_won(split: str) -> None:
 
 
 def test_reference_tasks_can_be_won() -> None:
-    env = SqlEnv(tasks="reference")
+    env = SqlEnv(tasks="reference_sql")
     size = env.tasks.size(env.split)
     assert size is not None
     for index in range(size):

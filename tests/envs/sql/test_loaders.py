@@ -16,7 +16,8 @@ import pytest
 
 from turngate.envs.sql.database import content_key
 from turngate.envs.sql.env import SqlEnv
-from turngate.envs.sql.loaders import Dropped, bird, jsonl, spider
+from turngate.envs.sql.loaders import bird, jsonl, spider
+from turngate.envs.tasks import Dropped
 from turngate.errors import ConfigError, DataError, UnknownName
 
 Row = dict[str, Any]
@@ -89,8 +90,8 @@ def test_own_files(tmp_path: Path, library: bytes) -> None:
         {"question": "c", "sql": "SELECT name FROM authors", "ordered": True},
     ]
     (tmp_path / "q.jsonl").write_text("\n\n".join(json.dumps(line) for line in lines) + "\n")
-    loaded = jsonl(tmp_path / "x.sqlite", tmp_path / "q.jsonl", split="mine")
-    tasks = [loaded.task("mine", i) for i in range(3)]
+    loaded = jsonl(tmp_path / "x.sqlite", tmp_path / "q.jsonl")
+    tasks = [loaded.task("train", i) for i in range(3)]
     assert [(task.id, task.private["ordered"]) for task in tasks] == [("mine", True), ("q/3", False), ("q/5", True)]
 
 
@@ -211,7 +212,9 @@ def test_a_corrupt_database_drops_its_questions(tmp_path: Path, library: bytes) 
     assert [(entry.id, entry.reason) for entry in loaded.dropped] == [
         ("spider/dev/0", "the gold query fails: database disk image is malformed")
     ]
-    with pytest.raises(ConfigError, match="no tasks"):
+    with pytest.raises(
+        ConfigError, match="no tasks; the first that cannot be used is spider/dev/0: the gold query fails"
+    ):
         SqlEnv(tasks=loaded)
 
 

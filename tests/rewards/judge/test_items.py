@@ -1,5 +1,7 @@
 """What a judge is shown of an episode, and what rules settle before."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from turngate.envs.tools import Tool, parse
 from turngate.rewards.judge import MASTER_KEYS, Criterion, Item, Rule, Step, item_of, item_of_text, rule_out
 from turngate.rewards.judge.items import response_length
 from turngate.rewards.judge.questions import pairwise, pointwise, steps
-from turngate.types import Completion, EndedBy, Ending, Guidance, Observation, Task, Trajectory, Turn
+from turngate.types import Completion, EndedBy, Ending, Evidence, Guidance, Observation, Task, Trajectory, Turn
 
 CRITERION = Criterion(name="correct", text="The answer is right.")
 
@@ -38,6 +40,15 @@ def test_an_item_shows_what_was_done_and_what_came_back():
     assert item.steps == (Step(said="look", result="seven things"), Step(said="submit 7", result="done"))
     assert (item.id, item.task, item.answer) == ("x", "Count them.", "7")
     assert item_of(trajectory(first), thoughts=True).steps[0].said == "<think>hm, 7?</think>look"
+
+
+def test_the_answer_is_what_the_environment_took_as_one_unless_another_is_given():
+    played = replace(trajectory(turn("submit 7", "start")), evidence=(Evidence(name="answer", value="7"),))
+    assert (item_of(played).answer, item_of(played, answer="8").answer) == ("7", "8")
+    assert rule_out(item_of(played)) is None
+    assert rule_out(item_of(trajectory(turn("submit 7", "start")))) is Rule.NO_ANSWER
+    strange = [Evidence(name="answer", value="1", turn=0), Evidence(name="answer", value="1", by="judge")]
+    assert replace(played, evidence=(*strange, Evidence(name="answer", value=None))).answer() is None
 
 
 def test_an_unclosed_thought_is_all_thought():

@@ -18,22 +18,23 @@ from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
 from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.grade import Step, grade
+from turngate.envs.code.grading.protect import sort_changes
 from turngate.envs.code.lease import lease
 from turngate.envs.code.observe import numbered, result_text, shorten, without_times
 from turngate.envs.code.oracle import oracle_actions
-from turngate.envs.code.problem import Problem
+from turngate.envs.code.problem import Problem, unified
 from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
+from turngate.envs.code.sources import GeneratedCode, MeasuredSource
 from turngate.envs.code.tools import INSTRUCTION, TOOLS
 from turngate.envs.code.workspace import Saved, Workspace, inside
 from turngate.envs.sandbox import SandboxFileError
-from turngate.envs.tasks import TaskSource
+from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tools import one_call
 from turngate.errors import ConfigError, EnvError, UnknownName
 from turngate.types import Action, Evidence, Observation, Task
 
 _LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?")
-GENERATOR_DEFAULTS: Mapping[str, object] = {"families": None, "held_out_families": None, "max_level": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,32 +54,34 @@ class World:
 class CodeRepairEnv(TurnEnv):
     """Repair problems in a sandbox.
 
-    ``tasks`` is "generated" (``families``, ``held_out_families`` and ``max_level`` shape them) or a source: a folder
-    that ``turngate tasks code`` made, as a path, or what ``loaders`` and ``taskset`` return. ``backend``: where the
-    agent's commands run, ``bubblewrap`` or ``docker``; ``sandbox``: its settings (``image`` of Docker) and limits
-    (``memory_bytes``). ``deadline_s`` bounds each command, ``test_deadline_s`` each run of tests, ``max_chars`` each
-    observation, ``view_lines`` what ``view`` shows at once. ``measure``: what the hidden tests are run on, the tree
-    after every turn that changed it (``turns``), or the last one only (``end``). ``diagnostics``: language servers
-    whose findings are counted after every such turn, of ``ruff`` and ``ty``.
+    ``tasks``: see ``sources.py``; generated problems unless others are named. ``backend``: where the agent's commands
+    run, ``bubblewrap`` or ``docker``; ``sandbox``: its settings (``image`` of Docker) and limits (``memory_bytes``).
+    ``deadline_s`` bounds each command, ``test_deadline_s`` each run of tests, ``max_chars`` each observation,
+    ``view_lines`` what ``view`` shows at once. ``measure``: what the hidden tests are run on, the tree after every turn
+    that changed it (``turns``), or the last one only (``end``). ``diagnostics``: language servers whose findings are
+    counted after every such turn, of ``ruff`` and ``ty``.
 
-    Raises ConfigError for a setting that is out of range or has no effect, UnknownName for an unknown split or kind of
-    tasks, and what ``open_backend`` raises.
+    Raises ConfigError for a setting that is out of range, and what ``TurnEnv`` and ``open_backend`` raise.
     """
 
     turn_spec = TurnSpec(
-        tools=TOOLS, rubric=RUBRIC, max_turns=40, deadline_s=120.0, fork="exact", extra="code", has_oracle=True
+        tools=TOOLS,
+        rubric=RUBRIC,
+        max_turns=40,
+        tasks=GeneratedCode(),
+        deadline_s=120.0,
+        fork="exact",
+        extra="code",
+        has_oracle=True,
     )
 
     def __init__(
         self,
         *,
-        tasks: TaskSource | str = "generated",
+        tasks: TasksLike = None,
         split: str | None = None,
-        families: Sequence[str] | None = None,
-        held_out_families: Sequence[str] | None = None,
-        max_level: int = 3,
         backend: Literal["bubblewrap", "docker"] = "bubblewrap",
-        sandbox: Mapping[str, Any] | None = None,
+        sandbox: Mapping[str, object] | None = None,
         max_turns: int | None = None,
         deadline_s: float = 30.0,
         test_deadline_s: float = 60.0,
@@ -97,14 +100,14 @@ class CodeRepairEnv(TurnEnv):
                 raise ConfigError(f"{name} is {value}; it must be at least {least}")
         if measure not in ("turns", "end"):
             raise UnknownName("value of measure", measure, ["turns", "end"])
-        settings = {"families": families, "held_out_families": held_out_families, "max_level": max_level}
-        source = _source(tasks, settings)
-        if not source.splits:
-            raise ConfigError("the task source holds no tasks; a loader lists in .dropped why it could keep none")
-        super().__init__(tasks=source, split=source.splits[0] if split is None else split, max_turns=max_turns)
+        self._lease = lease(backend, test_deadline_s, tuple(diagnostics), sandbox or {})
+        try:
+            super().__init__(tasks=tasks, split=split, max_turns=max_turns)
+        except BaseException:
+            self._lease.close()
+            raise
         self._max_chars, self._view_lines, self._deadline_s = max_chars, view_lines, deadline_s
         self._each = measure == "turns"
-        self._lease = lease(backend, test_deadline_s, tuple(diagnostics), sandbox or {})
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], Outcome]] = {
             "bash": self._bash,
             "view": self._view,
@@ -118,6 +121,10 @@ class CodeRepairEnv(TurnEnv):
         self._done: set[str] = set()
         self._excess: float | None = 0.0
         self._clear()
+
+    def open_tasks(self, part: TaskSourcePart) -> TaskSource:
+        """Problems are measured where they will be graded."""
+        return part.open(self._bench) if isinstance(part, MeasuredSource) else part.open()
 
     def start(self, task: Task, rng: np.random.Generator) -> Observation:
         """Put the tree in place and say what is wrong with it."""
@@ -154,6 +161,12 @@ class CodeRepairEnv(TurnEnv):
             each=self._each,
         )
 
+    def answer(self) -> str | None:
+        """The diff of what the agent changed, without what is never measured (see ``sort_changes``)."""
+        repair = sort_changes(self._here.changes().texts, self._problem, frozenset(self._here.found)).repair
+        diff = (unified(path, self._problem.original(path), text) for path, text in sorted(repair.items()))
+        return "".join(diff) or None
+
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the files of the reference repair, make its changes, run the tests, submit."""
         return oracle_actions(Problem.of(task))
@@ -171,8 +184,9 @@ class CodeRepairEnv(TurnEnv):
             done=frozenset(self._done),
         )
 
-    def load(self, saved: World) -> None:
+    def load(self, saved: object) -> None:
         """See ``TurnEnv.load``."""
+        assert isinstance(saved, World)
         self._leave()
         self._problem, self._turn, self._submitted = saved.problem, saved.turn, saved.submitted
         self._steps, self._tested = list(saved.steps), saved.tested
@@ -375,18 +389,3 @@ def _place_of_match(line: str) -> tuple[str, int]:
     path, _, rest = line.partition(":")
     number = rest.partition(":")[0]
     return path, int(number) if number.isdigit() else 0
-
-
-def _source(tasks: TaskSource | str, settings: Mapping[str, object]) -> TaskSource:
-    changed = sorted(name for name, value in settings.items() if value != GENERATOR_DEFAULTS[name])
-    if tasks != "generated" and changed:
-        raise ConfigError(f"settings {changed} shape generated tasks and have no effect on other ones; leave them out")
-    if not isinstance(tasks, str):
-        return tasks
-    if tasks == "generated":
-        from turngate.envs.code.generate import GeneratedCode
-
-        return GeneratedCode(**settings)  # type: ignore[arg-type]
-    from turngate.envs.code.taskset import read
-
-    return read(tasks)

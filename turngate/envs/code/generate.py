@@ -16,9 +16,10 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
-from turngate.envs.code.families import FAMILIES, HELD_OUT, MAX_LEVEL
+from turngate.envs.code.families import FAMILIES, HELD_OUT
 from turngate.envs.code.families.schema import Arguments, Bug, Dice, Family, Form, Pick
 from turngate.envs.code.problem import Problem
+from turngate.envs.code.sources import GeneratedCode
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -32,26 +33,16 @@ _TRIES = 64  # arguments drawn at most
 _CACHED = 4096
 
 
-class GeneratedCode:
-    """Repair problems of one function. The same arguments give equal tasks everywhere.
+class CodeGenerator:
+    """Repair problems of one function. The same settings give equal tasks everywhere.
 
-    ``families`` are those of train and heldout (default: all but the held-out ones), ``held_out_families`` those of
-    newfamily. ``max_level`` restricts the forms: 1 single expressions, 2 also loops and slices, 3 also early returns
-    and helper functions. Raises UnknownName, ConfigError.
+    Raises UnknownName for a family, ConfigError for settings that leave nothing to repair.
     """
 
-    def __init__(
-        self,
-        *,
-        families: Sequence[str] | None = None,
-        held_out_families: Sequence[str] | None = None,
-        max_level: int = MAX_LEVEL,
-    ) -> None:
-        if not 1 <= max_level <= MAX_LEVEL:
-            raise ConfigError(f"max_level is {max_level}; it must be from 1 to {MAX_LEVEL}")
-        seen, unseen = _divide(families, held_out_families, max_level)
+    def __init__(self, settings: GeneratedCode) -> None:
+        seen, unseen = _divide(settings.families, settings.held_out_families, settings.max_level)
         self._families = {"train": seen, "heldout": seen} | ({"newfamily": unseen} if unseen else {})
-        self._max_level = max_level
+        self._max_level = settings.max_level
         self.splits = tuple(self._families)
 
     def size(self, split: str) -> None:

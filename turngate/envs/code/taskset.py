@@ -23,10 +23,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from turngate.envs.code.card import Source, facts, page
 from turngate.envs.code.problem import Problem, check_path
-from turngate.envs.tasks import TaskList
+from turngate.envs.tasks import TaskList, split_of
 from turngate.errors import ConfigError, DataError
 from turngate.jsonl import read_text
-from turngate.types import derive_seed
 
 ROWS, TREES, CARD, PAGE = "problems.jsonl", "trees", "card.json", "card.md"
 HELD_OUT = 5
@@ -35,14 +34,9 @@ HELD_OUT = 5
 _SOURCES = TypeAdapter(list[Source])
 
 
-def split_of(problem_id: str) -> str:
-    """The split of a task, by its id alone."""
-    return "heldout" if derive_seed("split", problem_id) % HELD_OUT == 0 else "train"
-
-
 def read(folder: str | Path) -> TaskList:
     """The tasks of a folder. Raises DataError, with file and line, for a bad row or a missing tree."""
-    return TaskList([problem.task(split_of(problem.id)) for problem in problems_of(folder)])
+    return TaskList([problem.task(split_of(problem.id, HELD_OUT)) for problem in problems_of(folder)])
 
 
 def problems_of(folder: str | Path) -> tuple[Problem, ...]:
@@ -93,7 +87,7 @@ def write(folder: str | Path, problems: Sequence[Problem], sources: Sequence[Sou
     root = Path(folder)
     (root / TREES).mkdir(parents=True, exist_ok=True)
     rows = [_row_of(root, problem) for problem in problems]
-    card = facts(problems, Counter(split_of(problem.id) for problem in problems), sources)
+    card = facts(problems, Counter(split_of(problem.id, HELD_OUT) for problem in problems), sources)
     _write(root / ROWS, "".join(rows))
     _write(root / PAGE, page(card))
     _write(root / CARD, json.dumps(card, indent=2, ensure_ascii=False) + "\n")

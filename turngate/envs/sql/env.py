@@ -18,10 +18,11 @@ from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import Database, Result, Row
 from turngate.envs.sql.rubric import RUBRIC
+from turngate.envs.sql.sources import DEADLINE_S, GeneratedSql, SqlSource
 from turngate.envs.sql.text import clip, result_text
-from turngate.envs.tasks import TaskList, TaskSource
+from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tools import Parameter, Tool, one_call
-from turngate.errors import ConfigError, UnknownName, VerifierError
+from turngate.errors import ConfigError, VerifierError
 from turngate.types import Action, Evidence, Observation, Task
 
 TOOLS = (
@@ -39,44 +40,34 @@ INSTRUCTION = (
     "list_tables | describe TABLE | run_sql SQL | submit [SQL], default: your last query."
 )
 GOLD_ROWS = 100_000  # a larger gold result cannot be compared
-GENERATOR_DEFAULTS: Mapping[str, object] = {
-    "families": None,
-    "held_out_families": None,
-    "shapes": None,
-    "max_level": 4,
-    "databases": 64,
-    "rows": 12,
-}
-
 _golds: Cache[tuple[str, str], list[Row]] = Cache(room=1_000_000)  # weighed in cells
 
 
 class SqlEnv(TurnEnv):
     """Questions about SQLite databases. Observations are plain text within ``max_rows`` rows and ``max_chars``.
 
-    ``tasks`` is "generated" (the other settings up to ``rows`` shape them), "reference" (a small fixed set) or a source
-    such as ``loaders.spider(...)``. ``split`` is the source's first one, "train" for generated tasks, unless you name
-    another. ``deadline_s`` bounds every query. Raises ConfigError for a setting that is out of
-    range or has no effect, UnknownName for an unknown split or kind of tasks.
+    ``tasks``: see ``sources.py``; generated questions unless others are named. ``deadline_s`` bounds every query.
+    Raises ConfigError for a setting that is out of range, and what ``TurnEnv`` raises.
     """
 
     turn_spec = TurnSpec(
-        tools=TOOLS, rubric=RUBRIC, max_turns=12, deadline_s=2.0, fork="replay", side_effects="none", has_oracle=True
+        tools=TOOLS,
+        rubric=RUBRIC,
+        max_turns=12,
+        tasks=GeneratedSql(),
+        deadline_s=DEADLINE_S,
+        fork="replay",
+        side_effects="none",
+        has_oracle=True,
     )
 
     def __init__(
         self,
         *,
-        tasks: TaskSource | str = "generated",
+        tasks: TasksLike = None,
         split: str | None = None,
-        families: Sequence[str] | None = None,
-        held_out_families: Sequence[str] | None = None,
-        shapes: Sequence[str] | None = None,
-        max_level: int = 4,
-        databases: int = 64,
-        rows: int = 12,
         max_turns: int | None = None,
-        deadline_s: float = 2.0,
+        deadline_s: float = DEADLINE_S,
         max_rows: int = 10,
         max_chars: int = 600,
     ) -> None:
@@ -87,20 +78,9 @@ class SqlEnv(TurnEnv):
         ):
             if value < least:
                 raise ConfigError(f"{name} is {value}; it must be at least {least}")
-        settings = {
-            "families": families,
-            "held_out_families": held_out_families,
-            "shapes": shapes,
-            "max_level": max_level,
-            "databases": databases,
-            "rows": rows,
-        }
-        source = _source(tasks, settings)
-        if not source.splits:
-            raise ConfigError("the task source holds no tasks; a loader lists in .dropped why it could keep none")
-        super().__init__(tasks=source, split=source.splits[0] if split is None else split, max_turns=max_turns)
-        self._max_rows, self._max_chars = max_rows, max_chars
         self._database = Database(deadline_s=deadline_s)
+        super().__init__(tasks=tasks, split=split, max_turns=max_turns)
+        self._max_rows, self._max_chars = max_rows, max_chars
         self._handlers: Mapping[str, Callable[[str], Outcome]] = {
             "list_tables": self._list_tables,
             "describe": self._describe,
@@ -113,6 +93,10 @@ class SqlEnv(TurnEnv):
         self._ran: set[str] = set()
         self._last: tuple[str, Result, str] | None = None  # the last query that ran: its text, result and rendering
         self._answer: tuple[str, Result] | None = None
+
+    def open_tasks(self, part: TaskSourcePart) -> TaskSource:
+        """Gold queries are bound like those of the agent."""
+        return part.open(self._database.deadline_s) if isinstance(part, SqlSource) else part.open()
 
     def start(self, task: Task, rng: np.random.Generator) -> Observation:
         """Put a fresh copy of the task's database in place and ask the question."""
@@ -136,6 +120,10 @@ class SqlEnv(TurnEnv):
         correct = self._answer is not None and self._matches(*self._answer, gold)
         yield Evidence(name="submitted", value=self._answer is not None, by="verifier")
         yield Evidence(name="correct", value=correct, by="verifier")
+
+    def answer(self) -> str | None:
+        """The query that was submitted."""
+        return None if self._answer is None else self._answer[0]
 
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the tables of the gold query, run it, submit it."""
@@ -264,20 +252,3 @@ def gold_rows(source: bytes | str, sql: str, *, key: str, deadline_s: float) -> 
 @lru_cache(maxsize=4096)
 def _fact(name: str, value: bool | str, turn: int) -> Evidence:
     return Evidence(name=name, value=value, turn=turn)
-
-
-def _source(tasks: TaskSource | str, settings: Mapping[str, object]) -> TaskSource:
-    changed = sorted(name for name, value in settings.items() if value != GENERATOR_DEFAULTS[name])
-    if tasks != "generated" and changed:
-        raise ConfigError(f"settings {changed} shape generated tasks and have no effect on other ones; leave them out")
-    if not isinstance(tasks, str):
-        return tasks
-    if tasks == "generated":
-        from turngate.envs.sql.generate import GeneratedSql
-
-        return GeneratedSql(**settings)  # type: ignore[arg-type]
-    if tasks == "reference":
-        from turngate.envs.sql.reference import reference_tasks
-
-        return TaskList(reference_tasks())
-    raise UnknownName("kind of tasks", tasks, ["generated", "reference"])

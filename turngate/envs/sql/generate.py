@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from turngate.envs.sql.content import Database, Dice, build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.questions import Draft, Misfit, Pick, Shape, flaw, wording
-from turngate.envs.sql.shapes import MAX_LEVEL, SHAPES
+from turngate.envs.sql.shapes import SHAPES
+from turngate.envs.sql.sources import GeneratedSql
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -25,31 +26,17 @@ _DATABASES = 4  # tried for each draw
 _DRAFTS = 16  # tried for each database
 
 
-class GeneratedSql:
-    """Tasks about generated databases. The same arguments give equal tasks everywhere.
+class SqlGenerator:
+    """Tasks about generated databases. The same settings give equal tasks everywhere.
 
-    ``families`` are those of train and heldout (default: all but the held-out ones), ``held_out_families`` those of
-    newfamily. ``shapes`` and ``max_level`` restrict the questions. ``databases`` counts the different databases of
-    each family in each split, ``rows`` the rows of a typical table. Raises UnknownName, ConfigError.
+    Raises UnknownName for a family or shape, ConfigError for settings that leave nothing to ask.
     """
 
-    def __init__(
-        self,
-        *,
-        families: Sequence[str] | None = None,
-        held_out_families: Sequence[str] | None = None,
-        shapes: Sequence[str] | None = None,
-        max_level: int = MAX_LEVEL,
-        databases: int = 64,
-        rows: int = 12,
-    ) -> None:
-        for name, value, low in (("max_level", max_level, 1), ("databases", databases, 1), ("rows", rows, 8)):
-            if value < low:
-                raise ConfigError(f"{name} is {value}; it must be at least {low}")
-        seen, unseen = _divide(families, held_out_families)
+    def __init__(self, settings: GeneratedSql) -> None:
+        seen, unseen = _divide(settings.families, settings.held_out_families)
         self._families = {"train": seen, "heldout": seen} | ({"newfamily": unseen} if unseen else {})
-        self._shapes = _choose(shapes, max_level)
-        self._databases, self._rows = databases, rows
+        self._shapes = _choose(settings.shapes, settings.max_level)
+        self._databases, self._rows = settings.databases, settings.rows
         self.splits = tuple(self._families)
 
     def size(self, split: str) -> None:

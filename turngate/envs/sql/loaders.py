@@ -6,7 +6,6 @@ query fails, takes too long, is too large or returns nothing, is dropped, counte
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from turngate.envs.sql.compare import is_ordered
 from turngate.envs.sql.database import Database, content_key
 from turngate.envs.sql.env import gold_rows
-from turngate.envs.tasks import TaskList
+from turngate.envs.sql.sources import DEADLINE_S
+from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError, UnknownName, VerifierError
 from turngate.jsonl import read_json, read_rows
 from turngate.types import Task
@@ -26,24 +26,6 @@ from turngate.types import Task
 ENV_ID = "turngate/Sql-v1"
 SPIDER_FILES = {"train": "train_spider.json", "dev": "dev.json"}
 BIRD_FILES = {"train": ("train.json", "train_databases"), "dev": ("dev.json", "dev_databases")}
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
-    """A row that cannot be graded, and why."""
-
-    id: str
-    reason: str
-
-
-class LoadedTasks(TaskList):
-    """The tasks that can be graded, ready for ``SqlEnv(tasks=…)``, and in ``dropped`` those that cannot."""
-
-    def __init__(self, tasks: Sequence[Task], dropped: Sequence[Dropped] = ()) -> None:
-        super().__init__(tasks)
-        self.dropped = tuple(dropped)
 
 
 class _Row(BaseModel):
@@ -82,10 +64,11 @@ class _Question:
     text: str
     sql: str
     database: Path
+    split: str
     ordered: bool | None = None
 
 
-def spider(folder: str | Path, split: str = "dev", *, deadline_s: float = 2.0) -> LoadedTasks:
+def spider(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLINE_S) -> TaskList:
     """Spider 1.0 as unpacked: ``train_spider.json`` or ``dev.json`` and ``database/DB/DB.sqlite``.
 
     A gold query that takes longer than ``deadline_s`` is dropped; give the environment the same. Raises UnknownName,
@@ -97,11 +80,12 @@ def spider(folder: str | Path, split: str = "dev", *, deadline_s: float = 2.0) -
     questions = []
     for number, row in enumerate(_read_list(path, _SpiderRow)):
         file = _database_file(Path(folder) / "database", row.db_id, path, number)
-        questions.append(_Question(id=f"spider/{split}/{number}", text=row.question, sql=row.query, database=file))
-    return _load(questions, split, deadline_s)
+        name = f"spider/{split}/{number}"
+        questions.append(_Question(id=name, text=row.question, sql=row.query, database=file, split=split))
+    return _load(questions, deadline_s)
 
 
-def bird(folder: str | Path, split: str = "dev", *, deadline_s: float = 2.0) -> LoadedTasks:
+def bird(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLINE_S) -> TaskList:
     """BIRD as unpacked: ``dev.json`` and ``dev_databases/DB/DB.sqlite``, the same for train.
 
     The evidence of a row is part of its question. Raises like ``spider``.
@@ -114,30 +98,32 @@ def bird(folder: str | Path, split: str = "dev", *, deadline_s: float = 2.0) -> 
     for number, row in enumerate(_read_list(path, _BirdRow)):
         file = _database_file(Path(folder) / databases, row.db_id, path, number)
         text = f"{row.question}\nEvidence: {row.evidence}" if row.evidence.strip() else row.question
-        label = number if row.question_id is None else row.question_id
-        questions.append(_Question(id=f"bird/{split}/{label}", text=text, sql=row.sql, database=file))
-    return _load(questions, split, deadline_s)
+        label = f"bird/{split}/{number if row.question_id is None else row.question_id}"
+        questions.append(_Question(id=label, text=text, sql=row.sql, database=file, split=split))
+    return _load(questions, deadline_s)
 
 
-def jsonl(database: str | Path, questions: str | Path, *, split: str = "train", deadline_s: float = 2.0) -> LoadedTasks:
+def jsonl(
+    database: str | Path, questions: str | Path, *, held_out: int = 0, deadline_s: float = DEADLINE_S
+) -> TaskList:
     """Questions about one SQLite file: lines of ``{"question": …, "sql": …}``, optionally with ``id`` and ``ordered``.
 
-    Without ``ordered``, order counts if the query ends in ORDER BY (this needs sqlglot). Raises like ``spider``.
+    Without ``ordered``, order counts if the query ends in ORDER BY (this needs sqlglot). One in ``held_out`` goes to
+    the split "heldout", by its id, the others to "train". Raises like ``spider``.
     """
     path, file = Path(questions), Path(database)
     if not file.is_file():
         raise DataError(file, "there is no such database file")
-    rows = list(_read_lines(path))
-    return _load(
-        [
-            _Question(
-                id=row.id or f"{path.stem}/{line}", text=row.question, sql=row.sql, database=file, ordered=row.ordered
-            )
-            for line, row in rows
-        ],
-        split,
-        deadline_s,
-    )
+    asked = []
+    for line, row in _read_lines(path):
+        name = row.id or f"{path.stem}/{line}"
+        split = split_of(name, held_out)
+        asked.append(
+            _Question(id=name, text=row.question, sql=row.sql, database=file, split=split, ordered=row.ordered)
+        )
+    if not asked:
+        raise DataError(path, "holds no questions; write one JSON object a line")
+    return _load(asked, deadline_s)
 
 
 # --- files to rows ---------------------------------------------------------------------------------------------------
@@ -178,23 +164,19 @@ def _database_file(root: Path, name: str, path: Path, number: int) -> Path:
 # --- rows to tasks ---------------------------------------------------------------------------------------------------
 
 
-def _load(questions: Sequence[_Question], split: str, deadline_s: float) -> LoadedTasks:
+def _load(questions: Sequence[_Question], deadline_s: float) -> TaskList:
     twice = [name for name, count in Counter(question.id for question in questions).items() if count > 1]
     if twice:
         raise DataError(questions[0].database, f"the id '{twice[0]}' is used by several questions", field="id")
     tasks: list[Task] = []
     dropped: list[Dropped] = []
-    for item in _tasks(questions, split, deadline_s):
+    for item in _tasks(questions, deadline_s):
         (tasks if isinstance(item, Task) else dropped).append(item)  # type: ignore[arg-type]
-    if dropped:
-        _log.warning(
-            "dropped %d of %d questions that cannot be graded, the first being %s: %s",
-            *(len(dropped), len(questions), dropped[0].id, dropped[0].reason),
-        )
-    return LoadedTasks(tasks, dropped)
+    warn_of(dropped, len(questions), "questions that cannot be graded")
+    return TaskList(tasks, dropped)
 
 
-def _tasks(questions: Iterable[_Question], split: str, deadline_s: float) -> Iterator[Task | Dropped]:
+def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task | Dropped]:
     keys: dict[Path, str] = {}
     for question in questions:
         source = str(question.database)
@@ -213,5 +195,5 @@ def _tasks(questions: Iterable[_Question], split: str, deadline_s: float) -> Ite
             env_id=ENV_ID,
             prompt=question.text,
             private={"database": source, "key": key, "gold": question.sql, "ordered": ordered, "tables": tables},
-            split=split,
+            split=question.split,
         )

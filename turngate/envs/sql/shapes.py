@@ -9,4 +9,3 @@ from turngate.envs.sql.shapes_nest import LEVEL_4
 SHAPES: dict[str, Shape] = {
     shape.name: shape for catalogue in (LEVEL_1, LEVEL_2, LEVEL_3, LEVEL_4) for shape in catalogue.shapes
 }
-MAX_LEVEL = 4

@@ -83,6 +83,7 @@ def item_of(
 ) -> Item:
     """The item that a recorded episode is. ``Task.private`` and hints are never in it.
 
+    ``answer`` None: what the environment took as the answer (``Trajectory.answer``).
     Thoughts are hidden by default: a judge should weigh what was done, and thoughts are where it is easiest talked to.
     ``last`` is what came back from the last turn, which a trajectory does not hold.
     """
@@ -91,7 +92,8 @@ def item_of(
         Step(said=turn.action.text if thoughts else _deeds(turn.action), result=reply)
         for turn, reply in zip(trajectory.turns, replies, strict=False)
     )
-    return Item(id=trajectory.id, task=trajectory.task.prompt, steps=steps, answer=answer, reference=reference)
+    found = trajectory.answer() if answer is None else answer
+    return Item(id=trajectory.id, task=trajectory.task.prompt, steps=steps, answer=found, reference=reference)
 
 
 def item_of_text(id_: str, task: str, response: str, *, answer: str | None = None, reference: str = "") -> Item:

@@ -15,4 +15,3 @@ _TOPICS = (LIMITS, SUMS, TOTALS, SERIES, SLICES, LISTS, TEXTS, TABLES)
 FAMILIES: dict[str, Family] = {family.name: family for topic in _TOPICS for family in topic}
 HELD_OUT = ("smallest", "every_nth", "steps_to", "clip_text", "merge_max")
 """One that resembles a family of training (smallest, largest), the others of their own, from four topics."""
-MAX_LEVEL = 3

@@ -10,7 +10,6 @@ used is never a crash: it is listed in ``dropped``, with its line and the reason
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shutil
@@ -30,23 +29,13 @@ from turngate.envs.code.loaders.pairs import find_pairs, pair_problem
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.settle import settle
 from turngate.envs.scratch import Scratch
-from turngate.envs.tasks import TaskList
+from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import ConfigError, DataError, TaskRefused, UnknownName
+from turngate.types import Task
 
 _SOURCE_FOLDERS = ("src", "lib")
 _TEST_NAME = re.compile(r"test_.*\.py|.*_test\.py", re.DOTALL)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
-    """What cannot be used, and why. ``line``: in its file, from 1; None if it is a program of a folder."""
-
-    id: str
-    line: int | None
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,12 +66,19 @@ class LoadedProblems:
             except TaskRefused as error:
                 line = problem.about.get("line")
                 dropped.append(Dropped(id=problem.id, line=line if isinstance(line, int) else None, reason=str(error)))
-        _warn(dropped, len(self.problems))
+        warn_of(dropped, len(self.problems), "problems that cannot be used")
         return replace(self, problems=tuple(problems), dropped=(*self.dropped, *dropped))
 
-    def tasks(self, split: str = "train") -> TaskList:
-        """The problems as tasks of one split."""
-        return TaskList([problem.task(split) for problem in self.problems])
+    def tasks(self, *, held_out: int = 0) -> TaskList:
+        """The problems as tasks. Their split is what their row says, else one in ``held_out`` is held out by its id.
+
+        Closing the tasks removes the trees, too.
+        """
+        tasks = []
+        for problem in self.problems:
+            named = problem.about.get("split")
+            tasks.append(problem.task(named if isinstance(named, str) else split_of(problem.id, held_out)))
+        return _ProblemTasks(tasks, self)
 
     def close(self) -> None:
         """Remove the trees that were made for this. Safe to repeat."""
@@ -94,6 +90,18 @@ class LoadedProblems:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class _ProblemTasks(TaskList):
+    """The tasks of loaded problems."""
+
+    def __init__(self, tasks: Sequence[Task], loaded: LoadedProblems) -> None:
+        super().__init__(tasks, loaded.dropped)
+        self._loaded = loaded
+
+    def close(self) -> None:
+        """See ``LoadedProblems.close``."""
+        self._loaded.close()
 
 
 def match_ids(wanted: Iterable[str], reported: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -118,7 +126,7 @@ def quixbugs(folder: str | Path) -> LoadedProblems:
             problems.append(pair_problem(Path(folder), pair))
         except TaskRefused as error:
             dropped.append(Dropped(id=pair.id, line=None, reason=str(error)))
-    _warn(dropped, len(pairs))
+    warn_of(dropped, len(pairs), "problems that cannot be used")
     return LoadedProblems(problems=tuple(problems), dropped=tuple(dropped))
 
 
@@ -213,16 +221,8 @@ def _load(
             problems.append(_problem(line, row, repositories))
         except TaskRefused as error:
             dropped.append(Dropped(id=row.instance_id, line=line, reason=str(error)))
-    _warn(dropped, len(problems) + len(dropped))
+    warn_of(dropped, len(problems) + len(dropped), "problems that cannot be used")
     return tuple(problems), tuple(dropped)
-
-
-def _warn(dropped: Sequence[Dropped], total: int) -> None:
-    if dropped:
-        _log.warning(
-            "dropped %d of %d problems that cannot be used, the first being %s: %s",
-            *(len(dropped), total, dropped[0].id, dropped[0].reason),
-        )
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def _problem(line: int, row: _Row, repositories: _Repositories) -> Problem:
         raise TaskRefused("patch changes no text")
     test_files = _test_files(row, tests)
     tree = repositories.tree(row.repo, row.base_commit)
-    columns = ("repo", "base_commit", "version", "created_at", "hints_text", "environment_setup_commit")
+    columns = ("repo", "base_commit", "split", "version", "created_at", "hints_text", "environment_setup_commit")
     about = {name: value for name in columns if (value := getattr(row, name)) is not None}
     return Problem(
         id=row.instance_id,
