@@ -244,8 +244,8 @@ class WandbSink:
 
     Weights & Biases cannot take a step back, and offline it does not know what was logged before. So the file
     ``wandb/sink.json`` keeps the run's id there and its last step, and a step that is played again is not logged again.
-    Its own process writes behind ours: what that had not written when the machine went down is missing there, though not
-    in ``metrics.jsonl``.
+    Its own process writes behind ours; what it had not written when the machine went down is missing there, not in
+    ``metrics.jsonl``.
     """
 
     def __init__(self, part: Wandb, opening: Opening) -> None:
