@@ -13,7 +13,7 @@ TORCH_STAMP := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH)' | tr -c 'A-Za-z0-9
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo farming test lint format bench lab clean system
+.PHONY: help demo farming test quick lint format bench lab clean system
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: lint ## everything that CI checks: style, types, layers, tests
 	@if [ "$$(id -u)" = 0 ] && ! { command -v bwrap && command -v dockerd && command -v podman; } >/dev/null; then \
 		$(MAKE) --no-print-directory system PACKAGES="bubblewrap docker.io podman"; fi
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
+
+quick: lint ## style, types, layers and the fast tests, in about a minute: for each change while you work on it
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) -m "not (slow or component or learning)"
 
 lint: $(STAMPS)/dev ## style, types and layers
 	$(BIN)/ruff check .
@@ -76,7 +79,7 @@ $(STAMPS)/demo: $(TORCH_STAMP) pyproject.toml
 
 $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	@echo "installing turngate and its tools …"
-	$(PIP) -e ".[train,plots,sql,code,docker,openai,dev]"
+	$(PIP) -e ".[train,plots,tensorboard,wandb,sql,code,docker,openai,dev]"
 	@touch $@ $(STAMPS)/demo
 
 # What the above needs from the system: through apt when that is possible, else by name.

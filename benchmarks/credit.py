@@ -48,7 +48,7 @@ def synthetic(n_turns: int, seed: int = 0) -> TurnTable:
     reward_N[ends_B - 1] += 0.6 * outcome_B
     return TurnTable(
         reward_N=reward_N.astype(np.float32),
-        process_N=np.where(rng.random(n) < 0.7, rng.normal(size=n), np.nan).astype(np.float32),
+        process_N=np.where(rng.random(n) < 0.7, rng.random(n), np.nan).astype(np.float32),
         open_N=rng.random(n) < 0.9,
         traj_N=np.repeat(np.arange(b), lengths_B).astype(np.int32),
         index_N=(np.arange(n) - first_N).astype(np.int32),
@@ -76,6 +76,13 @@ def _measured(rng: np.random.Generator, lengths_B: np.ndarray) -> dict[str, np.n
         "similar_N": rng.integers(0, 60, size=n),
         "grounded_N": rng.integers(0, 2, size=n).astype(np.float32),
         "format_N": rng.integers(0, 2, size=n).astype(np.float32),
+        "act_N": rng.integers(0, 4, size=n),
+        "said_N": rng.integers(0, 4, size=n),
+        "tag_N": rng.integers(0, 6, size=n),
+        "accuracy_N": rng.random(n).astype(np.float32),
+        "confidence_N": rng.random(n).astype(np.float32),
+        "paid/won_B": rng.random(b).astype(np.float32),
+        "paid/style_B": rng.random(b).astype(np.float32),
     }
 
 

@@ -18,6 +18,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -48,10 +49,10 @@ def trajectory(number: int, task: Task, n_turns: int) -> Trajectory:
     return Trajectory(
         id=str(number),
         task=task,
-        turns=tuple(_turn(_facts(number, turn)) for turn in range(n_turns)),
+        turns=(_turn(),) * n_turns,
         ending=Ending.FINISHED,
         seed=0,
-        evidence=(submitted, won),
+        evidence=(*chain.from_iterable(_facts(number, turn) for turn in range(n_turns)), submitted, won),
     )
 
 
@@ -63,7 +64,7 @@ def _facts(number: int, turn: int) -> tuple[Evidence, ...]:
     return tuple(Evidence(name=name, value=value, turn=turn) for name, value in measured.items())
 
 
-def _turn(evidence: tuple[Evidence, ...]) -> Turn:
+def _turn() -> Turn:
     nothing = np.zeros(0, np.int32)
     said = Completion(ids_K=nothing, logprobs_K=np.zeros(0, np.float32), ended_by=EndedBy.STOP, policy_version=0)
     return Turn(
@@ -72,7 +73,6 @@ def _turn(evidence: tuple[Evidence, ...]) -> Turn:
         completion=said,
         source=np.zeros(0, np.uint8),
         action=Action(text=""),
-        evidence=evidence,
     )
 
 

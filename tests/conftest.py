@@ -53,11 +53,47 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "pip",
             "hatchling",
             "importlinter",
+            "tensorboard",
+            "wandb",
             "ruff",
             "ty",
         )
     },
 }
+
+
+# What `make quick` leaves out: a folder, a file or a test that took seconds (`pytest --durations=0` says how many).
+SLOW = """
+    agents/policies/test_local.py
+    agents/policies/test_local_lean.py
+    agents/test_rollout.py
+    contract
+    credit_lab
+    envs/code
+    envs/sandbox
+    envs/sql/test_compare.py
+    envs/sql/test_database.py
+    envs/sql/test_generate.py
+    envs/test_pool.py
+    examples
+    judging/test_judge_check.py
+    judging/test_real_judge.py
+    learning
+    report/test_curves.py
+    report/test_monitors.py
+    rewards/test_known_parts.py
+    rewards/test_safety.py
+    test_cli.py
+    test_cli_credit.py
+    test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
+    test_readme.py
+    test_required_components.py
+    test_rescoring.py
+    test_store.py::test_a_killed_writer_leaves_only_whole_steps
+    test_trainable.py
+    trainer/credit/test_properties.py
+    trainer/test_learner.py
+""".split()
 
 
 def missing_components() -> list[str]:
@@ -69,6 +105,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     missing = missing_components()
     if IN_CI and missing:
         raise pytest.UsageError(f"required components are missing: {', '.join(missing)}; run `make test`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: `make quick` leaves it out (see SLOW in tests/conftest.py)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        name = item.path.relative_to(here).as_posix() + "::" + item.name.partition("[")[0]
+        if name in SLOW or any(name.startswith((f"{place}/", f"{place}::")) for place in SLOW):
+            item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,17 +1,13 @@
-"""The clock and the sinks: names, what survives a kill, and what a resume drops."""
+"""The clock and the file of metrics: names, what survives a kill, and what a resume drops."""
 
-import io
 import json
 import logging
 import math
-import sys
-import types
 
 import pytest
-from rich.console import Console
 
-from turngate.errors import DataError, MissingExtra
-from turngate.metrics import Clock, ConsoleSink, JsonlSink, Sinks, TensorboardSink, WandbSink, read_metrics
+from turngate.errors import DataError
+from turngate.metrics import Clock, JsonlSink, read_metrics
 
 # --- clock -----------------------------------------------------------------------------------------------------------
 
@@ -110,88 +106,6 @@ def test_a_bad_line_in_the_middle_is_named(tmp_path, line, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"metrics\.jsonl: there is no such file"):
         read_metrics(tmp_path / "metrics.jsonl")
-
-
-# --- other sinks -----------------------------------------------------------------------------------------------------
-
-
-def test_the_console_prints_one_line_per_step_without_markup():
-    out = io.StringIO()
-    sink = ConsoleSink(Console(file=out, width=20), ["train/success", "absent", "time/[red]_s"])
-    sink.write(12, {"train/success": 0.123456, "time/[red]_s": 1234.5, "other": 1.0})
-    sink.close()
-    assert out.getvalue() == "step    12  train/success 0.1235  time/[red]_s 1234\n"
-
-
-class Recording:
-    def __init__(self, log, name, fails=False):
-        self.log, self.name, self.fails = log, name, fails
-
-    def write(self, step, metrics):
-        self.log.append((self.name, step, dict(metrics)))
-
-    def close(self):
-        self.log.append((self.name, "closed"))
-        if self.fails:
-            raise OSError(f"{self.name} cannot close")
-
-
-def test_all_sinks_get_everything_and_all_are_closed():
-    log = []
-    sinks = Sinks([Recording(log, "a"), Recording(log, "b", fails=True), Recording(log, "c")])
-    sinks.write(1, {"x": 2.0})
-    assert log == [("a", 1, {"x": 2.0}), ("b", 1, {"x": 2.0}), ("c", 1, {"x": 2.0})]
-    with pytest.raises(OSError, match="b cannot close"):
-        sinks.close()
-    assert sorted(log[3:]) == [("a", "closed"), ("b", "closed"), ("c", "closed")]
-
-
-def test_tensorboard_gets_one_scalar_per_metric(tmp_path, monkeypatch):
-    log = []
-
-    class Writer:
-        def __init__(self, folder):
-            log.append(folder)
-
-        def add_scalar(self, *values):
-            log.append(values)
-
-        def close(self):
-            log.append("closed")
-
-    module = types.ModuleType("torch.utils.tensorboard")
-    module.SummaryWriter = Writer
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    sink = TensorboardSink(tmp_path)
-    sink.write(3, {"a": 1.0, "b": 2.0})
-    sink.close()
-    assert log == [str(tmp_path), ("a", 1.0, 3), ("b", 2.0, 3), "closed"]
-
-
-def test_wandb_continues_the_same_run(tmp_path, monkeypatch):
-    log = []
-    run = types.SimpleNamespace(log=lambda metrics, step: log.append((metrics, step)), finish=lambda: log.append("end"))
-    module = types.ModuleType("wandb")
-    module.init = lambda **settings: log.append(settings) or run
-    monkeypatch.setitem(sys.modules, "wandb", module)
-    sink = WandbSink("project", run_id="r1", folder=tmp_path, config={"seed": 1})
-    sink.write(3, {"a": 1.0})
-    sink.close()
-    settings = {"project": "project", "id": "r1", "name": "r1", "dir": str(tmp_path), "config": {"seed": 1}}
-    assert log == [settings | {"resume": "allow"}, ({"a": 1.0}, 3), "end"]
-
-
-@pytest.mark.parametrize(
-    ("module", "make", "command"),
-    [
-        ("torch.utils.tensorboard", lambda: TensorboardSink("x"), r"turngate\[tensorboard\]"),
-        ("wandb", lambda: WandbSink("p", run_id="r", folder="x", config={}), r"turngate\[wandb\]"),
-    ],
-)
-def test_a_missing_package_names_its_command(monkeypatch, module, make, command):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=command):
-        make()
 
 
 def test_a_line_is_an_object_for_any_json_reader(tmp_path):

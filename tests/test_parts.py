@@ -221,6 +221,15 @@ def test_a_taken_type_is_refused():
             type: Literal["twice"] = "twice"
 
 
+def test_a_part_made_of_another_one_leaves_its_name_alone():
+    class Louder(Twice):
+        def __call__(self, number: float) -> float:
+            return 10 * super().__call__(number)
+
+    assert Scale.find("twice") is Twice
+    assert Louder(more=1)(2) == 50
+
+
 def test_families_never_share_their_names():
     assert Scale in set(families())
     with pytest.raises(UnknownName):

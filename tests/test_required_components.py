@@ -21,7 +21,7 @@ SKIPS = {
 MISSING = "\nREQUIRED_COMPONENTS['flux capacitor'] = lambda: False\n"
 
 
-def run_suite(folder, tests, *, ci, conftest_tail=""):
+def run_suite(folder, tests, *, ci, conftest_tail="", options=()):
     shutil.copy(CONFTEST, folder / "conftest.py")
     with (folder / "conftest.py").open("a") as file:
         file.write(conftest_tail)
@@ -32,7 +32,9 @@ def run_suite(folder, tests, *, ci, conftest_tail=""):
         environment["CI"] = "1"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull, "."]
     keep_going = ["--continue-on-collection-errors"]
-    result = subprocess.run([*command, *keep_going], cwd=folder, env=environment, capture_output=True, text=True)
+    result = subprocess.run(
+        [*command, *keep_going, *options], cwd=folder, env=environment, capture_output=True, text=True
+    )
     return result.returncode, result.stdout + result.stderr
 
 
@@ -59,3 +61,30 @@ def test_a_missing_component_stops_the_session_in_ci(tmp_path):
     code, output = run_suite(tmp_path, {"test_a.py": "def test_a():\n    pass\n"}, ci=True, conftest_tail=MISSING)
     assert code == pytest.ExitCode.USAGE_ERROR
     assert "required components are missing: flux capacitor; run `make test`" in output
+
+
+def test_what_make_quick_leaves_out_is_there():
+    """A file that was renamed would be fast without anybody having said so."""
+    import conftest
+
+    for place in conftest.SLOW:
+        path, _, test = place.partition("::")
+        assert (CONFTEST.parent / path).exists(), f"no '{path}'; change SLOW in tests/conftest.py"
+        assert f"def {test}" in (CONFTEST.parent / path).read_text() if test else True, place
+
+
+def test_a_slow_test_is_told_by_its_folder_its_file_or_its_name(tmp_path):
+    tail = "\nSLOW[:] = ['deep', 'test_a.py', 'test_b.py::test_long']\n"
+    (tmp_path / "deep").mkdir()
+    body = "import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_long(n):\n    pass\n"
+    body += "def test_longer():\n    pass\n"
+    tests = {name: body for name in ("deep/test_c.py", "test_a.py", "test_ab.py", "test_b.py")}
+    code, output = run_suite(tmp_path, tests, ci=False, conftest_tail=tail, options=("-m", "not slow", "-vv"))
+    ran = sorted(set(re.findall(r"(\S+\.py::\S+) PASSED", output)))
+    assert code == pytest.ExitCode.OK
+    assert ran == [
+        "test_ab.py::test_long[1]",
+        "test_ab.py::test_long[2]",
+        "test_ab.py::test_longer",
+        "test_b.py::test_longer",
+    ]

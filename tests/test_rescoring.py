@@ -12,13 +12,14 @@ import pytest
 from command_line import turngate
 from rich.console import Console
 
+from turngate.commands.rescore import show
 from turngate.envs.lock import RUBRIC as LOCK
 from turngate.envs.lock import LockEnv
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.rubric import REASONING_RUBRIC
 from turngate.envs.sql.rubric import RUBRIC as SQL
 from turngate.errors import ConfigError, DataError
-from turngate.rescoring import Comparison, Rescored, read_rubric, rescore, rescore_run, show
+from turngate.rescoring import Comparison, Rescored, rescore, rescore_run
 from turngate.rewards import (
     EventCost,
     FromEvidence,
@@ -39,6 +40,7 @@ from turngate.rewards import (
     trust,
     veto,
 )
+from turngate.rubrics import read_rubric
 from turngate.store import Store
 from turngate.types import (
     Action,
@@ -61,7 +63,7 @@ SIBLINGS, GROUPS_PER_STEP, STEPS = 8, 8, 8  # of two environments: 1,024 traject
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
-def turn(observation: Observation, action: Action, evidence: tuple[Evidence, ...] = ()) -> Turn:
+def turn(observation: Observation, action: Action) -> Turn:
     empty = np.zeros(0, np.int32)
     said = Completion(ids_K=empty, logprobs_K=np.zeros(0, np.float32), ended_by=EndedBy.SCRIPT, policy_version=0)
     return Turn(
@@ -70,7 +72,6 @@ def turn(observation: Observation, action: Action, evidence: tuple[Evidence, ...
         completion=said,
         source=np.zeros(0, np.uint8),
         action=action,
-        evidence=evidence,
     )
 
 
@@ -91,19 +92,20 @@ def play(env: Any, task: Task, lines: list[str], name: str, rng: np.random.Gener
     """One episode, with a judge's opinion of it, and the score that the environment settled."""
     seen, _ = env.reset(seed=0, options={"task": task})
     turns: list[Turn] = []
+    facts: list[Evidence] = []
     for line in lines:
         before = seen
         seen, _, terminated, truncated, info = env.step(line)
-        about = tuple(fact for fact in info["evidence"] if fact.turn is not None)
-        turns.append(turn(before, info["action"], about))
+        turns.append(turn(before, info["action"]))
+        facts += info["evidence"]
         if terminated or truncated:
             break
     else:
         _, info = env.finish(Ending.MAX_TURNS)
+        facts += info["evidence"]
     judged = None if rng.random() < 0.1 else float(rng.random())
-    facts = tuple(fact for fact in info["evidence"] if fact.turn is None)
-    facts += (Evidence(name="judged", value=judged, by="judge"),)
-    played = Trajectory(id=name, task=task, turns=tuple(turns), ending=info["ending"], seed=0, evidence=facts)
+    facts.append(Evidence(name="judged", value=judged, by="judge"))
+    played = Trajectory(id=name, task=task, turns=tuple(turns), ending=info["ending"], seed=0, evidence=tuple(facts))
     return played, info["score"]
 
 
@@ -484,7 +486,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.json: cannot be read"):
         read_rubric(tmp_path / "nowhere.json")
     (tmp_path / "latin.json").write_bytes(b'"\xff"')
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is not UTF-8"):
         read_rubric(tmp_path / "latin.json")
 
 

@@ -1,25 +1,20 @@
-"""Metrics: a clock, and sinks that a step's numbers flow into. Nothing here is ever read to decide something.
+"""Metrics: a clock, and the file that keeps the numbers of each step. Nothing here is ever read to decide something.
 
 A metric is one float under a name ``section/name``, with the unit at the end of the name where it has one.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
-from rich.console import Console
-from rich.text import Text
-
-from turngate.errors import DataError, MissingExtra
+from turngate.errors import DataError
 from turngate.types import Metrics
 
 _log = logging.getLogger(__name__)
@@ -39,37 +34,7 @@ class Clock(dict[str, float]):
             self[name] = self.get(name, 0.0) + time.perf_counter() - start
 
 
-class Sink(Protocol):
-    """Where metrics go."""
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Take the numbers of one step."""
-        ...
-
-    def close(self) -> None:
-        """Let go of files and connections."""
-        ...
-
-
-class Sinks:
-    """Every sink in order. ``close`` closes all of them, also when one fails."""
-
-    def __init__(self, sinks: Sequence[Sink]) -> None:
-        self._sinks = tuple(sinks)
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Hand the numbers of a step to every sink."""
-        for sink in self._sinks:
-            sink.write(step, metrics)
-
-    def close(self) -> None:
-        """Close every sink."""
-        with ExitStack() as stack:
-            for sink in self._sinks:
-                stack.callback(sink.close)
-
-
-# --- sinks -----------------------------------------------------------------------------------------------------------
+# --- on disk ---------------------------------------------------------------------------------------------------------
 
 
 class JsonlSink:
@@ -111,68 +76,6 @@ class JsonlSink:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path)
-
-
-class ConsoleSink:
-    """One line per step with the chosen metrics, in the order given; those that a step does not have are left out."""
-
-    def __init__(self, console: Console, keys: Sequence[str]) -> None:
-        self._console, self._keys = console, tuple(keys)
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Print the line of one step."""
-        line = Text.assemble("step ", (f"{step:>5}", "bold"))
-        for key in self._keys:
-            if key in metrics:
-                line.append(f"  {key} ", "dim").append(f"{metrics[key]:.4g}")
-        self._console.print(line, soft_wrap=True)
-
-    def close(self) -> None:
-        """The console belongs to the caller."""
-
-
-class TensorboardSink:
-    """Scalars for TensorBoard in ``folder``. Raises MissingExtra."""
-
-    def __init__(self, folder: str | Path) -> None:
-        try:
-            module = importlib.import_module("torch.utils.tensorboard")
-        except ImportError as error:
-            raise MissingExtra("tensorboard", "tensorboard") from error
-        self._writer = module.SummaryWriter(str(folder))
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Add one scalar per metric."""
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self._writer.close()
-
-
-class WandbSink:
-    """A Weights & Biases run. The same ``run_id`` continues the same run after a resume. Raises MissingExtra."""
-
-    def __init__(self, project: str, *, run_id: str, folder: str | Path, config: Mapping[str, Any]) -> None:
-        try:
-            wandb = importlib.import_module("wandb")
-        except ImportError as error:
-            raise MissingExtra("wandb", "wandb") from error
-        self._run = wandb.init(
-            project=project, id=run_id, name=run_id, dir=str(folder), config=dict(config), resume="allow"
-        )
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log the numbers of one step."""
-        self._run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        """Finish the run."""
-        self._run.finish()
-
-
-# --- reading back ----------------------------------------------------------------------------------------------------
 
 
 def read_metrics(path: str | Path) -> list[Metrics]:

@@ -81,6 +81,8 @@ class Part(BaseModel):
         if not isinstance(kind, str):  # a family, or a base that several parts share
             return
         holder = cls.types.get(kind, cls)
+        if holder is not cls and issubclass(cls, holder):  # made of a known part: its own name is where it stands
+            return
         if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
             raise DuplicateName(f"{cls.noun} type '{kind}' is taken by {holder.__module__}.{holder.__qualname__}")
         cls.types[kind] = cls
@@ -128,7 +130,8 @@ class Part(BaseModel):
     @classmethod
     def group(cls) -> str:
         """The group of entry points in which other packages name their parts, for instance ``turngate.rewards``."""
-        return f"turngate.{cls.noun.replace(' ', '_')}s"
+        noun = cls.noun.replace(" ", "_")
+        return f"turngate.{noun[:-1]}ies" if noun.endswith("y") else f"turngate.{noun}s"
 
     @classmethod
     def _plugins(cls) -> dict[str, EntryPoint]:

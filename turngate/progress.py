@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: one bar, and one line per step."""
+"""What a person sees while a run goes on: a bar, and lines above it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-
-from turngate.types import Metrics
 
 
 class Progress:
@@ -34,17 +32,6 @@ class Progress:
     def say(self, line: str) -> None:
         """Print a line above the bar."""
         self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def step(self, step: int, total: int, metrics: Metrics) -> None:
-        """Move the bar and print the step's line."""
-        took_s = sum(value for name, value in metrics.items() if name.startswith("time/"))
-        self._bar.console.print(
-            f"step {step:>4}  success {metrics['train/success']:6.1%}  paid {metrics['train/paid']:6.3f}"
-            f"  turns {metrics['train/turns']:.2f}  entropy {metrics.get('policy/entropy_nats', float('nan')):.3f}"
-            f"  {took_s:5.2f} s",
-            highlight=False,
-        )
-        self.update(step, total, "")
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -157,7 +157,6 @@ class Turn:
     completion: Completion
     source: ByteArray
     action: Action
-    evidence: tuple[Evidence, ...] = ()
     guidance: Guidance | None = None
 
     def __post_init__(self) -> None:
@@ -170,8 +169,8 @@ class Turn:
             isinstance(other, Turn)
             and np.array_equal(self.context_ids, other.context_ids)
             and np.array_equal(self.source, other.source)
-            and (self.observation, self.completion, self.action, self.evidence, self.guidance)
-            == (other.observation, other.completion, other.action, other.evidence, other.guidance)
+            and (self.observation, self.completion, self.action, self.guidance)
+            == (other.observation, other.completion, other.action, other.guidance)
         )
 
 
@@ -214,7 +213,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """One episode. ``evidence`` is about the whole episode; facts about one turn lie in that turn."""
+    """One episode. ``evidence`` is all that was measured, in that order; each fact says which turn it is about."""
 
     id: str
     task: Task
@@ -228,8 +227,17 @@ class Trajectory:
 
     def record(self) -> Record:
         """The facts of this episode, as a rubric reads them."""
-        facts = tuple(fact for turn in self.turns for fact in turn.evidence) + self.evidence
-        return Record(task_id=self.task.id, n_turns=len(self.turns), ending=self.ending, evidence=facts)
+        return Record(task_id=self.task.id, n_turns=len(self.turns), ending=self.ending, evidence=self.evidence)
+
+    @property
+    def cohort(self) -> tuple[str, tuple[str, int] | None]:
+        """Who shares a baseline with it: the task, and kind and level of the guidance (None = unguided)."""
+        guidance = self.guidance
+        return self.task.id, None if guidance is None else (guidance.kind, guidance.level)
+
+    def facts_of(self, turn: int | None) -> tuple[Evidence, ...]:
+        """The facts about one turn, whenever they were measured; None: those about the whole episode."""
+        return tuple(fact for fact in self.evidence if fact.turn == turn)
 
     def answer(self) -> str | None:
         """What the environment took as the answer, text; None where there was none, or the episode broke before."""
@@ -248,25 +256,30 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardEvent:
-    """One line of the ledger. Gates change only ``factor`` and ``gate``, the name of the gate that cut it."""
+    """One line of the ledger. Gates change only ``factor`` and ``gate``, the name of the gate that cut it.
+
+    ``value`` is the verdict as it was measured and ``weight`` the component's; ``share`` is the part of the weight that
+    this verdict earns: 1/n for a component that pays the mean of its n verdicts.
+    """
 
     name: str
     kind: Literal["outcome", "process", "penalty"]
     turn: int | None
     value: float
     weight: float
+    share: float = 1.0
     factor: float = 1.0
     gate: str = ""
 
     @property
     def earned(self) -> float:
         """What the component gave before any gate."""
-        return self.value * self.weight
+        return self.value * self.weight * self.share
 
     @property
     def paid(self) -> float:
         """What counts."""
-        return self.value * self.weight * self.factor
+        return self.value * self.weight * self.share * self.factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -344,14 +357,19 @@ class TurnTable:
     column   dtype   meaning
     ======== ======= =====================================================================================
     reward_N  float32 paid at this turn, episode payments on the last turn
-    process_N float32 earned process value of this turn before gates; NaN = no verdict
-    open_N    bool    no gate closed this turn's process payments
+    process_N float32 mean of the turn's open process verdicts, in their own units; NaN = no verdict
+    open_N    bool    False where there are process verdicts on the turn and gates closed every one of them
     traj_N    int32   index of the trajectory, 0..B-1, non-decreasing
     index_N   int32   index of the turn inside its trajectory
     state_N   int64   anchor state before acting (hash of the state key); -1 = unknown
     outcome_B float32 outcome of each trajectory
-    cohort_B  int32   trajectories that share a baseline: same task and same guidance level
+    cohort_B  int32   trajectories that share a baseline: same task, same kind and level of guidance
     ======== ======= =====================================================================================
+
+    In ``process_N`` each verdict has the weight |w| of its component, relative to the others of the turn, and the sign
+    of w, so a charge counts against the turn. It is never multiplied by a weight and never divided by the number of
+    turns, so equal verdicts are equal in episodes of every length. Where all are closed it is the mean of the closed
+    ones. A process payment for a whole episode is no verdict on its last turn: it is in ``reward_N`` only.
 
     ``measured`` holds what only some methods need, by name; the suffix says the shape. ``tabulate`` fills in
 
@@ -360,7 +378,12 @@ class TurnTable:
     * ``parent_B`` int32, the trajectory of this batch that one branched off (−1 = none), and ``branch_B`` int32, the
       turn at which they part (the number of turns that they share);
     * ``settled_B`` float32, what was paid beside the process: outcome after all gates, penalties and the floor of a
-      veto. With the paid process it is the total; ``outcome_B`` is before gates and counts a vetoed cheat as a success.
+      veto. With the paid process it is the total; ``outcome_B`` is before gates and counts a vetoed cheat as a success;
+    * ``process_paid_N`` float32, what the process verdicts on the turn were paid, whichever turn it was booked on;
+    * ``unplaced_B`` float32, what was paid to an episode without turns, where no turn can hold it; 0 for all others.
+
+    An episode that ended before its first turn has an entry in every column ``_B`` and no rows: ``traj_N`` leaves its
+    number out. It is a result like any other, so it counts in the baseline of its cohort.
 
     Others are put in by whoever has them. ``turngate.trainer.signals`` measures, for rules that read them:
 
@@ -404,9 +427,9 @@ class TurnTable:
 
     @cached_property
     def total_B(self) -> npt.NDArray[np.float64]:
-        """Everything paid to each trajectory, in float64."""
+        """Everything paid to each trajectory, also to one without turns, in float64."""
         total_B = np.bincount(self.traj_N, weights=self.reward_N.astype(np.float64), minlength=self.n_trajectories)
-        return total_B.astype(np.float64, copy=False)
+        return np.add(total_B, self.measured.get("unplaced_B", 0.0), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -464,20 +487,14 @@ class Batch:
 # --- seams -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Request:
-    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """The distribution that a policy samples from, and under which a learner measures log-probabilities.
 
-    ``temperature`` 0 takes the likeliest token. ``top_p`` < 1 and ``top_k`` > 0 cut the distribution that is sampled
-    from (see ``turngate.agents.policies.truncation``). Raises ValueError for both together: a cut would have no effect.
+    ``temperature`` 0 takes the likeliest token. ``top_p`` < 1 and ``top_k`` > 0 cut the distribution (see
+    ``turngate.agents.policies.truncation``). Raises ValueError for both together: a cut would have no effect.
     """
 
-    episode: str
-    task_id: str
-    ids: IntArray
-    turn: int
-    seed: int
-    max_tokens: int
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
@@ -493,6 +510,27 @@ class Request:
     def truncates(self) -> bool:
         """Whether less than the whole vocabulary is sampled from."""
         return self.top_p < 1 or self.top_k > 0
+
+    @property
+    def whole(self) -> Sampling:
+        """The same temperature over the whole vocabulary."""
+        return Sampling(temperature=self.temperature)
+
+
+PLAIN = Sampling()  # the model's own distribution: temperature 1 over the whole vocabulary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache."""
+
+    episode: str
+    task_id: str
+    ids: IntArray
+    turn: int
+    seed: int
+    max_tokens: int
+    sampling: Sampling = PLAIN
 
 
 Metrics: TypeAlias = dict[str, float]

@@ -116,9 +116,10 @@ def _pick(cumulative_P: Floats, low: Ints, high: Ints, rng: np.random.Generator)
 
 
 def table(drawn: Draw, names: Sequence[str] = ()) -> TurnTable:
-    """The turn table of a draw, with the measured columns ``names``, and ``settled_B`` always, as ``tabulate`` does.
+    """The turn table of a draw, with the measured columns ``names``.
 
-    Raises UnknownName for one not in ``COLUMNS``.
+    ``settled_B`` and ``process_paid_N`` are always there, as ``tabulate`` does it. Raises UnknownName for one not in
+    ``COLUMNS``.
     """
     for name in names:
         if name not in COLUMNS:
@@ -133,7 +134,7 @@ def table(drawn: Draw, names: Sequence[str] = ()) -> TurnTable:
         state_N=drawn.of_turns(paths.observation_PT),
         outcome_B=paths.outcome_P[drawn.path_B].astype(np.float32),
         cohort_B=drawn.cohort_B.astype(np.int32),
-        measured={name: COLUMNS[name](drawn) for name in ("settled_B", *names)},
+        measured={name: COLUMNS[name](drawn) for name in ("settled_B", "process_paid_N", *names)},
     )
 
 
@@ -149,16 +150,23 @@ def _given_history(drawn: Draw, value_PT: Floats) -> Floats:
     return np.append(known_WPT[owner_N, path_N, drawn.index_N], 0.0)
 
 
-def _progress(drawn: Draw) -> Floats:
-    """What each turn changed in the expected outcome: float64[N]. After the last turn the outcome is known."""
+def _beliefs(drawn: Draw) -> tuple[Floats, Floats]:
+    """The expected outcome before and after each turn: two float64[N]. After the last turn it is known."""
     outcome_PT = np.broadcast_to(drawn.paths.outcome_P[:, None], drawn.paths.node_PT.shape)
     belief = _given_history(drawn, outcome_PT)
     outcome_N = drawn.paths.outcome_P[drawn.path_B[drawn.traj_N]]
-    return np.where(drawn.last_N, outcome_N, belief[1:]) - belief[:-1]
+    return belief[:-1], np.where(drawn.last_N, outcome_N, belief[1:])
+
+
+def _progress(drawn: Draw) -> Floats:
+    """What each turn changed in the expected outcome: float64[N]."""
+    before_N, after_N = _beliefs(drawn)
+    return after_N - before_N
 
 
 COLUMNS: Mapping[str, Callable[[Draw], npt.NDArray[Any]]] = {
     "settled_B": lambda drawn: drawn.paths.outcome_P[drawn.path_B].astype(np.float32),  # no gate cuts an outcome
+    "process_paid_N": lambda drawn: drawn.of_turns(drawn.paths.paid_PT).astype(np.float32),
     "tokens_N": lambda drawn: np.ones(len(drawn.traj_N), np.int32),
     "surprisal_N": _surprisal,
     "parent_B": lambda drawn: drawn.parent_B.astype(np.int32),
@@ -167,6 +175,12 @@ COLUMNS: Mapping[str, Callable[[Draw], npt.NDArray[Any]]] = {
     "value_N": lambda drawn: _given_history(drawn, drawn.paths.to_go_PT)[:-1].astype(np.float32),
     "logratio_N": lambda drawn: (_progress(drawn) / 0.05).astype(np.float32),
     "gain_N": lambda drawn: np.where(drawn.last_N, np.nan, _progress(drawn)).astype(np.float32),
+    # a probe that knows the chance of success after each turn, and is as sure as that chance is far from a coin
+    "accuracy_N": lambda drawn: _beliefs(drawn)[1].astype(np.float32),
+    "confidence_N": lambda drawn: np.abs(2 * _beliefs(drawn)[1] - 1).clip(0, 1).astype(np.float32),
+    "tag_N": lambda drawn: drawn.of_turns(drawn.paths.action_PT),
+    "paid/outcome_B": lambda drawn: drawn.paths.outcome_P[drawn.path_B].astype(np.float32),
+    "paid/process_B": lambda drawn: (drawn.paths.total_P - drawn.paths.outcome_P)[drawn.path_B].astype(np.float32),
 }
 
 

@@ -116,6 +116,10 @@ ESTIMATORS: Sequence[Estimator] = (
         unit=BATCH, whole_batch=True,
     ),
     Estimator(label="empg", method="empg.empg", columns=("surprisal_N",), unit=BATCH, whole_batch=True),
+    Estimator(
+        label="gdpo", method="gdpo.gdpo", columns=("paid/outcome_B", "paid/process_B"), unit=BATCH, whole_batch=True
+    ),
+    Estimator(label="hero", method="hero.hero", unit=BATCH, whole_batch=True),
     # credit per turn
     Estimator(label="returns", method="returns.returns", claims="causal gradient"),
     Estimator(
@@ -145,18 +149,28 @@ ESTIMATORS: Sequence[Estimator] = (
     Estimator(label="prorag", method="prorag.prorag", columns=("tokens_N",)),
     Estimator(label="pure", method="pure.pure", columns=("tokens_N",)),
     Estimator(label="spa", method="spa.spa"),
+    Estimator(label="capo", method="capo.capo", columns=("tokens_N",), skips=_NEGATIVE),
+    Estimator(label="rlvmr", method="rlvmr.rlvmr", columns=("tag_N",)),
+    Estimator(label="ppr", method="ppr.ppr"),
+    Estimator(label="clip", method="clip_delta.clip"),
+    Estimator(label="delta", method="clip_delta.delta"),
+    Estimator(label="progress", method="progress.progress", columns=("accuracy_N",)),
+    Estimator(label="spae", method="spae.spae", columns=("accuracy_N", "confidence_N")),
     Estimator(label="igpo", method="igpo.igpo", columns=("gain_N",)),
     Estimator(label="prime", method="implicit.prime", columns=("logratio_N", "tokens_N")),
     Estimator(label="istar", method="implicit.istar", columns=("logratio_N",)),
     # trees
     Estimator(label="rloo on trees", method="rloo.rloo", forked=True),
     Estimator(label="arpo hard", method="arpo.arpo", settings={"mode": "hard"}, columns=_TREE, forked=True),
-    Estimator(label="lambda_grpo", method="lambda_grpo.lambda_grpo", columns=_TREE, forked=True),
+    Estimator(
+        label="lambda_grpo", method="lambda_grpo.lambda_grpo", settings={"merge": "recorded"}, columns=_TREE,
+        forked=True,
+    ),
     Estimator(label="portool", method="portool.portool", columns=_TREE, forked=True),
     Estimator(label="tree_rpo", method="tree_rpo.tree_rpo", columns=_TREE, forked=True),
     Estimator(label="tree_rl", method="tree_rl.tree_rl", columns=_TREE, forked=True),
     Estimator(label="tree_grpo", method="tree_grpo.tree_grpo", columns=_TREE, forked=True),
-    Estimator(label="tempo", method="tempo.tempo", columns=_TREE, forked=True),
+    Estimator(label="tempo", method="tempo.tempo", settings={"merge": "recorded"}, columns=_TREE, forked=True),
     Estimator(label="r3l", method="r3l.r3l", columns=_TREE, forked=True),
     # must be caught
     Estimator(label="control: centred per index", method="per_index_centring"),

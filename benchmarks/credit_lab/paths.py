@@ -23,7 +23,7 @@ class Paths:
 
     ``low_PT, high_PT``: the rows that share the first t turns of row p are ``low ≤ row < high``. ``node_PT`` numbers
     these histories. Rows of one task are ``task_low_K ≤ row < task_high_K``. Beyond the end of an episode observation
-    and action are −1, rewards 0.
+    and action are −1, rewards 0. ``paid_PT`` is what the process verdicts are paid, ``reward_PT`` where it is booked.
     """
 
     process: Process
@@ -32,6 +32,7 @@ class Paths:
     action_PT: Ints
     reward_PT: Floats
     process_PT: Floats
+    paid_PT: Floats
     open_P: npt.NDArray[np.bool_]
     outcome_P: Floats
     truth_P: Floats
@@ -91,10 +92,10 @@ def enumerate_paths(process: Process) -> Paths:
     payment_PT = _pad([[s.edge.outcome for s in steps] for _, steps in episodes], longest, 0.0)
     outcome_P = payment_PT.sum(1)
     open_P = (outcome_P >= 1.0) if process.gated else np.ones(len(episodes), np.bool_)
-    paid_PT = process.process_weight * np.nan_to_num(verdict_PT) * open_P[:, None]
+    paid_PT = booked_PT = process.process_weight * np.nan_to_num(verdict_PT) * open_P[:, None]
     if process.book_last:
         last_P = np.array([len(steps) for _, steps in episodes]) - 1
-        paid_PT = np.where(np.arange(longest) == last_P[:, None], paid_PT.sum(1, keepdims=True), 0.0)
+        booked_PT = np.where(np.arange(longest) == last_P[:, None], paid_PT.sum(1, keepdims=True), 0.0)
     low_PT, high_PT = _prefixes([(task, *((s.action, s.number) for s in steps)) for task, steps in episodes], longest)
     starts = np.array([list(process.tasks).index(task) for task, _ in episodes])
     return Paths(
@@ -102,8 +103,9 @@ def enumerate_paths(process: Process) -> Paths:
         observations=observations,
         observation_PT=observation_PT.astype(np.int64),
         action_PT=action_PT.astype(np.int64),
-        reward_PT=payment_PT + paid_PT,
+        reward_PT=payment_PT + booked_PT,
         process_PT=verdict_PT,
+        paid_PT=paid_PT,
         open_P=open_P,
         outcome_P=outcome_P,
         truth_P=np.array([sum(s.edge.truth for s in steps) for _, steps in episodes]),

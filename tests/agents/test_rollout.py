@@ -12,7 +12,10 @@ from turngate.agents.rollout import Episode, Limits, Player, play_groups
 from turngate.envs.lock import RUBRIC, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
 from turngate.errors import EnvError, UserError
-from turngate.types import Ending, Evidence, Guidance, Source, derive_seed
+from turngate.store import Store
+from turngate.trainer.signals import FromEvidence, Signals
+from turngate.trainer.table import tabulate
+from turngate.types import Ending, Evidence, Group, Guidance, Source, derive_seed
 
 
 def oracle(n=3):
@@ -57,8 +60,8 @@ def test_an_episode_records_what_happened():
     assert [turn.action.text for turn in played.turns] == list(LockEnv().oracle(task))
     assert played.turns[0].observation.text == f"{task.prompt} {colours[0]}"
     assert [turn.observation.text.split()[0] for turn in played.turns[1:]] == ["click", "click"]
-    assert [fact.value for turn in played.turns for fact in turn.evidence if fact.name == "right_key"] == [True] * 3
-    assert [fact.turn for turn in played.turns for fact in turn.evidence] == [0, 0, 1, 1, 2, 2]
+    assert [fact.value for fact in played.evidence if fact.name == "right_key"] == [True] * 3
+    assert [fact.turn for fact in played.evidence] == [0, 0, 1, 1, 2, 2, None, None]
     assert played.evidence[-1] == Evidence(name="opened", value=True, by="verifier")
     assert played.answer() == " ".join(action.removeprefix("press ") for action in LockEnv().oracle(task))
     assert RUBRIC.score(played.record()).outcome == 1.0
@@ -158,8 +161,39 @@ def test_every_ending(make_env, limits, ending, n_turns, error):
         assert RUBRIC.score(played.record()).usable
     else:
         assert played.answer() is None
-        assert played.evidence == ()
+        assert played.facts_of(None) == ()
         assert not RUBRIC.score(played.record()).usable
+
+
+class LateVerifier(LockEnv):
+    """Measures what was true of the first turn when the episode is over."""
+
+    def verify(self):
+        return (Evidence(name="parsed_late", value=True, turn=0), *super().verify())
+
+
+@pytest.mark.parametrize(
+    ("make_env", "limits", "ending", "n_turns"),
+    [
+        (LateVerifier, models.LIMITS, Ending.FINISHED, 3),
+        (LateVerifier, Limits(turn_tokens=6, context=36), Ending.TOKEN_BUDGET, 2),
+    ],
+)
+def test_a_verifiers_fact_about_the_first_turn_stays_there_from_rollout_to_credit(
+    tmp_path, make_env, limits, ending, n_turns
+):
+    (played,) = play(Recording(oracle()), make_env, limits=limits)
+    assert (played.ending, len(played.turns)) == (ending, n_turns)
+    late = Evidence(name="parsed_late", value=True, turn=0, by="verifier")
+    assert played.facts_of(0)[-1] == late
+    assert [fact.turn for fact in played.evidence] == [*np.repeat(range(n_turns), 2), None, 0, None]  # the answer first
+    scored = RUBRIC.score_group(Group(task=played.task, trajectories=(played,)))
+    Store(tmp_path).write(0, [scored])
+    (back,) = Store(tmp_path).read(0)
+    assert back.trajectories[0].evidence == played.evidence
+    for group in (scored, back):
+        table, _ = Signals(sources=(FromEvidence({"format_N": "parsed_late"}),)).measure([group], tabulate([group]))
+        np.testing.assert_array_equal(table.measured["format_N"], [1.0] + [np.nan] * (n_turns - 1))
 
 
 def test_a_policy_that_fails_ends_its_episode_only():

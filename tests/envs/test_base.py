@@ -1,6 +1,8 @@
 """``TurnEnv`` keeps the contract for its subclasses. The rubric here is a fake that pays what the evidence says:
 certain money for ``coin`` as it comes, the rest for ``done`` at the end."""
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
@@ -54,7 +56,7 @@ class Walk(TurnEnv):
         if name == "break":
             raise EnvError("the floor is gone")
         self.at += 1
-        facts = [Evidence(name="moved", value=self.at, turn=99)] + [Evidence(name="coin", value=1)] * (name == "coin")
+        facts = [Evidence(name="moved", value=self.at)] + [Evidence(name="coin", value=1)] * (name == "coin")
         return Outcome(
             observation=Observation(text="on", state_key=str(self.at)), evidence=tuple(facts), done=name == "end"
         )
@@ -132,6 +134,38 @@ def test_an_answer_that_is_no_text_breaks_the_episode(wrong):
     env = Odd()
     env.reset(seed=0)
     with pytest.raises(EnvError, match=r"the answer of Odd is .*; it must be text or None"):
+        env.step("end")
+
+
+def test_evidence_that_names_an_earlier_turn_keeps_it():
+    class Late(Walk):
+        def act(self, action):
+            outcome = super().act(action)
+            return replace(outcome, evidence=(Evidence(name="began_well", value=True, turn=0), *outcome.evidence))
+
+    env = Late()
+    env.reset(seed=0)
+    env.step("walk")
+    *_, info = env.step("end")
+    assert [(fact.name, fact.turn) for fact in info["evidence"]] == [("began_well", 0), ("moved", 1), ("done", None)]
+
+
+def test_evidence_about_a_turn_that_was_not_played_is_refused():
+    class Ahead(Walk):
+        def act(self, action):
+            return replace(super().act(action), evidence=(Evidence(name="moved", value=1, turn=1),))
+
+    class Beyond(Walk):
+        def verify(self):
+            yield Evidence(name="done", value=True, turn=-1)
+
+    env = Ahead()
+    env.reset(seed=0)
+    with pytest.raises(EnvError, match="Ahead broke in turn 0: evidence 'moved' is about turn 1"):
+        env.step("walk")
+    env = Beyond()
+    env.reset(seed=0)
+    with pytest.raises(VerifierError, match="verifier of Beyond broke: evidence 'done' is about turn -1 of 1"):
         env.step("end")
 
 

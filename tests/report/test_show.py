@@ -52,7 +52,6 @@ TRAJECTORY = Trajectory(
     turns=(
         turn(
             action=Action(text="press a", calls=(ToolCall(name="press", arguments={"key": "a"}),)),
-            evidence=(Evidence(name="right_key", value=True), Evidence(name="judged", value=None, by="judge")),
         ),
         turn(
             "jump",
@@ -63,7 +62,11 @@ TRAJECTORY = Trajectory(
     ),
     ending=Ending.MAX_TURNS,
     seed=5,
-    evidence=(Evidence(name="opened", value=False, by="verifier"),),
+    evidence=(
+        Evidence(name="right_key", value=True, turn=0),
+        Evidence(name="opened", value=False, by="verifier"),
+        Evidence(name="judged", value=None, turn=0, by="judge"),
+    ),
     parent=("t/0", 1),
 )
 SCORE = Score(
@@ -146,12 +149,13 @@ def test_a_broken_episode_says_why():
 
 def test_markup_and_escapes_are_printed_and_not_obeyed():
     nasty = "[red]x[/red] :smile: [link=http://x]y[/link] \x1b[31m \x07 \x9b2J \r\x00 \u202e \ud800 a\nb\tc"
-    fact = Evidence(name="[bold]", value=nasty)
+    fact = Evidence(name="[bold]", value=nasty, turn=0)
     text = shown(
         Trajectory(
             id="[red]id",
             task=Task(id="[t]", env_id="e", prompt=nasty),
-            turns=(turn(nasty, nasty, evidence=(fact,)),),
+            turns=(turn(nasty, nasty),),
+            evidence=(fact,),
             ending=Ending.FINISHED,
             seed=0,
             error=nasty,

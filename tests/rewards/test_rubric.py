@@ -108,21 +108,22 @@ def test_the_ledger_is_in_turn_order_and_verdicts_on_the_episode_come_last():
     assert ledger[-1].value == 1.0
 
 
-def test_a_ledger_shows_verdicts_as_they_were_measured_and_divides_the_weight():
+def test_a_ledger_shows_verdicts_as_they_were_measured_whole_weights_and_the_share_of_each():
     rubric = Rubric(rewards=(WON, step("mean", weight=0.6)))
     ledger = rubric.score(record(*steps(1.0, 0.25, 0.5), fact("won", 1))).ledger[1:]
     assert [event.value for event in ledger] == [1.0, 0.25, 0.5]
-    assert [event.weight for event in ledger] == pytest.approx([0.2] * 3)
+    assert [(event.weight, event.share) for event in ledger] == [(0.6, 1 / 3)] * 3
     assert [event.earned for event in ledger] == pytest.approx([0.2, 0.05, 0.1])
     summed = Rubric(rewards=(WON, step("sum", weight=0.6))).score(record(*steps(1.0, 0.25), fact("won", 1))).ledger[1:]
-    assert [(event.value, event.weight) for event in summed] == [(1.0, 0.6), (0.25, 0.6)]
+    assert [(event.value, event.weight, event.share) for event in summed] == [(1.0, 0.6, 1.0), (0.25, 0.6, 1.0)]
 
 
 def test_events_are_the_same_as_from_their_constructor():
     """Ledgers are filled in past the constructor; whatever ``RewardEvent`` gains must be filled in there, too."""
-    line = Line("step", "process", 3, 0.5, 0.2)
+    line = Line("step", "process", 3, 0.5, 0.2, 0.125)
     line.cut("cap_process(0.1)", 0.25)
-    expected = {"name": "step", "kind": "process", "turn": 3, "value": 0.5, "weight": 0.2, "factor": 0.25}
+    expected = {"name": "step", "kind": "process", "turn": 3, "value": 0.5, "weight": 0.2, "share": 0.125}
+    expected["factor"] = 0.25
     event = line.event()
     assert event == RewardEvent(**expected, gate="cap_process(0.1)")  # type: ignore[arg-type]
     assert {field.name for field in dataclasses.fields(event)} == {*expected, "gate"}
@@ -169,7 +170,7 @@ def test_an_unmeasured_process_earns_no_event_rather_than_zero():
     assert [event.name for event in rubric.score(record(*steps(None, None), fact("won", 1))).ledger] == ["won"]
     ledger = rubric.score(record(*steps(1, None, 0), fact("won", 1))).ledger
     assert [(event.turn, event.value) for event in ledger] == [(None, 1.0), (0, 1.0), (2, 0.0)]
-    assert [event.weight for event in ledger] == [1.0, 0.5, 0.5]
+    assert [(event.weight, event.share) for event in ledger] == [(1.0, 1.0), (1.0, 0.5), (1.0, 0.5)]
 
 
 @pytest.mark.parametrize("facts", [(), (fact("won", None),), (fact("other", 1),)])
@@ -384,9 +385,9 @@ def trajectory(name: str, task: Task, won: bool) -> Trajectory:
         completion=completion,
         source=np.zeros(0, np.uint8),
         action=Action(text="x"),
-        evidence=(fact("step", 1, 0),),
     )
-    return Trajectory(id=name, task=task, turns=(turn,), ending=Ending.FINISHED, seed=0, evidence=(fact("won", won),))
+    facts = (fact("step", 1, 0), fact("won", won))
+    return Trajectory(id=name, task=task, turns=(turn,), ending=Ending.FINISHED, seed=0, evidence=facts)
 
 
 def test_a_group_is_scored_in_order():
@@ -427,7 +428,6 @@ def test_accounts_say_what_each_gate_closed_and_cut():
         ("sum", (needs_outcome(0.5),), 0.0),
         ("sum", (cap_process(9.0),), 0.0),
         ("sum", (requires("ok", on="step"),), 0.0),
-        ("sum", (requires("ok", on="won"),), 0.2),
     ],
 )
 def test_certain_is_only_what_no_later_event_can_change(agg: str, gates: Any, certain: float):

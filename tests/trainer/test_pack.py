@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError, UnknownName
-from turngate.trainer.pack import pack, pack_demonstrations, split
+from turngate.trainer.pack import pack, pack_demonstrations, rows, split
 from turngate.types import Batch, Source
 
 AVERAGES = ("token", "sequence", "turn")
@@ -115,6 +115,22 @@ def test_demonstrations_share_one_cross_entropy():
     assert not taught.policy_weight_L.any()
     np.testing.assert_allclose(taught.ce_weight_L, batch.policy_weight_L)
     np.testing.assert_array_equal(taught.ids_L, batch.ids_L)
+
+
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("place", [0, 2, 5])
+def test_an_episode_without_turns_is_no_segment(place, aggregate):
+    trajectories, advantage_N, plain = batch_of(3, aggregate=aggregate)
+    trajectories.insert(place, models.trajectory([], name="turnless"))
+    batch = pack([models.scored(trajectories)], advantage_N, aggregate=aggregate)
+    for name in Batch.__dataclass_fields__:
+        np.testing.assert_array_equal(getattr(batch, name), getattr(plain, name), err_msg=name)
+    assert (
+        rows(trajectories).tolist()
+        == np.repeat(
+            np.arange(len(advantage_N)), [len(turn.source) for one in trajectories for turn in one.turns]
+        ).tolist()
+    )
 
 
 def test_no_trajectories_are_an_empty_batch():

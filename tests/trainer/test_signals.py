@@ -13,7 +13,7 @@ from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import random_reward
 from turngate.trainer.credit.implicit import cross_entropy, istar, preference, prime
 from turngate.trainer.credit.turn_gae import turn_gae, value_targets
-from turngate.trainer.learner import TorchLearner
+from turngate.trainer.learner import Critic
 from turngate.trainer.signals import (
     Beliefs,
     Entropies,
@@ -26,14 +26,13 @@ from turngate.trainer.signals import (
     played_of,
 )
 from turngate.trainer.table import tabulate
-from turngate.trainer.values import Critic
 from turngate.types import Ending, Evidence, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE
 
 
 def learner(seed=0, **settings):
-    return TorchLearner(models.model(seed), lr=1e-3, **settings)
+    return models.learner(models.model(seed), **settings)
 
 
 def groups_of(rewards=((0, 1), (0.5,), (0, 0, 0)), endings=None):
@@ -103,15 +102,60 @@ def test_forced_tokens_are_no_policy_tokens():
 
 def test_evidence_becomes_a_column():
     groups = groups_of()
-    first, second, _ = groups[0].trajectories
-    told = [
-        replace(first.turns[0], evidence=(Evidence(name="parsed", value=True, turn=0),)),
-        replace(first.turns[1], evidence=tuple(Evidence(name="parsed", value=v, turn=1) for v in (True, False))),
-        replace(second.turns[0], evidence=(Evidence(name="parsed", value=None, turn=0),)),
-    ]
-    changed = (replace(first, turns=tuple(told[:2])), replace(second, turns=(told[2],)), groups[0].trajectories[2])
+    first, second, third = groups[0].trajectories
+    about = [(1, True), (None, True), (0, True), (1, False)]  # in the order of measuring
+    told = tuple(Evidence(name="parsed", value=value, turn=turn) for turn, value in about)
+    unknown = (Evidence(name="parsed", value=None, turn=0), Evidence(name="other", value=True, turn=0))
+    changed = (replace(first, evidence=told), replace(second, evidence=unknown), third)
     columns, _, _ = measured(FromEvidence({"format_N": "parsed"}), [replace(groups[0], trajectories=changed)])
     np.testing.assert_array_equal(columns["format_N"], [1, 0, np.nan, np.nan, np.nan, np.nan])
+
+
+def test_evidence_about_a_turn_that_was_not_played_is_refused():
+    groups = groups_of()
+    first, *others = groups[0].trajectories
+    odd = replace(first, evidence=(Evidence(name="parsed", value=True, turn=2),))
+    with pytest.raises(ShapeError, match=rf"evidence 'parsed' of trajectory '{odd.id}' is about turn 2, but it has 2"):
+        measured(FromEvidence({"format_N": "parsed"}), [replace(groups[0], trajectories=(odd, *others))])
+
+
+def without_turns(group, place):
+    """The group with an episode at ``place`` that had no room for its first turn."""
+    empty = models.trajectory([], name="turnless", ending=Ending.TOKEN_BUDGET)
+    trajectories, scores = list(group.trajectories), list(group.scores)
+    trajectories.insert(place, empty)
+    scores.insert(place, Score(ledger=(), reward_T=np.zeros(0, np.float32), outcome=0.0, usable=True))
+    return replace(group, trajectories=tuple(trajectories), scores=tuple(scores))
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TokenRows(),
+        lambda: FromEvidence({"format_N": "parsed"}),
+        lambda: Values(learner=with_head(), targets=value_targets),
+        lambda: Values(learner=with_head(), targets=VALUE_TARGETS["token_gae"], per_token=True),
+        lambda: Entropies(learner()),
+        lambda: LogRatios(model=learner(1), base=learner(2), loss=preference),
+        lambda: LogRatios(model=learner(1), base=learner(2), loss=cross_entropy),
+        lambda: Beliefs(learner=learner(), chat=models.chat(), answer=lambda task: ("press ", "a red click")),
+    ],
+    ids=["rows", "evidence", "values", "token values", "entropies", "preference", "cross entropy", "beliefs"],
+)
+def test_an_episode_without_turns_changes_no_other_measurement(make, place):
+    """Neither the columns of the others nor what is learned from them; its own bootstrap is 0."""
+    (group,) = groups_of(endings=TRUNCATED)
+    found, lesson, table = measured(make(), [without_turns(group, place)])
+    plain, plain_lesson, plain_table = measured(make(), [group])
+    for name in set(plain) - {"parent_B"}:
+        expected = np.insert(plain[name], place, 0) if name.endswith("_B") else plain[name]
+        np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
+    (columns, metrics), (plain_columns, plain_metrics) = lesson(table), plain_lesson(plain_table)
+    assert columns.keys() == plain_columns.keys()
+    for name, column in columns.items():
+        np.testing.assert_allclose(column, plain_columns[name], atol=1e-6, err_msg=name)
+    assert metrics == pytest.approx(plain_metrics, rel=1e-5)
 
 
 def test_nothing_is_measured_if_nothing_is_read():

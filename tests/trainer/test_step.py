@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from turngate.agents.policies.local import LocalPolicy
+from turngate.agents.rollout import Player
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
 from turngate.errors import MismatchError, RunError
-from turngate.trainer.credit import rloo
-from turngate.trainer.filters import FILTERS
+from turngate.trainer.credit import dr_grpo, rloo
+from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.step import Run, summarize, train_step
 from turngate.types import Ending, Guidance, RewardEvent, Score, ScoredGroup, derive_seed
 
@@ -30,13 +30,13 @@ class Recorder:
 
 
 class Guide(NoGuide):
-    """Helps the first sibling, and writes down what it sees."""
+    """Helps the first two siblings, and writes down what it sees."""
 
     def __init__(self):
         self.seen = []
 
     def plan(self, task, group_size):
-        return [Guidance(kind="fact", level=1, text="red is a", source="task")] + [None] * (group_size - 1)
+        return [Guidance(kind="fact", level=1, text="red is a", source="task")] * 2 + [None] * (group_size - 2)
 
     def observe(self, groups):
         self.seen.append(groups)
@@ -66,9 +66,9 @@ def steps(n=1, *, make_env=LockEnv, n_tasks=3, prepare=lambda run: run, **change
         "score": by_tokens,
         "guide": NoGuide(),
         "credit": rloo,
-        "filters": FILTERS,
-        "learner": TorchLearner(models.model(), lr=1e-3, temperature=0.9),
-        "loss": ClippedLoss(),
+        "filters": {"varied": varied},
+        "learner": models.learner(temperature=0.9),
+        "loss": PolicyLoss(),
         "store": Recorder(),
         "group_size": 4,
         "minibatches": 1,
@@ -100,7 +100,7 @@ def test_a_step_plays_learns_publishes_and_records():
     assert metrics["train/turns"] == 3
     assert metrics["train/finished_share"] == 1
     assert metrics["train/unusable_share"] == 0
-    assert metrics["drop/not_varied"] == 0
+    assert metrics["drop/not_varied_groups"] == 0
     assert metrics["learner/grad_norm"] > 0
     everyone = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     assert metrics["train/paid"] == pytest.approx(np.mean([score.total for _, score in everyone]))
@@ -168,7 +168,7 @@ def test_groups_without_differences_are_dropped_and_recorded():
     before = {name: weight.clone() for name, weight in models.model().named_parameters()}
     run, (metrics,) = steps(score=RUBRIC.score_group)
     assert metrics["train/success"] == 0
-    assert metrics["drop/not_varied"] == 3
+    assert metrics["drop/not_varied_groups"] == 3
     assert all(torch.equal(before[name], weight) for name, weight in run.learner.weights().items())
     assert "policy/version" not in metrics
     assert [step for step, _ in run.store.written] == [1]
@@ -193,7 +193,7 @@ def test_one_dropped_group_leaves_the_others():
         return replace(scored, scores=(scored.scores[0],) * 4) if group.task == task else scored
 
     _, (metrics,) = steps(score=score)
-    assert metrics["drop/not_varied"] == 1
+    assert metrics["drop/not_varied_groups"] == 1
     assert metrics["policy/version"] == 1
 
 
@@ -216,7 +216,7 @@ def test_unusable_episodes_are_counted_and_not_averaged_in():
     run, (metrics,) = steps(make_env=Fragile)
     assert metrics["train/unusable_share"] == pytest.approx(1 / 3)
     assert metrics["train/turns"] == 3
-    assert (metrics["drop/unusable_trajectories"], metrics["drop/lonely_groups"]) == (4, 1)
+    assert (metrics["drop/unusable_trajectories"], metrics["drop/unusable_groups"]) == (4, 1)
     assert [t.ending for t in run.store.written[0][1][1].trajectories] == [Ending.ENV_ERROR] * 4
 
 
@@ -226,13 +226,52 @@ def test_an_episode_without_room_for_a_turn_does_not_stop_the_run():
         return run
 
     run, (metrics,) = steps(prepare=tight, score=RUBRIC.score_group)
-    assert metrics["drop/unusable_trajectories"] == 12
+    assert (metrics["drop/empty_trajectories"], metrics["drop/empty_groups"]) == (12, 3)
     assert metrics["train/success"] == 0
     assert [step for step, _ in run.store.written] == [1]
 
 
+def test_an_episode_without_room_for_a_turn_counts_in_the_baseline_of_its_siblings():
+    """One of four siblings has no room: rewards 1, 0, 0 and its 0 have the mean ¼, so the credits are ¾ and −¼."""
+    credits = []
+
+    class OneTight(Player):
+        async def play(self, worlds, episodes):
+            self.limits = models.Limits(turn_tokens=6, context=10)
+            first = await super().play(worlds, episodes[:1])
+            self.limits = models.LIMITS
+            return first + await super().play(worlds, episodes[1:])
+
+    def tight(run):
+        player = run.player
+        return replace(run, player=OneTight(player.policy, player.chat, player.limits, sampling=player.sampling))
+
+    def score(group, step=0):
+        scores = tuple(
+            Score(
+                ledger=(RewardEvent(name="o", kind="outcome", turn=None, value=outcome, weight=1.0),),
+                reward_T=np.array([0.0] * (len(one.turns) - 1) + [outcome], np.float32)[: len(one.turns)],
+                outcome=outcome,
+                usable=True,
+            )
+            for one, outcome in zip(group.trajectories, [0.0, 1.0, 0.0, 0.0], strict=True)
+        )
+        return ScoredGroup(task=group.task, trajectories=group.trajectories, scores=scores)
+
+    def credit(table):
+        credits.append(dr_grpo(table))
+        return credits[-1]
+
+    run, (metrics,) = steps(n_tasks=1, prepare=tight, score=score, credit=credit)
+    ((_, (group,)),) = run.store.written
+    assert [len(one.turns) for one in group.trajectories] == [0, 3, 3, 3]
+    assert credits[0].tolist() == [0.75] * 3 + [-0.25] * 6
+    assert metrics["drop/unusable_trajectories"] == metrics["drop/empty_trajectories"] == 0
+    assert metrics["policy/version"] == 1
+
+
 def test_a_sampler_with_other_weights_is_found_before_anything_is_learned():
-    learner = TorchLearner(models.model(5), lr=1e-3, temperature=0.9)
+    learner = models.learner(models.model(5), temperature=0.9)
     before = {name: weight.clone() for name, weight in learner.weights().items()}
     with pytest.raises(MismatchError, match="part at turn 0"):
         steps(learner=learner)
@@ -261,9 +300,9 @@ def test_the_guide_plans_and_observes_and_help_makes_a_cohort_of_its_own():
     run, (metrics,) = steps(guide=guide, credit=credit)
     (groups,) = guide.seen
     assert groups == run.store.written[0][1]
-    assert [t.guidance is not None for t in groups[0].trajectories] == [True, False, False, False]
+    assert [t.guidance is not None for t in groups[0].trajectories] == [True, True, False, False]
     assert metrics["guide/level"] == 1
-    assert cohorts == [[0, 1, 1, 1, 2, 3, 3, 3, 4, 5, 5, 5]]
+    assert cohorts == [[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]]
 
 
 def test_a_summary_of_nothing_is_refused():
@@ -275,7 +314,7 @@ CUT = {"top_p": 0.9, "top_k": 20}
 
 
 def test_a_sampler_that_cuts_its_distribution_trains_with_a_learner_that_cuts_it_alike():
-    taught = TorchLearner(models.model(), lr=1e-3, temperature=0.9, **CUT)
+    taught = models.learner(temperature=0.9, **CUT)
     run, found = steps(2, player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)
     for metrics in found:
         assert 0 < metrics["canary/max_logprob_difference"] < 1e-4
@@ -286,7 +325,7 @@ def test_a_sampler_that_cuts_its_distribution_trains_with_a_learner_that_cuts_it
 
 
 def test_without_the_renormalisation_in_the_learner_the_first_step_is_stopped_before_anything_is_learned():
-    taught = TorchLearner(models.model(), lr=1e-3, temperature=0.9)
+    taught = models.learner(temperature=0.9)
     before = {name: weight.clone() for name, weight in taught.weights().items()}
     with pytest.raises(MismatchError, match="part at turn 0"):
         steps(player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)

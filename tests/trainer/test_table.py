@@ -1,12 +1,13 @@
 """Scored groups become columns."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
 from turngate.rewards.gates import cap_process, veto
@@ -29,13 +30,17 @@ from turngate.types import (
     Task,
     Trajectory,
     Turn,
+    TurnTable,
     derive_seed,
 )
 
 EMPTY = np.zeros(0, np.int32)
+NAN = float("nan")
 
 
-def trajectory(name: str, keys: Sequence[str], task: str = "t", level: int | None = None, env: str = "e") -> Trajectory:
+def trajectory(
+    name: str, keys: Sequence[str], task: str = "t", level: int | None = None, env: str = "e", kind: str = "hint"
+) -> Trajectory:
     turns = tuple(
         Turn(
             observation=Observation(text="", state_key=key),
@@ -48,7 +53,7 @@ def trajectory(name: str, keys: Sequence[str], task: str = "t", level: int | Non
         )
         for key in keys
     )
-    guidance = None if level is None else Guidance(kind="hint", level=level, text="h", source="task")
+    guidance = None if level is None else Guidance(kind=kind, level=level, text="h", source="task")
     whose = Task(id=task, env_id=env, prompt="p")
     return Trajectory(id=name, task=whose, turns=turns, ending=Ending.FINISHED, seed=0, guidance=guidance)
 
@@ -87,7 +92,11 @@ def test_trajectories_lie_end_to_end():
         "surprisal_N": "float32",
         "parent_B": "int32",
         "branch_B": "int32",
+        "act_N": "int64",
+        "said_N": "int64",
         "settled_B": "float32",
+        "process_paid_N": "float32",
+        "unplaced_B": "float32",
         "reward_N": "float32",
         "process_N": "float32",
         "open_N": "bool",
@@ -123,33 +132,93 @@ def test_tokens_surprisal_and_branches_are_measured():
     assert measured["branch_B"].tolist() == [0, 1, 0]
 
 
-def test_cohorts_are_task_and_guidance_level_and_unguided_is_its_own():
-    levels: list[tuple[str, int | None]] = [
-        ("t", None),
-        ("t", 0),
-        ("t", 2),
-        ("u", 0),
-        ("t", None),
-        ("t", 2),
-        ("u", None),
+def test_cohorts_are_task_and_kind_and_level_of_guidance_and_unguided_is_its_own():
+    helped: list[tuple[str, int | None, str]] = [
+        ("t", None, ""),
+        ("t", 0, "hint"),
+        ("t", 2, "hint"),
+        ("u", 0, "hint"),
+        ("t", None, ""),
+        ("t", 2, "hint"),
+        ("u", None, ""),
+        ("t", 2, "prefix"),
     ]
-    groups = [group((trajectory(str(i), [""], task, level), score(0))) for i, (task, level) in enumerate(levels)]
-    assert tabulate(groups).cohort_B.tolist() == [0, 1, 2, 3, 0, 2, 4]
+    played = [trajectory(str(i), [""], task, level, kind=kind) for i, (task, level, kind) in enumerate(helped)]
+    assert tabulate([group((one, score(0))) for one in played]).cohort_B.tolist() == [0, 1, 2, 3, 0, 2, 4, 5]
 
 
-def test_process_is_what_was_earned_before_gates():
-    ledger = (
+def verdict(turn: int | None, value: float, weight: float = 0.5, *, factor: float = 1.0, share: float = 1.0) -> Any:
+    return RewardEvent(name="n", kind="process", turn=turn, value=value, weight=weight, share=share, factor=factor)
+
+
+def columns_of(n_turns: int, *ledger: RewardEvent) -> TurnTable:
+    return tabulate([group((trajectory("a", [""] * n_turns), score(*[0.0] * n_turns, ledger=ledger)))])
+
+
+def test_process_is_the_mean_verdict_in_its_own_units():
+    """Neither the weight, nor the share of it, nor a part payment changes what was said of a turn."""
+    table = columns_of(
+        5,
         event(None, 8.0, "outcome"),
         event(0, -4.0, "penalty", factor=0.0),
-        event(1, 1.0, factor=0.25),
-        event(1, 2.0),
-        event(2, 3.0, factor=0.0),
-        event(2, 1.0),
-        event(None, 2.0),
+        verdict(1, 1.0, factor=0.25, share=0.125),
+        verdict(1, 0.5),
+        verdict(2, 1.0, weight=0.3),  # of weights 0.3 and 0.1: (0.3 · 1 + 0.1 · 0) / 0.4
+        verdict(2, 0.0, weight=0.1),
+        verdict(3, 0.8, weight=-0.1),  # a charge: −0.8 of weight 0.1, beside 0.4 of weight 0.3
+        verdict(3, 0.4, weight=0.3),
+        verdict(4, 0.7, weight=0.0),  # weighs nothing, says nothing
+        verdict(None, 2.0),
     )
-    table = tabulate([group((trajectory("a", [""] * 5), score(0, 0, 0, 0, 0, ledger=ledger)))])
-    assert [None if math.isnan(value) else value for value in table.process_N.tolist()] == [None, 1.5, 2.0, None, 1.0]
-    assert table.open_N.tolist() == [True, True, False, True, True]
+    np.testing.assert_allclose(table.process_N, [NAN, 0.75, 0.75, 0.1, NAN], atol=1e-7)
+    assert table.open_N.all()
+    np.testing.assert_allclose(table.measured["process_paid_N"], [0, 0.265625, 0.3, 0.04, 0], atol=1e-7)
+
+
+def test_a_turn_is_closed_only_if_gates_closed_every_verdict_on_it():
+    table = columns_of(
+        4,
+        verdict(0, 1.0, factor=0.0),
+        verdict(0, 0.25),
+        verdict(1, 1.0, factor=0.0),
+        verdict(1, 0.5, weight=1.5, factor=0.0),
+        verdict(2, 1.0, weight=0.0),
+        verdict(2, 0.5, factor=0.0),
+    )
+    np.testing.assert_allclose(table.process_N, [0.25, 0.625, 0.5, NAN], atol=1e-7)
+    assert table.open_N.tolist() == [True, False, False, True]
+    np.testing.assert_allclose(table.measured["process_paid_N"], [0.125, 0, 0, 0], atol=1e-7)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.integers(0, 2),
+            st.sampled_from([-1.0, 0.0, 0.25, 1.0]),
+            st.sampled_from([-0.5, 0.0, 0.1, 2.0]),
+            st.sampled_from([0.0, 0.5, 1.0]),
+            st.sampled_from([1.0, 0.2]),
+        ),
+        max_size=9,
+    )
+)
+def test_verdicts_against_plain_loops(lines: list[Any]):
+    table = columns_of(3, *[verdict(t, v, w, factor=f, share=s) for t, v, w, f, s in lines])
+    for t in range(3):
+        about = [(v if w > 0 else -v, abs(w), factor) for turn, v, w, factor, _ in lines if turn == t and w]
+        chosen = [line for line in about if line[2]] or about
+        assert table.open_N[t] == (not about or any(factor for *_, factor in about))
+        if not about:
+            assert np.isnan(table.process_N[t])
+        else:
+            mean = np.average([v for v, *_ in chosen], weights=[w for _, w, _ in chosen])
+            assert table.process_N[t] == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_verdict_on_a_turn_that_was_not_played_is_refused():
+    with pytest.raises(ShapeError, match="'n' of trajectory 'a' is a verdict on turn 2; it has 2 turns"):
+        columns_of(2, verdict(2, 1.0))
 
 
 RUBRIC = Rubric(
@@ -164,11 +233,10 @@ RUBRIC = Rubric(
 
 def played(name: str, *, solved: float, steps: Sequence[float], wrote: bool = False, waste: float = 0.0) -> Trajectory:
     made = trajectory(name, [""] * len(steps))
-    facts = [[Evidence(name="step", value=value, turn=t)] for t, value in enumerate(steps)]
-    facts[0] += [Evidence(name="waste", value=waste, turn=0)] if waste else []
-    facts[0] += [Evidence(name="wrote", value=True, turn=0)] if wrote else []
-    turns = tuple(replace(turn, evidence=tuple(own)) for turn, own in zip(made.turns, facts, strict=True))
-    return replace(made, turns=turns, evidence=(Evidence(name="solved", value=solved),))
+    facts = [Evidence(name="step", value=value, turn=t) for t, value in enumerate(steps)]
+    facts += [Evidence(name="waste", value=waste, turn=0)] if waste else []
+    facts += [Evidence(name="wrote", value=True, turn=0)] if wrote else []
+    return replace(made, evidence=(*facts, Evidence(name="solved", value=solved)))
 
 
 def judged() -> list[ScoredGroup]:
@@ -234,7 +302,6 @@ BAD = Score(
     [
         ([""], BAD, r"'odd' has no usable score \(evidence 'won' is missing\)"),
         ([""], Score(ledger=(), reward_T=np.zeros(1, np.float32), outcome=None, usable=True), "no outcome"),
-        ([], score(), "'odd' has no turns"),
         (["", ""], score(1), r"reward_T of trajectory 'odd' is \(1,\), expected \(2,\)"),
     ],
 )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
 from turngate.errors import EnvError, PolicyError, VerifierError
 from turngate.types import (
+    PLAIN,
+    Completion,
     Ending,
     Evidence,
     Group,
@@ -28,6 +30,7 @@ from turngate.types import (
     IntArray,
     Observation,
     Request,
+    Sampling,
     Source,
     Task,
     Trajectory,
@@ -66,6 +69,10 @@ class Worlds(Protocol):
         ...
 
 
+def nobody(what: object) -> None:
+    """Nobody wants to hear when something ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """``turn_tokens``: most tokens of one completion; ``context``: most tokens of an episode."""
@@ -92,7 +99,7 @@ class _Play:
     episode: Episode
     ids: list[IntArray] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    evidence: tuple[Evidence, ...] = ()
+    evidence: list[Evidence] = field(default_factory=list)
 
     @property
     def n_tokens(self) -> int:
@@ -106,7 +113,7 @@ class _Play:
             turns=tuple(self.turns),
             ending=ending,
             seed=episode.seed,
-            evidence=self.evidence,
+            evidence=tuple(self.evidence),
             guidance=episode.guidance,
             error=error,
         )
@@ -121,25 +128,20 @@ class Player:
         chat: Chat,
         limits: Limits,
         *,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
+        sampling: Sampling = PLAIN,
     ) -> None:
-        self.policy, self.chat, self.limits = policy, chat, limits
-        self.temperature, self.top_p, self.top_k = temperature, top_p, top_k
-
-    @property
-    def truncates(self) -> bool:
-        """Whether less than the whole vocabulary is sampled from."""
-        return self.top_p < 1 or self.top_k > 0
+        self.policy, self.chat, self.limits, self.sampling = policy, chat, limits, sampling
 
     def greedy(self) -> Player:
         """The same, taking the likeliest token."""
-        return Player(self.policy, self.chat, self.limits, temperature=0.0)
+        return Player(self.policy, self.chat, self.limits, sampling=Sampling(temperature=0.0))
 
-    async def play(self, worlds: Worlds, episodes: Sequence[Episode]) -> list[Trajectory]:
+    async def play(
+        self, worlds: Worlds, episodes: Sequence[Episode], *, ended: Callable[[Trajectory], None] = nobody
+    ) -> list[Trajectory]:
         """Play all episodes, as many at once as policy and environments allow; results in the order given.
 
+        ``ended`` hears of each episode as soon as it ends.
         What is not an EpisodeError ends all lanes and is raised as it is. Raises ValueError for an id used twice.
         """
         twice = [name for name, count in Counter(episode.id for episode in episodes).items() if count > 1]
@@ -151,13 +153,19 @@ class Player:
         try:
             async with asyncio.TaskGroup() as lanes:
                 for _ in range(n_lanes):
-                    lanes.create_task(self._lane(worlds, queue, results))
+                    lanes.create_task(self._lane(worlds, queue, results, ended))
         except BaseExceptionGroup as errors:
             first = errors.exceptions[0]
             raise first from first.__cause__
         return [results[episode.id] for episode in episodes]
 
-    async def _lane(self, worlds: Worlds, queue: list[Episode], results: dict[str, Trajectory]) -> None:
+    async def _lane(
+        self,
+        worlds: Worlds,
+        queue: list[Episode],
+        results: dict[str, Trajectory],
+        ended: Callable[[Trajectory], None],
+    ) -> None:
         while queue:
             # The first that need not wait, so that environments of one kind which are all in use hold up no other.
             index = next((i for i, episode in enumerate(queue) if worlds.free(episode.task)), 0)
@@ -165,6 +173,7 @@ class Player:
             # A lane of the policy only with an environment in hand: an engine may wait until every lane wants a token.
             async with worlds.lease(episode.task) as world, self.policy.lane():
                 results[episode.id] = await self._play_one(world, episode)
+            ended(results[episode.id])
 
     async def _play_one(self, world: World, episode: Episode) -> Trajectory:
         play = _Play(episode)
@@ -193,10 +202,9 @@ class Player:
             completion = await self.policy.complete(self._request(play))
             play.ids.append(completion.ids_K)
             reply, _, terminated, truncated, info = await outside(world.step(completion.text))
-            facts = tuple(fact for fact in info["evidence"] if fact.turn is not None)
-            play.turns.append(self._turn(play, observation, context, completion, facts, info))
+            play.evidence += info["evidence"]
+            play.turns.append(self._turn(play, observation, context, completion, info))
             if terminated or truncated:
-                play.evidence = tuple(fact for fact in info["evidence"] if fact.turn is None)
                 assert info["ending"] is not None  # the contract of ``step``
                 return info["ending"]
             observation = reply
@@ -205,7 +213,7 @@ class Player:
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         _, info = await self.policy.outside(world.finish(ending))
-        play.evidence = info["evidence"]
+        play.evidence += info["evidence"]
         return ending
 
     def _request(self, play: _Play) -> Request:
@@ -217,9 +225,7 @@ class Player:
             turn=turn,
             seed=derive_seed(play.episode.seed, turn),
             max_tokens=self.limits.turn_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
+            sampling=self.sampling,
         )
 
     @staticmethod
@@ -230,9 +236,7 @@ class Player:
         return f"{observation.text}\n{guidance.text}"
 
     @staticmethod
-    def _turn(
-        play: _Play, observation: Observation, context: IntArray, completion: Any, facts: Any, info: Info
-    ) -> Turn:
+    def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, info: Info) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
         source[len(context) :] = Source.POLICY
         guidance = play.episode.guidance
@@ -242,29 +246,44 @@ class Player:
             completion=completion,
             source=source,
             action=info["action"],
-            evidence=facts,
             guidance=guidance if guidance is not None and guidance.insert_turn == len(play.turns) else None,
         )
 
 
 async def play_groups(
-    player: Player, worlds: Worlds, tasks: Sequence[Task], plans: Sequence[Sequence[Guidance | None]], *, seed: int
+    player: Player,
+    worlds: Worlds,
+    tasks: Sequence[Task],
+    plans: Sequence[Sequence[Guidance | None]],
+    *,
+    seed: int,
+    ended: Callable[[Group], None] = nobody,
 ) -> list[Group]:
-    """One group per task with one sibling per entry of its plan. ``seed`` must differ from step to step."""
-    episodes = [
-        [
-            Episode(
-                id=f"{task.id}#{sibling}@{seed:x}",
-                task=task,
-                seed=derive_seed(seed, task.id, sibling),
-                guidance=guidance,
-            )
-            for sibling, guidance in enumerate(plan)
-        ]
+    """One group per task with one sibling per entry of its plan. ``seed`` must differ from step to step.
+
+    ``ended`` hears of each group as soon as its last episode has ended, while others are still played.
+    """
+    groups = [
+        (task, [_episode(task, n, entry, seed) for n, entry in enumerate(plan)])
         for task, plan in zip(tasks, plans, strict=True)
     ]
-    played = iter(await player.play(worlds, [episode for group in episodes for episode in group]))
-    return [
-        Group(task=task, trajectories=tuple(next(played) for _ in group))
-        for task, group in zip(tasks, episodes, strict=True)
-    ]
+    group_of = {episode.id: place for place, (_, siblings) in enumerate(groups) for episode in siblings}
+    played: dict[str, Trajectory] = {}
+
+    def group(place: int) -> Group:
+        task, siblings = groups[place]
+        return Group(task=task, trajectories=tuple(played[episode.id] for episode in siblings))
+
+    def one_ended(trajectory: Trajectory) -> None:
+        played[trajectory.id] = trajectory
+        place = group_of[trajectory.id]
+        if all(episode.id in played for episode in groups[place][1]):
+            ended(group(place))
+
+    await player.play(worlds, [episode for _, siblings in groups for episode in siblings], ended=one_ended)
+    return [group(place) for place in range(len(groups))]
+
+
+def _episode(task: Task, sibling: int, guidance: Guidance | None, seed: int) -> Episode:
+    own_seed = derive_seed(seed, task.id, sibling)
+    return Episode(id=f"{task.id}#{sibling}@{seed:x}", task=task, seed=own_seed, guidance=guidance)

@@ -56,7 +56,10 @@ class TurnSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an action led to. ``done``: the agent or the task ended the episode."""
+    """What an action led to. ``done``: the agent or the task ended the episode.
+
+    ``evidence`` without a turn is about the turn of the action; what names an earlier turn keeps it.
+    """
 
     observation: Observation
     evidence: tuple[Evidence, ...] = ()
@@ -196,7 +199,11 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         except Exception as error:
             raise EnvError(f"{type(self).__name__} broke in turn {episode.n_turns}: {error!r}") from error
         turn = episode.n_turns
-        facts = tuple([fact if fact.turn == turn else replace(fact, turn=turn) for fact in outcome.evidence])
+        facts = tuple([replace(fact, turn=turn) if fact.turn is None else fact for fact in outcome.evidence])
+        if odd := _unplayed(facts, turn + 1):
+            raise EnvError(
+                f"{type(self).__name__} broke in turn {turn}: evidence '{odd.name}' is about turn {odd.turn}"
+            )
         episode.evidence.extend(facts)
         episode.n_turns += 1
         episode.said = parsed.text
@@ -221,6 +228,11 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             raise
         except Exception as error:
             raise VerifierError(f"the verifier of {type(self).__name__} broke: {error!r}") from error
+        if odd := _unplayed(measured, episode.n_turns):
+            raise VerifierError(
+                f"the verifier of {type(self).__name__} broke: evidence '{odd.name}' is about turn {odd.turn} "
+                f"of {episode.n_turns}"
+            )
         measured = (answer, *measured)
         episode.evidence.extend(measured)
         episode.ending = ending
@@ -299,6 +311,11 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             "state_key": episode.state_key,
             "ending": episode.ending,
         }
+
+
+def _unplayed(facts: Sequence[Evidence], n_turns: int) -> Evidence | None:
+    """The first fact about a turn that was not played."""
+    return next((fact for fact in facts if fact.turn is not None and not 0 <= fact.turn < n_turns), None)
 
 
 def _kept(answer: str) -> str:

@@ -254,13 +254,15 @@ def _answer(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Facts are Evidence with plain JSON values, stamped with the turn that they are about."""
+    """Facts are Evidence with plain JSON values; what they are about is a turn that was played, or the episode."""
     for seed in seeds:
         for turn, step in enumerate(_play(env, seed).steps):
             for fact in step.info.get("evidence", ()):
                 if not isinstance(fact, Evidence):
                     yield f"turn {turn}: evidence holds a {type(fact).__name__}; it must hold Evidence only"
-                elif fact.by == "env" and fact.turn != turn and fact.name != ANSWER:
+                elif fact.turn not in (None, *range(turn + 1)) or (
+                    fact.by == "env" and fact.turn is None and fact.name != ANSWER
+                ):
                     yield f"evidence '{fact.name}' of turn {turn} is stamped with turn {fact.turn}"
                 elif problem := _not_json(fact.value):
                     yield f"evidence '{fact.name}' of turn {turn} cannot be stored: {problem}"

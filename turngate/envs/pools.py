@@ -28,11 +28,7 @@ class EnvPools:
         if not pools:
             raise ConfigError("a run needs at least one environment")
         self.pools = dict(pools)
-
-    @property
-    def size(self) -> int:
-        """How many episodes can be played at once."""
-        return sum(pool.size for pool in self.pools.values())
+        self.size = sum(pool.size for pool in self.pools.values())
 
     def lease(self, task: Task) -> AbstractAsyncContextManager[LeasedEnv]:
         """Borrow an environment for ``task``; waits while all of its kind are in use. Raises UnknownName."""

@@ -113,7 +113,10 @@ class TaskList:
 
 
 class TasksBySplit:
-    """Splits that are read when they are first asked for: a run that trains on one need not read the others."""
+    """Splits that are read when they are first asked for: a run that trains on one need not read the others.
+
+    What is wrong with a split is a ConfigError then, also that nothing in it can be used.
+    """
 
     def __init__(self, readers: Mapping[str, Callable[[], TaskList]]) -> None:
         """``readers``: what reads each split; its list holds tasks of that split only."""
@@ -127,9 +130,8 @@ class TasksBySplit:
         return tuple(item for tasks in self._read.values() for item in tasks.dropped)
 
     def size(self, split: str) -> int:
-        """How many tasks ``split`` holds; 0 if none could be used."""
-        tasks = self._of(split)
-        return tasks.size(split) if split in tasks.splits else 0
+        """How many tasks ``split`` holds."""
+        return self._of(split).size(split)
 
     def task(self, split: str, index: int) -> Task:
         """Task ``index`` of ``split``, in the order of its file."""
@@ -149,7 +151,10 @@ class TasksBySplit:
         if split not in self._readers:
             raise UnknownName("split", split, self.splits)
         if split not in self._read:
-            self._read[split] = _with_key(self._readers[split])
+            tasks = _with_key(self._readers[split])
+            if split not in tasks.splits:
+                raise ConfigError(f"tasks: split '{split}' holds no tasks{_reason(tasks.dropped)}")
+            self._read[split] = tasks
         return self._read[split]
 
 
@@ -305,11 +310,17 @@ def _with_key(read: Callable[[], T]) -> T:
 
 
 def first_split(source: TaskSource, split: str | None) -> str:
-    """``split``, or the first one of the source. Raises UnknownName, and ConfigError for one that holds no tasks."""
-    chosen = split if split is not None else next(iter(source.splits), None)
-    if chosen is not None and source.size(chosen) != 0:
-        return chosen
-    dropped: Sequence[Dropped] = getattr(source, "dropped", ())
-    why = f"; the first that cannot be used is {dropped[0].id}: {dropped[0].reason}" if dropped else ""
-    where = "the task source" if chosen is None else f"split '{chosen}' of the task source"
-    raise ConfigError(f"tasks: {where} holds no tasks{why}")
+    """``split``, or the first one of the source. Raises UnknownName, and ConfigError for a source without tasks.
+
+    Only a split that is named is looked into: the first one may have to be read, and never be used.
+    """
+    if split is not None:
+        source.size(split)
+        return split
+    for first in source.splits:
+        return first
+    raise ConfigError(f"tasks: the task source holds no tasks{_reason(getattr(source, 'dropped', ()))}")
+
+
+def _reason(dropped: Sequence[Dropped]) -> str:
+    return f"; the first that cannot be used is {dropped[0].id}: {dropped[0].reason}" if dropped else ""

@@ -35,6 +35,7 @@ def show(console: Console, trajectory: Trajectory, score: Score, advantage_T: Fl
     for index, turn in enumerate(trajectory.turns):
         console.print(Rule(Text(f"turn {index}", "bold"), align="left"))
         _show_turn(console, turn)
+        _show_evidence(console, trajectory.facts_of(index))
         _show_ledger(console, [event for event in score.ledger if event.turn == index])
         credit = "" if advantage_T is None else f", credit {advantage_T[index]:+.4g}"
         _line(console, "turn", f"reward {score.reward_T[index]:+.4g}{credit}")
@@ -72,7 +73,6 @@ def _show_turn(console: Console, turn: Turn) -> None:
     origin = f"{len(spoken.ids_K)} tokens, ended by {spoken.ended_by}, policy version {spoken.policy_version}"
     _block(console, f"wrote ({origin})", turn.action.text, "cyan")
     _show_action(console, turn.action)
-    _show_evidence(console, turn.evidence)
 
 
 def _show_action(console: Console, action: Action) -> None:
@@ -104,7 +104,7 @@ def _show_ledger(console: Console, ledger: Iterable[RewardEvent]) -> None:
 
 def _show_end(console: Console, trajectory: Trajectory, score: Score) -> None:
     console.print(Rule(Text("episode", "bold"), align="left"))
-    _show_evidence(console, trajectory.evidence)
+    _show_evidence(console, trajectory.facts_of(None))
     _show_ledger(console, [event for event in score.ledger if event.turn is None])
     _line(console, "ending", f"{trajectory.ending}" + (f": {trajectory.error}" if trajectory.error else ""))
     earned = sum(event.earned for event in score.ledger)

@@ -1,4 +1,4 @@
-"""Flat columns: what comes in is checked once, and a few passes over the turns of each trajectory.
+"""Flat columns: what comes in is checked once, and sums over the turns of each trajectory.
 
 A turn column ``_N`` holds the turns of all trajectories end to end, ``traj_N`` says whose they are (non-decreasing;
 a trajectory without turns is simply absent). NaN means "no verdict", which is not zero; infinities are errors.
@@ -10,10 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.types import BoolArray
 
 Float64Array = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]
 Missing: TypeAlias = Literal["allowed", "forbidden"]
+
+ZERO_RANGE = 1e-6
+"""How far rewards may lie apart and still be the same: in float32 the mean of equal numbers is not that number."""
+
+
+def alike(low: npt.ArrayLike, high: npt.ArrayLike, mean: npt.ArrayLike) -> BoolArray:
+    """Whether values between ``low`` and ``high`` differ by rounding only, ``high − low ≤ 1e-6 · max(1, |mean|)``."""
+    same: BoolArray = np.subtract(high, low) <= ZERO_RANGE * np.maximum(1.0, np.abs(mean))
+    return same
 
 
 def numbers(
@@ -74,18 +84,6 @@ def share(name: str, value: float, *, low: float = 0.0, high: float = 1.0) -> fl
     return value
 
 
-def turn_index(traj_N: Int64Array) -> Int64Array:
-    """How many turns of the same trajectory come before each turn: int64[N]."""
-    rows = np.arange(len(traj_N))
-    first_N = np.maximum.accumulate(np.where(np.diff(traj_N, prepend=-1) != 0, rows, 0)) if len(rows) else rows
-    return (rows - first_N).astype(np.int64, copy=False)
-
-
-def turns_left(traj_N: Int64Array) -> Int64Array:
-    """How many turns of the same trajectory come after each turn: int64[N]."""
-    return np.bincount(traj_N)[traj_N] - 1 - turn_index(traj_N) if len(traj_N) else traj_N
-
-
 def totals(value_N: Float64Array, traj_N: Int64Array, n_trajectories: int) -> Float64Array:
     """Sum over the turns of each trajectory, turns without verdict left out: float64[B]."""
     total_B = np.bincount(traj_N, weights=np.nan_to_num(value_N, nan=0.0), minlength=n_trajectories)
@@ -95,60 +93,6 @@ def totals(value_N: Float64Array, traj_N: Int64Array, n_trajectories: int) -> Fl
 def counts(present_N: npt.NDArray[np.bool_], traj_N: Int64Array, n_trajectories: int) -> Float64Array:
     """How many turns of each trajectory are marked: float64[B]."""
     return np.bincount(traj_N[present_N], minlength=n_trajectories).astype(np.float64)
-
-
-def prefix_sum(value_N: Float64Array, traj_N: Int64Array) -> Float64Array:
-    """Sum over this turn and those before it in the same trajectory: float64[N].
-
-    By doubling, like ``suffix_sum``, so that one trajectory's rounding never depends on its neighbours.
-    """
-    return suffix_sum(value_N[::-1], traj_N.max(initial=0) - traj_N[::-1])[::-1]
-
-
-def suffix_sum(value_N: Float64Array, traj_N: Int64Array, gamma: float = 1.0) -> Float64Array:
-    """``G_t = x_t + γ G_{t+1}`` inside each trajectory: float64[N].
-
-    By doubling: after k passes each turn holds the next 2^k, so passes grow with the log of the longest episode.
-    """
-    sum_N, left_N = value_N.copy(), turns_left(traj_N)
-    step, factor = 1, gamma
-    while step <= left_N.max(initial=0):
-        sum_N[:-step] += np.where(left_N[:-step] >= step, factor * sum_N[step:], 0.0)
-        step, factor = 2 * step, factor * factor
-    return sum_N
-
-
-def suffix_min(value_N: Float64Array, traj_N: Int64Array) -> Float64Array:
-    """The least of this turn and those after it in the same trajectory, NaN left out (all NaN: NaN): float64[N]."""
-    low_N, left_N = value_N.copy(), turns_left(traj_N)
-    step = 1
-    while step <= left_N.max(initial=0):
-        low_N[:-step] = np.where(left_N[:-step] >= step, np.fmin(low_N[:-step], low_N[step:]), low_N[:-step])
-        step *= 2
-    return low_N
-
-
-def last_known(value_N: Float64Array, traj_N: Int64Array) -> Float64Array:
-    """The latest value up to and including this turn, NaN before the first one of the trajectory: float64[N]."""
-    rows = np.arange(len(value_N))
-    known_N = np.maximum.accumulate(np.where(np.isnan(value_N), -1, rows)) if len(rows) else rows
-    return np.where(known_N >= rows - turn_index(traj_N), value_N[known_N], np.nan)
-
-
-def shifted(value_N: Float64Array, traj_N: Int64Array, start_B: Float64Array) -> Float64Array:
-    """The value of the turn before, ``start_B`` at the first turn of each trajectory: float64[N]."""
-    if not len(value_N):
-        return value_N
-    before_N = np.concatenate([value_N[:1], value_N[:-1]])
-    return np.where(turn_index(traj_N) == 0, start_B[traj_N], before_N)
-
-
-def following(value_N: Float64Array, traj_N: Int64Array, end_B: Float64Array) -> Float64Array:
-    """The value of the turn after, ``end_B`` at the last turn of each trajectory: float64[N]."""
-    if not len(value_N):
-        return value_N
-    after_N = np.concatenate([value_N[1:], value_N[-1:]])
-    return np.where(turns_left(traj_N) == 0, end_B[traj_N], after_N)
 
 
 def _refuse(name: str, found: npt.NDArray[np.generic], bad: npt.NDArray[np.bool_], rule: str) -> None:

@@ -209,7 +209,7 @@ class _Struct:
         return self.objects(dict(zip(self.fields, array.flatten(), strict=True)))
 
 
-# --- version 1 -------------------------------------------------------------------------------------------------------
+# --- rows ------------------------------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -229,34 +229,29 @@ _EVIDENCE = _Many(_Struct(Evidence, name=_text, value=_json, turn=_int32, by=_te
 _GUIDANCE = _Optional(
     _Struct(Guidance, kind=_text, level=_int32, text=_text, source=_text, insert_turn=_int32, strip_for_train=_flag)
 )
-_TURNS = _Many(
-    _Struct(
-        Turn,
-        observation=_Struct(Observation, text=_text, images=_Many(_Plain(pa.large_binary())), state_key=_text),
-        context_ids=_Vector(np.int32),
-        completion=_Struct(
-            Completion,
-            ids_K=_Vector(np.int32),
-            logprobs_K=_Vector(np.float32),
-            ended_by=_Enum(EndedBy),
-            policy_version=_int64,
-            text=_text,
-        ),
-        source=_Vector(np.uint8),
-        action=_Struct(
-            Action,
-            text=_text,
-            thought=_text,
-            calls=_Many(_Struct(ToolCall, name=_text, arguments=_json)),
-            parse_error=_text,
-        ),
-        evidence=_EVIDENCE,
-        guidance=_GUIDANCE,
-    )
-)
-_LEDGER = _Many(
-    _Struct(RewardEvent, name=_text, kind=_text, turn=_int32, value=_real, weight=_real, factor=_real, gate=_text)
-)
+_TURN: Mapping[str, _Codec] = {
+    "observation": _Struct(Observation, text=_text, images=_Many(_Plain(pa.large_binary())), state_key=_text),
+    "context_ids": _Vector(np.int32),
+    "completion": _Struct(
+        Completion,
+        ids_K=_Vector(np.int32),
+        logprobs_K=_Vector(np.float32),
+        ended_by=_Enum(EndedBy),
+        policy_version=_int64,
+        text=_text,
+    ),
+    "source": _Vector(np.uint8),
+    "action": _Struct(
+        Action,
+        text=_text,
+        thought=_text,
+        calls=_Many(_Struct(ToolCall, name=_text, arguments=_json)),
+        parse_error=_text,
+    ),
+}
+_EVENT: Mapping[str, _Codec] = {"name": _text, "kind": _text, "turn": _int32, "value": _real, "weight": _real}
+_TURNS = _Many(_Struct(Turn, **_TURN, guidance=_GUIDANCE))
+_LEDGER = _Many(_Struct(RewardEvent, **_EVENT, share=_real, factor=_real, gate=_text))
 _PARENT = _Optional(
     _Struct(lambda id, turn: (id, turn), id=(_text, lambda pair: pair[0]), turn=(_int32, lambda pair: pair[1]))
 )
@@ -277,34 +272,55 @@ def _of(codec: _Codec, path: str) -> tuple[_Codec, Callable[[Any], Any]]:
     return codec, attrgetter(path)
 
 
-_LAYOUT_1 = _Struct(
-    _row,
-    trajectory_id=_of(_text, "trajectory.id"),
-    group_id=_text,
-    sibling=_int32,
-    phase=_text,
-    task_id=_of(_text, "trajectory.task.id"),
-    env_id=_of(_text, "trajectory.task.env_id"),
-    split=_of(_text, "trajectory.task.split"),
-    ending=_of(_Enum(Ending), "trajectory.ending"),
-    n_turns=(_int32, lambda row: len(row.trajectory.turns)),
-    outcome=_of(_real, "score.outcome"),
-    total=_of(_real, "score.total"),
-    usable=_of(_flag, "score.usable"),
-    problem=_of(_text, "score.problem"),
-    error=_of(_text, "trajectory.error"),
-    seed=_of(_int64, "trajectory.seed"),
-    parent=_of(_PARENT, "trajectory.parent"),
-    guidance=_of(_GUIDANCE, "trajectory.guidance"),
-    prompt=_of(_text, "trajectory.task.prompt"),
-    reward_T=_of(_Vector(np.float32), "score.reward_T"),
-    ledger=_of(_LEDGER, "score.ledger"),
-    evidence=_of(_EVIDENCE, "trajectory.evidence"),
-    turns=_of(_TURNS, "trajectory.turns"),
-)
+def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec) -> _Struct:
+    return _Struct(
+        make,
+        trajectory_id=_of(_text, "trajectory.id"),
+        group_id=_text,
+        sibling=_int32,
+        phase=_text,
+        task_id=_of(_text, "trajectory.task.id"),
+        env_id=_of(_text, "trajectory.task.env_id"),
+        split=_of(_text, "trajectory.task.split"),
+        ending=_of(_Enum(Ending), "trajectory.ending"),
+        n_turns=(_int32, lambda row: len(row.trajectory.turns)),
+        outcome=_of(_real, "score.outcome"),
+        total=_of(_real, "score.total"),
+        usable=_of(_flag, "score.usable"),
+        problem=_of(_text, "score.problem"),
+        error=_of(_text, "trajectory.error"),
+        seed=_of(_int64, "trajectory.seed"),
+        parent=_of(_PARENT, "trajectory.parent"),
+        guidance=_of(_GUIDANCE, "trajectory.guidance"),
+        prompt=_of(_text, "trajectory.task.prompt"),
+        reward_T=_of(_Vector(np.float32), "score.reward_T"),
+        ledger=_of(ledger, "score.ledger"),
+        evidence=_of(_EVIDENCE, "trajectory.evidence"),
+        turns=_of(turns, "trajectory.turns"),
+    )
 
-VERSION = 1
+
+# --- version 1: facts with a turn lay in the turn that reported them, weights were divided by the number of verdicts --
+
+
+def _turn_1(*, evidence: tuple[Evidence, ...], **fields: Any) -> tuple[Turn, tuple[Evidence, ...]]:
+    return Turn(**fields), evidence
+
+
+def _row_1(**column: Any) -> Row:
+    """Facts as one list, in the order in which a rubric read them: turn by turn, then those of the episode."""
+    flat = (*chain.from_iterable(facts for _, facts in column["turns"]), *column["evidence"])
+    return _row(**(column | {"turns": tuple(turn for turn, _ in column["turns"]), "evidence": flat}))
+
+
+_TURNS_1 = _Many(_Struct(_turn_1, **_TURN, evidence=_EVIDENCE, guidance=_GUIDANCE))
+_LEDGER_1 = _Many(_Struct(RewardEvent, **_EVENT, factor=_real, gate=_text))
+
+VERSION = 2
 """The schema version that is written."""
 
-LAYOUTS: Mapping[int, _Struct] = {1: _LAYOUT_1}
+LAYOUTS: Mapping[int, _Struct] = {
+    1: _layout(_row_1, turns=_TURNS_1, ledger=_LEDGER_1),
+    2: _layout(_row, turns=_TURNS, ledger=_LEDGER),
+}
 """Schema version → how such a file is read. An old version keeps its layout here for good."""

@@ -6,16 +6,30 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from turngate.errors import StoreError
 from turngate.trainer.learner import Learner
+
+
+class Kept(Protocol):
+    """What a checkpoint keeps beside the policy's learner: it writes a file of its own and reads it back."""
+
+    def save(self, path: Path) -> None:
+        """Write everything that it goes on from."""
+        ...
+
+    def load(self, path: Path) -> None:
+        """Read what ``save`` wrote."""
+        ...
+
 
 STATE = "state"  # the policy's learner among the files of a step
 KEPT = 2  # one to go on from, one in case the disk damages it
 
 
 class Checkpoints:
-    """``folder/step=000012/state.pt``, beside it the models that train along (``others``), each under its name.
+    """``folder/step=000012/state.pt``, beside it what else has a state (``others``), each under its name.
 
     A step's folder appears by a rename, after its files are on disk.
 
@@ -33,7 +47,7 @@ class Checkpoints:
         """The newest step, or None."""
         return max(self.steps(), default=None)
 
-    def save(self, step: int, learner: Learner, others: Mapping[str, Learner] | None = None) -> None:
+    def save(self, step: int, learner: Learner, others: Mapping[str, Kept] | None = None) -> None:
         """Write the state after ``step`` and drop all but the newest few. Raises StoreError if taken."""
         target = self._path(step)
         if target.exists():
@@ -51,7 +65,7 @@ class Checkpoints:
         for old in self.steps()[:-KEPT]:
             shutil.rmtree(self._path(old))
 
-    def load(self, step: int, learner: Learner, others: Mapping[str, Learner] | None = None) -> None:
+    def load(self, step: int, learner: Learner, others: Mapping[str, Kept] | None = None) -> None:
         """Put everything back to the state after ``step``. Raises StoreError if something of it is not there."""
         for name, one in {**(others or {}), STATE: learner}.items():
             path = self._path(step) / f"{name}.pt"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from turngate.agents.rollout import Player, Worlds, play_groups
+from turngate.examine.run import Examining
 from turngate.types import Group, ScoredGroup, Task
 
 SUCCESS = 1.0 - 1e-6  # an outcome of 1 is success; partial outcomes are not
@@ -36,15 +37,22 @@ async def evaluate(
     split: str,
     samples: int,
     seed: int,
+    examining: Examining | None = None,
+    reads: Collection[str] = (),
 ) -> tuple[Evaluation, list[ScoredGroup]]:
-    """Play every task ``samples`` times at the player's temperature; also what was played, to be stored."""
+    """Play every task ``samples`` times at the player's temperature; also what was played, to be stored.
+
+    ``examining``: the examiners of the run, of which those are asked that record something that the rubric ``reads``.
+    """
     groups = await play_groups(player, worlds, tasks, [[None] * samples] * len(tasks), seed=seed)
+    if examining is not None:
+        groups, _ = await examining.examined(groups, 0, reads=reads)
     scored = [score(group) for group in groups]
     played = [(group.task.id, s) for group in scored for s in group.scores]
     usable = [(task, s) for task, s in played if s.usable]
     result = Evaluation(
         split=split,
-        temperature=player.temperature,
+        temperature=player.sampling.temperature,
         success_B=tuple((s.outcome or 0.0) >= SUCCESS for _, s in usable),
         task_B=tuple(task for task, _ in usable),
         unusable=len(played) - len(usable),

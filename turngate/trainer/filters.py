@@ -1,45 +1,126 @@
-"""Which groups reach credit. What is dropped is counted, by reason."""
+"""Which trajectories reach credit. What is dropped is counted, by reason, and the books balance.
 
+Trajectories in = trajectories kept + Σ ``drop/REASON_trajectories``, and groups in = groups kept + Σ
+``drop/REASON_groups``: a group is gone for the reason that took its last trajectories. A cohort (``Trajectory.cohort``)
+is who shares a baseline: siblings with the same guidance.
+"""
+
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from typing import ClassVar, Literal, TypeAlias
 
-from turngate.types import Metrics, ScoredGroup
+import numpy as np
 
-Filter = Callable[[ScoredGroup], bool]
+from turngate.errors import ConfigError, ShapeError
+from turngate.parts import Part
+from turngate.trainer.selection import dcpo, prof, without_void
+from turngate.types import BoolArray, Metrics, ScoredGroup
+
+Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
+"""Whether to keep a group, or which of its trajectories: bool[B]. It sees usable trajectories only."""
+
+ALIKE = 1e-6
+"""Totals or outcomes that differ by no more are equal; the rest is rounding."""
 
 
-def varied(group: ScoredGroup) -> bool:
-    """Siblings differ in what they were paid: else no group-relative estimator has a signal (DAPO, 2503.14476)."""
-    totals = [score.total for score in group.scores]
-    return max(totals) - min(totals) > 1e-6
+def varied(group: ScoredGroup, *, by: Literal["total", "outcome"] = "total") -> BoolArray:
+    """The trajectories whose cohort differs in what it was paid, or in its outcome (``by``): bool[B].
+
+    In a cohort without differences no group-relative estimator has a signal (DAPO, https://arxiv.org/abs/2503.14476).
+    "outcome" is the paper's; "total" also keeps cohorts that process payments alone tell apart, and under a rule that
+    divides by the std those then train at full strength. Raises ConfigError for another ``by``.
+    """
+    if by not in ("total", "outcome"):
+        raise ConfigError(f"varied: by is '{by}'; it must be 'total' or 'outcome'")
+    values: dict[object, list[float | None]] = {}
+    for trajectory, score in zip(group.trajectories, group.scores, strict=True):
+        values.setdefault(trajectory.cohort, []).append(score.total if by == "total" else score.outcome)
+    differs = {cohort: _differ(found) for cohort, found in values.items()}
+    return np.array([differs[trajectory.cohort] for trajectory in group.trajectories], np.bool_)
 
 
-FILTERS: Mapping[str, Filter] = {"varied": varied}
+class FilterPart(Part):
+    """Which trajectories of a group are learned from. A function of a ``ScoredGroup`` is one too."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "filter"
+    from_function: ClassVar[bool] = True
+
+    def __call__(self, group: ScoredGroup) -> bool | BoolArray:
+        """Whether to keep the group, or which of its trajectories: bool[B]."""
+        assert self.function is not None, f"filter '{self.type}' is a class without __call__"
+        kept: bool | BoolArray = self.function(group, **self.settings())
+        return kept
+
+
+for _function in (varied, prof, dcpo, without_void):
+    FilterPart.of_function(_function.__name__, _function)
 
 
 def keep(groups: Sequence[ScoredGroup], filters: Mapping[str, Filter]) -> tuple[list[ScoredGroup], Metrics]:
-    """Drop unusable trajectories, groups with fewer than two left, and groups that a filter refuses.
+    """What is left of the groups, and how many trajectories and groups were dropped for which reason.
 
-    An episode that had no room for its first turn is usable as a result, but there is nothing in it to learn from.
+    In this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left; "empty" ones, in whose
+    cohort nobody had a turn; then what each filter NAME refuses ("not_NAME"), and after it those that this left lonely
+    or empty. An episode that had no room for its first turn is a result: beside siblings that had one it stays, for
+    their baseline. Raises ShapeError for a filter that answers with anything but a bool or bool[B].
     """
+    left: list[tuple[str, Filter]] = [("lonely", _accompanied), ("empty", _spoken)]
+    stages: list[tuple[str, Filter]] = [("unusable", _usable), *left]
+    for name, passes in filters.items():
+        stages += [(f"not_{name}", passes), *left]
+    drops = {f"drop/{reason}_{what}": 0.0 for reason, _ in stages for what in ("trajectories", "groups")}
     kept: list[ScoredGroup] = []
-    drops = {"drop/unusable_trajectories": 0.0, "drop/lonely_groups": 0.0} | {
-        f"drop/not_{name}": 0.0 for name in filters
-    }
     for group in groups:
-        pairs = zip(group.trajectories, group.scores, strict=True)
-        usable = [index for index, (trajectory, score) in enumerate(pairs) if score.usable and trajectory.turns]
-        drops["drop/unusable_trajectories"] += len(group.scores) - len(usable)
-        if len(usable) < 2:
-            drops["drop/lonely_groups"] += 1
-            continue
-        rest = ScoredGroup(
-            task=group.task,
-            trajectories=tuple(group.trajectories[index] for index in usable),
-            scores=tuple(group.scores[index] for index in usable),
-        )
-        refused = next((name for name, passes in filters.items() if not passes(rest)), None)
-        if refused:
-            drops[f"drop/not_{refused}"] += 1
+        rest = group
+        for reason, passes in stages:
+            stays_B = _answer(passes(rest), rest, reason)
+            drops[f"drop/{reason}_trajectories"] += float((~stays_B).sum())
+            if not stays_B.any():
+                drops[f"drop/{reason}_groups"] += 1
+                break
+            rest = _only(rest, stays_B)
         else:
             kept.append(rest)
     return kept, drops
+
+
+def _usable(group: ScoredGroup) -> BoolArray:
+    return np.array([score.usable for score in group.scores], np.bool_)
+
+
+def _accompanied(group: ScoredGroup) -> BoolArray:
+    members = Counter(trajectory.cohort for trajectory in group.trajectories)
+    return np.array([members[trajectory.cohort] > 1 for trajectory in group.trajectories], np.bool_)
+
+
+def _spoken(group: ScoredGroup) -> BoolArray:
+    with_turns = {trajectory.cohort for trajectory in group.trajectories if trajectory.turns}
+    return np.array([trajectory.cohort in with_turns for trajectory in group.trajectories], np.bool_)
+
+
+def _differ(values: Sequence[float | None]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and max(known) - min(known) > ALIKE
+
+
+def _answer(found: bool | BoolArray, group: ScoredGroup, reason: str) -> BoolArray:
+    n = len(group.trajectories)
+    answer = np.asarray(found)
+    if answer.dtype != np.bool_ or answer.shape not in ((), (n,)):
+        raise ShapeError(
+            f"filter '{reason.removeprefix('not_')}' answered {answer.dtype}{list(answer.shape)} for a group of {n}; "
+            f"it must be a bool, or bool[{n}] with one entry per trajectory"
+        )
+    return np.broadcast_to(answer, (n,))
+
+
+def _only(group: ScoredGroup, stays_B: BoolArray) -> ScoredGroup:
+    if stays_B.all():
+        return group
+    return ScoredGroup(
+        task=group.task,
+        trajectories=tuple(compress(group.trajectories, stays_B)),
+        scores=tuple(compress(group.scores, stays_B)),
+    )

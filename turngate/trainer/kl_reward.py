@@ -1,4 +1,4 @@
-"""KL to a reference model inside the reward, turn by turn, in numpy: the form whose gradient is right for free.
+"""KL to a reference model inside the reward, turn by turn: the form whose gradient is right for free.
 
 With k1 = log π_old − log π_ref in the reward, the policy gradient of the return is that of
 ``return − coef·KL(π ‖ π_ref)`` over the whole episode, also for what a turn does to the KL of later turns, which no
@@ -7,43 +7,49 @@ penalty on tokens sees.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from turngate.errors import ConfigError, ShapeError
-from turngate.types import Batch, FloatArray, TurnTable
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import per_trajectory, validate
+from turngate.trainer.credit.sources import column
+from turngate.trainer.learner import Learner
+from turngate.trainer.signals import Found, Played
+from turngate.types import TurnTable
 
 
-def turn_log_ratio(batch: Batch, reference_L: FloatArray) -> FloatArray:
-    """``Σ (log μ − log π_ref)`` over the policy tokens of each turn, in the order of the batch's turns: float32[N].
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """A signal: ``kl_N``, ``Σ (log μ − log π_ref)`` over the policy tokens of each turn, 0 for a turn without any.
 
-    ``reference_L`` are the reference model's log-probabilities (``Learner.logprobs`` of a frozen copy). A turn without
-    policy tokens has 0. Raises ShapeError when the columns do not fit or one is not finite on a policy token.
+    ``base`` is the frozen reference; μ is the sampler as it was when it spoke. The name is another than that of
+    ``LogRatios``, whose numbers may be a reward model's.
     """
-    if reference_L.shape != batch.logprob_L.shape:
-        raise ShapeError(f"reference_L has shape {reference_L.shape}, expected {batch.logprob_L.shape}: one per token")
-    spoken_L = batch.policy_weight_L != 0
-    x_L = np.where(spoken_L, batch.logprob_L.astype(np.float64) - reference_L, 0.0)
-    if not np.isfinite(x_L).all():
-        bad = int(np.flatnonzero(~np.isfinite(x_L))[0])
-        raise ShapeError(f"log μ − log π_ref is {x_L[bad]} at token {bad}; both must be finite on policy tokens")
-    begins_L = (np.diff(batch.segment_L, prepend=-1) != 0) | (np.diff(batch.turn_L, prepend=-1) != 0)
-    turn_L = np.cumsum(begins_L) - 1
-    n_turns = int(turn_L[-1]) + 1 if batch.n_tokens else 0
-    return np.bincount(turn_L, weights=x_L, minlength=n_turns).astype(np.float32)
+
+    base: Learner
+
+    def measure(self, played: Played) -> Found:
+        """See ``signals.Signal``."""
+        ratio_L = played.batch.logprob_L - self.base.logprobs(played.batch, whole=True)
+        return Found(columns={"kl_N": played.sums(ratio_L).astype(np.float32)})
 
 
 def with_kl_in_reward(table: TurnTable, *, coef: float) -> TurnTable:
-    """``reward_N − coef·logratio_N``, with ``table.measured["logratio_N"]`` from ``turn_log_ratio``.
+    """The table with ``coef · kl_N`` taken from what each turn was paid: a view for ``signals.Signals``.
 
-    Each turn pays for its own tokens, so credit with returns sees the KL that a turn leads to. ``outcome_B`` is left
-    alone. Default in use elsewhere: coef 1e-3 to 1e-2. Raises ConfigError for coef ≤ 0, ShapeError without the column.
+    Each turn pays for its own tokens, so credit with returns sees the KL that a turn leads to. ``settled_B`` pays the
+    sum, for rules that read the outcome apart from the process. ``outcome_B`` and what single components were paid are
+    left alone: ``outcome="earned"``, ``gdpo`` and ``hero`` do not see the KL.
+
+    Default in use elsewhere: coef 1e-3 to 1e-2. Raises ConfigError for coef ≤ 0, ShapeError without the column or for
+    an entry that is not finite.
     """
-    if coef <= 0:
+    if not coef > 0:
         raise ConfigError(f"KL in the reward needs coef > 0, found {coef}; leave it out instead of setting it to 0")
-    logratio_N = table.measured.get("logratio_N")
-    if logratio_N is None or logratio_N.shape != table.reward_N.shape:
-        found = "nothing" if logratio_N is None else f"shape {logratio_N.shape}"
-        raise ShapeError(f"KL in the reward needs measured 'logratio_N' of shape {table.reward_N.shape}, found {found}")
-    return replace(table, reward_N=(table.reward_N - coef * logratio_N).astype(np.float32))
+    validate(table)
+    penalty_N = coef * column(table, "kl_N", "KL in the reward")
+    measured = dict(table.measured)
+    if "settled_B" in measured:
+        measured["settled_B"] = (measured["settled_B"] - per_trajectory(penalty_N, table)).astype(np.float32)
+    return replace(table, reward_N=(table.reward_N - penalty_N).astype(np.float32), measured=measured)

@@ -20,7 +20,9 @@ from turngate.rewards.monitors.payments import correlation, paid_shares
 from turngate.rewards.monitors.starving import group_shares
 from turngate.rewards.monitors.step_facts import MEMORY, START, Learned, StepFacts, measure
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
+from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.shared_turns import merged_share
 from turngate.types import FloatArray, Metrics, ScoredGroup, TurnTable
 
 Played: TypeAlias = tuple[int, Sequence[ScoredGroup], Mapping[str, float]]
@@ -86,7 +88,7 @@ class Watch:
 
 def recorded(run: Path, *, until: int) -> Iterator[Played]:
     """The training steps on disk that a ``Watch`` still remembers after step ``until``, in order."""
-    store, file = Store(run), run / "metrics.jsonl"
+    store, file = Store(run), RunFolder(run).metrics
     rows = {int(row["step"]): row for row in read_metrics(file)} if file.exists() else {}
     for step in remembered([step for step in store.steps() if step <= until]):
         yield step, list(store.read(step, "train")), rows.get(step, {})
@@ -97,12 +99,19 @@ def remembered(steps: Sequence[int]) -> list[int]:
     return [*steps[:START], *steps[START:][-MEMORY:]]
 
 
+def credit_metrics(rule: object, table: TurnTable, credit_N: FloatArray) -> Metrics:
+    """``credit/merged_share``, what a rule that merges siblings found alike, and how credit goes with length."""
+    merge = getattr(rule, "merge", None)
+    merged = {} if merge is None else {"credit/merged_share": merged_share(table, merge)}
+    return merged | credit_by_turns(table, credit_N)
+
+
 def credit_by_turns(table: TurnTable, credit_N: FloatArray) -> Metrics:
-    """Correlation over trajectories of Σ_t A_t and the number of turns; missing if one of them does not vary."""
+    """Correlation of Σ_t A_t and the number of turns over trajectories with turns; missing if one does not vary."""
     n = table.n_trajectories
     credit_B: Floats = np.bincount(table.traj_N, weights=credit_N, minlength=n).astype(np.float64)
     turns_B: Floats = np.bincount(table.traj_N, minlength=n).astype(np.float64)
-    r = correlation(credit_B, turns_B)
+    r = correlation(credit_B[turns_B > 0], turns_B[turns_B > 0])
     return {} if r is None else {CREDIT_TURNS: r}
 
 

@@ -46,7 +46,7 @@ def pack(groups: Sequence[ScoredGroup], credit: FloatArray | TokenCredit, *, agg
     n_turns = sum(len(trajectory.turns) for trajectory in trajectories)
     flat = _flatten(trajectories)
     trained = flat.policy_weight_L > 0
-    turn_L = np.repeat(np.arange(n_turns), [len(turn.source) for t in trajectories for turn in t.turns])
+    turn_L = rows(trajectories)
     advantage_L = np.zeros(flat.n_tokens, np.float32)
     if isinstance(credit, TokenCredit):
         if not np.array_equal(credit.turn_S, turn_L[trained]):
@@ -113,6 +113,12 @@ def split_with(
         yield Batch(**own), more
 
 
+def rows(trajectories: Sequence[Trajectory]) -> IntArray:
+    """For each token of the packed batch, the row of its turn in the table of these trajectories: int32[L]."""
+    lengths = [len(turn.source) for trajectory in trajectories for turn in trajectory.turns]
+    return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+
+
 def boundaries(trajectories: Sequence[Trajectory]) -> tuple[IntArray, IntArray]:
     """Places in the packed batch: the last token before each turn is spoken (int32[N]), and the last of each turn.
 
@@ -129,10 +135,13 @@ def boundaries(trajectories: Sequence[Trajectory]) -> tuple[IntArray, IntArray]:
 
 
 def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
-    """Ids, sampler logprobs and places; ``policy_weight_L`` is 1 on policy tokens for now."""
+    """Ids, sampler logprobs and places; ``policy_weight_L`` is 1 on policy tokens for now.
+
+    A trajectory without turns has no tokens and is no segment.
+    """
     ids, logprobs, source, position, segment, turn = [], [], [], [], [], []
-    for index, trajectory in enumerate(trajectories):
-        if trajectory.turns and not len(trajectory.turns[0].context_ids):
+    for index, trajectory in enumerate([one for one in trajectories if one.turns]):
+        if not len(trajectory.turns[0].context_ids):
             raise ShapeError(f"trajectory '{trajectory.id}' has no context before its first turn to predict it from")
         length = 0
         for number, step in enumerate(trajectory.turns):

@@ -1,27 +1,34 @@
 """The settings of what credit rules read beyond rewards, as data: a critic, an implicit reward model, and signals.
 
-``turngate.build`` makes signals of them; ``turngate.config`` holds them as its sections ``value``, ``reward_model`` and
-``signals``. No torch.
+``turngate.run.credit`` makes signals of them; ``turngate.config`` holds them as its sections ``value``,
+``reward_model`` and ``signals``. No torch.
 """
 
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from turngate.trainer.credit.rehearsal import rehearse
-from turngate.trainer.loss_settings import Settings
+from turngate.trainer.learner import Critic
 
 MODEL_COLUMNS = frozenset(
-    {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S"}
+    {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
 )
 """Columns that training can always measure, for rules that read them."""
 
+CRITIC_COLUMNS = frozenset({"value_N", "value_S", "bootstrap_B"})
+"""Those among them that are measured only where a critic is trained."""
+
 ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
 """Exact entropies, which rules take in place of surprisal where they are measured."""
+
+
+class Settings(BaseModel):
+    """Base of these sections."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ValueSection(Settings):
@@ -51,6 +58,11 @@ class ValueSection(Settings):
     bootstrap: bool = True
     """Whether a truncated episode goes on with the critic's value; else what it was paid is all there is."""
 
+    def critic(self) -> Critic:
+        """How the learner learns values."""
+        settings = self.model_dump(exclude={"trunk", "lam", "bootstrap"})
+        return Critic(shared=self.trunk == "shared", **settings)
+
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
         if self.trunk == "detached" and self.coef != type(self).model_fields["coef"].default:
@@ -75,6 +87,15 @@ class RewardModelSection(Settings):
         return self
 
 
+class SimilarSection(Settings):
+    """When two observations count as one state."""
+
+    threshold: float = Field(0.95, gt=0, le=1)
+    """Least share of common units; 1 = equal texts."""
+    unit: Literal["words", "characters"] = "words"
+    """What is compared; characters take much longer."""
+
+
 class SignalsSection(Settings):
     """What else a credit rule may read; measured only if it does."""
 
@@ -87,6 +108,11 @@ class SignalsSection(Settings):
     """Information gain as a difference of log-probabilities instead of probabilities."""
     evidence: dict[str, str] = Field(default_factory=dict)
     """Columns from the environment's evidence about turns, for instance {format_N = "parsed"}."""
+
+    similar: SimilarSection | None = None
+    """Fill similar_N, for rules whose anchors are states that are nearly alike (gigpo with anchors = "similar")."""
+    kl_in_reward: float | None = Field(None, gt=0)
+    """Take so much times the log-ratio to the model that training began from out of what each turn is paid."""
 
     @field_validator("answer")
     @classmethod
@@ -107,15 +133,17 @@ class SignalsSection(Settings):
     def offered(self) -> frozenset[str]:
         """The columns that a run with these settings can measure."""
         exact = ENTROPY_COLUMNS if self.entropy == "exact" else frozenset()
-        return MODEL_COLUMNS | exact | frozenset(self.evidence)
+        similar = frozenset({"similar_N"} if self.similar else ())
+        return MODEL_COLUMNS | exact | similar | frozenset(self.evidence)
 
-    def check_effect(self, rule: Callable[..., Any], name: str, *, siblings: int) -> None:
-        """Raise ValueError for a setting that the rule called ``name`` does not read."""
-        reads = rehearse(rule, self.offered, siblings=siblings)
+    def check_effect(self, reads: frozenset[str], name: str) -> None:
+        """Raise ValueError for a setting that the credit rule called ``name``, which reads ``reads``, does not need."""
         unread = sorted(set(self.evidence) - reads)
         if unread:
             raise ValueError(f"signals.evidence {unread[0]} has no effect: credit '{name}' does not read it")
         if self.entropy == "exact" and not reads & ENTROPY_COLUMNS:
             raise ValueError(f"signals.entropy has no effect: credit '{name}' reads no entropy")
+        if self.similar is not None and "similar_N" not in reads:
+            raise ValueError(f"signals.similar has no effect: credit '{name}' compares no similar states")
         if (self.answer is not None or self.log_gain) and "gain_N" not in reads:
             raise ValueError(f"signals.answer and signals.log_gain have no effect: credit '{name}' reads no gain")

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.agents.chat import Chat
+from turngate.errors import ShapeError
 from turngate.trainer.credit.igpo import information_gain
 from turngate.trainer.learner import Learner
-from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.objectives import Reinforce
-from turngate.trainer.pack import boundaries, pack
-from turngate.types import Batch, FloatArray, IntArray, Metrics, ScoredGroup, Task, Trajectory, TurnTable
+from turngate.trainer.likelihoods import likelihoods_of
+from turngate.trainer.loss import PolicyLoss, Reinforce
+from turngate.trainer.pack import boundaries, pack, rows
+from turngate.types import Batch, BoolArray, FloatArray, IntArray, Metrics, ScoredGroup, Task, Trajectory, TurnTable
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 Lesson: TypeAlias = Callable[[TurnTable], tuple[Mapping[str, FloatArray], Metrics]]
@@ -115,14 +116,13 @@ def played_of(groups: Sequence[ScoredGroup], table: TurnTable) -> Played:
     trajectories = tuple(trajectory for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(table.n_turns, np.float32), aggregate="sum")
     spoken_S = np.flatnonzero(batch.policy_weight_L).astype(np.int32)
-    first_B = np.flatnonzero(table.index_N == 0)
     before_N, after_N = boundaries(trajectories)
     return Played(
         trajectories=trajectories,
         table=table,
         batch=batch,
         spoken_S=spoken_S,
-        turn_S=(first_B[batch.segment_L[spoken_S]] + batch.turn_L[spoken_S]).astype(np.int32),
+        turn_S=rows(trajectories)[spoken_S],
         before_N=before_N,
         after_N=after_N,
     )
@@ -142,21 +142,34 @@ class TokenRows:
 
 @dataclass(frozen=True, slots=True)
 class FromEvidence:
-    """Columns that an environment measured: ``names`` maps a column ``…_N`` to the evidence of the turn that it holds.
+    """Columns that an environment measured: ``names`` maps a column ``…_N`` to the evidence that it holds per turn.
 
-    A yes is 1 and a no is 0. NaN where a turn has no such evidence, or one without a value; the last one counts.
+    A yes is 1 and a no is 0. NaN where there is no such evidence about a turn, or one without a value; of several the
+    one measured last counts. Raises ShapeError for evidence about a turn that was not played.
     """
 
     names: Mapping[str, str]
 
     def measure(self, played: Played) -> Found:
         """See ``Signal``."""
-        turns = [turn for trajectory in played.trajectories for turn in trajectory.turns]
-        columns = {}
-        for column, wanted in self.names.items():
-            found = [[fact.value for fact in turn.evidence if fact.name == wanted] for turn in turns]
-            values = [facts[-1] if facts else None for facts in found]
-            columns[column] = np.array([np.nan if v is None else float(v) for v in values], np.float32)  # type: ignore[arg-type]
+        columns = {column: np.full(played.table.n_turns, np.nan, np.float32) for column in self.names}
+        wanted: dict[str, list[FloatArray]] = {}
+        for column, name in self.names.items():
+            wanted.setdefault(name, []).append(columns[column])
+        first = 0
+        for trajectory in played.trajectories:
+            n_turns = len(trajectory.turns)
+            for fact in trajectory.evidence:
+                if fact.turn is None or fact.name not in wanted:
+                    continue
+                if not 0 <= fact.turn < n_turns:
+                    raise ShapeError(
+                        f"evidence '{fact.name}' of trajectory '{trajectory.id}' is about turn {fact.turn}, "
+                        f"but it has {n_turns} turns"
+                    )
+                for column_N in wanted[fact.name]:
+                    column_N[first + fact.turn] = np.nan if fact.value is None else float(fact.value)  # type: ignore[arg-type]
+            first += n_turns
         return Found(columns=columns)
 
 
@@ -188,15 +201,23 @@ class Values:
         value_L = self.learner.values(played.batch, wanted_L)
         columns: dict[str, npt.NDArray[Any]] = {"value_S" if self.per_token else "value_N": value_L[at_M]}
         if self.bootstrap:
-            last_B = np.flatnonzero(np.append(played.table.index_N[1:] == 0, True))
-            cut_B = np.array([trajectory.ending.truncated for trajectory in played.trajectories])
-            columns["bootstrap_B"] = np.where(cut_B, value_L[played.after_N[last_B]], 0).astype(np.float32)
+            columns["bootstrap_B"] = self._bootstrap(played, value_L)
 
         def lesson(table: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
             target_M = self.targets(table)
             return self._returns(played, at_M, target_M) | {"old_value_L": value_L}, explained(value_L[at_M], target_M)
 
         return Found(columns=columns, lesson=lesson)
+
+    @staticmethod
+    def _bootstrap(played: Played, value_L: FloatArray) -> FloatArray:
+        """The value in which each truncated trajectory stopped, 0 for a finished one and one without turns."""
+        table = played.table
+        cut_B = np.array([trajectory.ending.truncated for trajectory in played.trajectories])
+        last_M = np.flatnonzero(np.append(table.index_N[1:] == 0, True) & cut_B[table.traj_N])
+        bootstrap_B = np.zeros(table.n_trajectories, np.float32)
+        bootstrap_B[table.traj_N[last_M]] = value_L[played.after_N[last_M]]
+        return bootstrap_B
 
     def _returns(self, played: Played, at_M: IntArray, target_M: FloatArray) -> dict[str, FloatArray]:
         """``return_L`` and ``value_weight_L``: a mean over all states that have something to learn."""
@@ -269,37 +290,23 @@ class Beliefs:
 
     def measure(self, played: Played) -> Found:
         """See ``Signal``."""
-        batch = self._asked(played)
-        logprob_L = self.learner.logprobs(batch, whole=True)
-        count_N = np.bincount(batch.segment_L, weights=batch.policy_weight_L, minlength=played.table.n_turns)
-        sum_N = np.bincount(batch.segment_L, weights=logprob_L, minlength=played.table.n_turns)
-        belief_N = np.where(count_N > 0, np.exp(sum_N / np.maximum(count_N, 1)), np.nan)
+        logprobs = likelihoods_of(self.learner)(*self._asked(played))
+        belief_N = np.array([np.exp(one.mean(dtype=np.float64)) if len(one) else np.nan for one in logprobs])
         gain_N = information_gain(played.table, belief_N, log=self.log)
         return Found(columns={"gain_N": gain_N.astype(np.float32)})
 
-    def _asked(self, played: Played) -> Batch:
-        """One segment per turn: everything before it is spoken, and the right answer instead."""
-        ids, spoken = [], []
+    def _asked(self, played: Played) -> tuple[list[IntArray], list[BoolArray]]:
+        """Per turn: everything before it is spoken, and the right answer instead, which is what is asked for."""
+        ids, asked = [], []
         for trajectory in played.trajectories:
             first, answer = (self.chat.encode_turn(text)[:-1] for text in self.answer(trajectory.task))
             so_far: list[IntArray] = []
             for turn in trajectory.turns:
                 so_far.append(turn.context_ids)
                 ids.append(np.concatenate([*so_far, first, answer]))
-                spoken.append(np.arange(len(ids[-1])) >= len(ids[-1]) - len(answer))
+                asked.append(np.arange(len(ids[-1])) >= len(ids[-1]) - len(answer))
                 so_far.append(turn.completion.ids_K)
-        weight_L = np.concatenate(spoken).astype(np.float32)
-        zeros_L = np.zeros(len(weight_L), np.float32)
-        return Batch(
-            ids_L=np.concatenate(ids).astype(np.int32),
-            logprob_L=zeros_L,
-            advantage_L=zeros_L,
-            policy_weight_L=weight_L,
-            ce_weight_L=zeros_L,
-            position_L=np.concatenate([np.arange(len(part), dtype=np.int32) for part in ids]),
-            segment_L=np.repeat(np.arange(len(ids), dtype=np.int32), [len(part) for part in ids]),
-            turn_L=np.zeros(len(weight_L), np.int32),
-        )
+        return ids, asked
 
 
 # --- another model beside the policy ----------------------------------------------------------------------------------
@@ -329,7 +336,7 @@ class LogRatios:
         columns: Columns = {"logratio_S": ratio_L[played.spoken_S], "logratio_N": ratio_N}
 
         def lesson(table: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
-            return {}, self._learn(replace(table, measured={**table.measured, "logratio_N": ratio_N}), played.batch)
+            return {}, self._learn(replace(table, measured={**table.measured, "logratio_N": ratio_N}), played)
 
         return Found(columns=columns, lesson=nothing if self.loss is None else lesson)
 
@@ -337,15 +344,17 @@ class LogRatios:
     def _logprobs(learner: Learner | None, batch: Batch) -> FloatArray:
         return batch.logprob_L if learner is None else learner.logprobs(batch, whole=True)
 
-    def _learn(self, table: TurnTable, batch: Batch) -> Metrics:
+    def _learn(self, table: TurnTable, played: Played) -> Metrics:
         assert self.model is not None
         assert self.loss is not None
         loss, gradient_B = self.loss(table)
-        spoken_L = (batch.policy_weight_L > 0).astype(np.float32)
+        batch = played.batch
+        advantage_L = np.zeros(batch.n_tokens, np.float32)
+        advantage_L[played.spoken_S] = -gradient_B[table.traj_N[played.turn_S]]
         along = replace(
             batch,
-            advantage_L=(-gradient_B[batch.segment_L] * spoken_L).astype(np.float32),
-            policy_weight_L=spoken_L,
+            advantage_L=advantage_L,
+            policy_weight_L=(batch.policy_weight_L > 0).astype(np.float32),
             logprob_L=np.zeros_like(batch.logprob_L),
         )
         self.model.forward_backward(along, ALONG)

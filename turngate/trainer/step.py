@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds, play_groups
-from turngate.errors import RunError
+from turngate.errors import ConfigError, RunError
+from turngate.examine.run import Examining
 from turngate.metrics import Clock
 from turngate.trainer.canary import check_agreement, longest, probe
+from turngate.trainer.checkpoint import Kept
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
 from turngate.trainer.learner import Learner, measured_for
 from turngate.trainer.loss import Loss
-from turngate.trainer.monitoring import credit_by_turns, unwatched
+from turngate.trainer.monitoring import credit_metrics, unwatched
 from turngate.trainer.pack import Aggregate, by_turn, pack, split_with
 from turngate.trainer.signals import Lesson, Signals
 from turngate.trainer.table import tabulate
-from turngate.types import Batch, Credit, Group, Metrics, ScoredGroup, Task, TokenRule, TurnTable, derive_seed
+from turngate.types import (
+    Batch,
+    Credit,
+    Group,
+    Guidance,
+    Metrics,
+    Score,
+    ScoredGroup,
+    Task,
+    TokenRule,
+    Trajectory,
+    TurnTable,
+    derive_seed,
+)
 
+_log = logging.getLogger(__name__)
 PROBES = 2  # episodes that the canary replays after each publish
 
 
@@ -37,7 +55,7 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Everything a step needs, made by ``turngate.build``. ``score``: a rubric's ``score_group``, of group and step."""
+    """Everything a step needs, made by ``turngate.run``. ``score``: what a rubric pays a group in a step."""
 
     player: Player
     worlds: Worlds
@@ -53,6 +71,7 @@ class Run:
     aggregate: Aggregate
     tolerance: float
     seed: int
+    examining: Examining | None = None  # looks at what was played before it is scored
     reference: Learner | None = None  # frozen, for losses that hold the policy near it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
@@ -62,27 +81,32 @@ class Run:
         """Who acts."""
         return self.player.policy
 
+    @property
+    def beside(self) -> Mapping[str, Kept]:
+        """What a checkpoint keeps beside the learner."""
+        return self.signals.learners if self.examining is None else {**self.signals.learners, "examine": self.examining}
+
     def seed_at(self, step: int) -> int:
         """The seed of everything random in one step."""
         return derive_seed(self.seed, "step", step)
 
 
 async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
-    """One update: plan, play, score, keep, credit, pack, learn, publish, record."""
+    """One update: plan, play, examine, score, keep, credit, pack, learn, publish, record."""
     clock = Clock()
-    plans = [run.guide.plan(task, run.group_size) for task in tasks]
-    with clock("rollout"):
-        groups = await play_groups(run.player, run.worlds, tasks, plans, seed=run.seed_at(step))
+    plans = planned(run.guide, tasks, run.group_size)
+    with clock("collect"):
+        groups, examined = await play_examined(run, tasks, plans, step)
     with clock("reward"):
         scored = [run.score(group, step) for group in groups]
         kept, drops = keep(scored, run.filters)
-    metrics = summarize(scored) | drops
+    metrics = summarize(scored, waits=run.examining is not None) | drops | examined
     if kept:
         with clock("credit"):
             table, lesson = run.signals.measure(kept, tabulate(kept))
             credit = run.credit(table)
             batch = pack(kept, credit, aggregate=run.aggregate)
-        metrics |= credit_by_turns(table, by_turn(credit, table.n_turns))
+        metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
             metrics |= learn(run, batch, table, lesson, first=step == 1)
         with clock("publish"):
@@ -92,6 +116,29 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
         run.store.write(step, scored)
         metrics |= run.watch(step, scored, metrics)
     return metrics | run.guide.metrics() | clock
+
+
+def planned(guide: Guide, tasks: Sequence[Task], group_size: int) -> list[Sequence[Guidance | None]]:
+    """What the guide plans for the siblings of each task. Raises ConfigError for help that training cannot honour."""
+    plans = [guide.plan(task, group_size) for task in tasks]
+    for guidance in (entry for plan in plans for entry in plan if entry is not None):
+        if guidance.strip_for_train:
+            raise ConfigError(
+                f"guidance of kind '{guidance.kind}' asks for strip_for_train, but training cannot take help out of "
+                "the context yet; plan it with strip_for_train=False"
+            )
+    return plans
+
+
+async def play_examined(
+    run: Run, tasks: Sequence[Task], plans: Sequence[Sequence[Guidance | None]], step: int
+) -> tuple[list[Group], Metrics]:
+    """The groups of a step with all facts about them; examiners begin with a group while others are still played."""
+    play = partial(play_groups, run.player, run.worlds, tasks, plans, seed=run.seed_at(step))
+    if run.examining is None:
+        return await play(), {}
+    async with run.examining.begin(step) as stage:
+        return await stage.finish(await play(ended=stage.group_done))
 
 
 def learn(run: Run, batch: Batch, table: TurnTable, lesson: Lesson, *, first: bool) -> Metrics:
@@ -119,23 +166,44 @@ async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) ->
 
 
 def _check(run: Run, batch: Batch) -> Metrics:
-    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.truncates)
+    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.sampling.truncates)
 
 
-def summarize(groups: Sequence[ScoredGroup]) -> Metrics:
-    """Success and payments of a step. Unusable episodes are counted, not averaged in; RunError if all are."""
+def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
+    """Success and payments of a step, and of each environment where there are several (``env/NAME/…``).
+
+    Unusable episodes are counted, not averaged in. Raises RunError if none is usable, unless scores wait for facts that
+    examiners could not have (``waits``): then that is told, and only a step in which all episodes broke ends the run.
+    """
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
-    usable = [(trajectory, score) for trajectory, score in pairs if score.usable]
-    if not usable:
+    if not any(score.usable for _, score in pairs):
         problem = next((t.error or s.problem for t, s in pairs if t.error or s.problem), "no episode was played")
-        raise RunError(f"none of {len(pairs)} episodes of this step can be used; the first says: {problem}")
+        if not waits or not any(trajectory.ending.usable for trajectory, _ in pairs):
+            raise RunError(f"none of {len(pairs)} episodes of this step can be used; the first says: {problem}")
+        _log.warning("none of %d episodes of this step can be scored; the first says: %s", len(pairs), problem)
+        return {"train/unusable_share": 1.0}
+    by_env: dict[str, list[tuple[Trajectory, Score]]] = {}
+    for trajectory, score in pairs:
+        by_env.setdefault(trajectory.task.env_id, []).append((trajectory, score))
+    apart = by_env if len(by_env) > 1 else {}
+    own = [{f"env/{name}/{key}": value for key, value in _means(some).items()} for name, some in apart.items()]
+    return {f"train/{key}": value for key, value in _means(pairs).items()} | {
+        k: v for one in own for k, v in one.items()
+    }
+
+
+def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
+    usable = [(trajectory, score) for trajectory, score in pairs if score.usable]
+    unusable_share = 1 - len(usable) / len(pairs)
+    if not usable:
+        return {"unusable_share": unusable_share}
     n_tokens = sum(len(turn.completion.ids_K) for trajectory, _ in usable for turn in trajectory.turns)
     return {
-        "train/success": float(np.mean([(score.outcome or 0.0) >= SUCCESS for _, score in usable])),
-        "train/outcome": float(np.mean([score.outcome or 0.0 for _, score in usable])),
-        "train/paid": float(np.mean([score.total for _, score in usable])),
-        "train/turns": float(np.mean([len(trajectory.turns) for trajectory, _ in usable])),
-        "train/finished_share": float(np.mean([trajectory.ending.terminated for trajectory, _ in usable])),
-        "train/unusable_share": 1 - len(usable) / len(pairs),
-        "train/sampled_tokens": float(n_tokens),
+        "success": float(np.mean([(score.outcome or 0.0) >= SUCCESS for _, score in usable])),
+        "outcome": float(np.mean([score.outcome or 0.0 for _, score in usable])),
+        "paid": float(np.mean([score.total for _, score in usable])),
+        "turns": float(np.mean([len(trajectory.turns) for trajectory, _ in usable])),
+        "finished_share": float(np.mean([trajectory.ending.terminated for trajectory, _ in usable])),
+        "unusable_share": unusable_share,
+        "sampled_tokens": float(n_tokens),
     }

@@ -7,36 +7,44 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
+from turngate.trainer.components import paid_columns
+from turngate.trainer.shared_turns import shared_columns
 from turngate.types import FloatArray, Score, ScoredGroup, Source, Trajectory, Turn, TurnTable, derive_seed
 
 
 def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
     """All turns of ``groups`` end to end, siblings in order.
 
-    Cohorts are (task id, guidance level) as dense numbers in order of appearance; unguided is a level of its own.
-    Payments and process verdicts about a whole episode count for its last turn. Raises ShapeError, naming the
-    trajectory, for a score that is not usable (filters drop those), for an episode without turns and for a reward of
-    another length than its turns.
+    Cohorts (``Trajectory.cohort``: task, guidance kind and level) are dense numbers in order of appearance.
+    Payments for a whole episode count for its last turn; a process verdict on a whole episode is paid like that, but it
+    is no verdict on that turn. Raises ShapeError, naming the trajectory, for a score that is not usable (filters drop
+    those), for a reward of another length than its turns and for a process verdict on a turn that it does not have.
     """
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     for trajectory, score in pairs:
         _validate(trajectory, score)
-    cohorts: dict[tuple[str, int | None], int] = {}
+    cohorts: dict[object, int] = {}
     states: dict[tuple[str, str], int] = {}
-    cohort_B = [cohorts.setdefault(_cohort(trajectory), len(cohorts)) for trajectory, _ in pairs]
-    columns = [_process(score) for _, score in pairs]
+    cohort_B = [cohorts.setdefault(trajectory.cohort, len(cohorts)) for trajectory, _ in pairs]
+    columns = [_verdicts(trajectory, score) for trajectory, score in pairs]
     lengths = [len(trajectory.turns) for trajectory, _ in pairs]
     return TurnTable(
         reward_N=np.concatenate([np.zeros(0, np.float32), *(score.reward_T for _, score in pairs)]),
-        process_N=np.array([value for process, _ in columns for value in process], np.float32),
-        open_N=np.array([value for _, is_open in columns for value in is_open], np.bool_),
+        process_N=np.array([value for process, _, _ in columns for value in process], np.float32),
+        open_N=np.array([value for _, is_open, _ in columns for value in is_open], np.bool_),
         traj_N=np.repeat(np.arange(len(pairs), dtype=np.int32), lengths),
         index_N=np.array([index for length in lengths for index in range(length)], np.int32),
         state_N=np.array([state for trajectory, _ in pairs for state in _states(trajectory, states)], np.int64),
         outcome_B=np.array([score.outcome for _, score in pairs], np.float32),
         cohort_B=np.array(cohort_B, np.int32),
         measured=_measured([trajectory for trajectory, _ in pairs])
-        | {"settled_B": np.array([_settled(score) for _, score in pairs], np.float32)},
+        | {
+            "unplaced_B": np.array([0.0 if t.turns else score.total for t, score in pairs], np.float32),
+            "settled_B": np.array([_settled(score) for _, score in pairs], np.float32),
+            "process_paid_N": np.array([value for _, _, paid in columns for value in paid], np.float32),
+        }
+        | paid_columns([score for _, score in pairs])
+        | shared_columns([trajectory for trajectory, _ in pairs]),
     )
 
 
@@ -45,33 +53,49 @@ def _validate(trajectory: Trajectory, score: Score) -> None:
     if not score.usable or score.outcome is None:
         why = score.problem or "it has no outcome"
         raise ShapeError(f"trajectory '{trajectory.id}' has no usable score ({why}); drop it before credit")
-    if not n_turns:
-        raise ShapeError(f"trajectory '{trajectory.id}' has no turns; drop it before credit")
     if score.reward_T.shape != (n_turns,):
         raise ShapeError(f"reward_T of trajectory '{trajectory.id}' is {score.reward_T.shape}, expected ({n_turns},)")
 
 
-def _cohort(trajectory: Trajectory) -> tuple[str, int | None]:
-    return trajectory.task.id, None if trajectory.guidance is None else trajectory.guidance.level
+def _verdicts(trajectory: Trajectory, score: Score) -> tuple[list[float], list[bool], list[float]]:
+    """Per turn: the mean process verdict (NaN = none), whether one of them is open, and what they were paid.
 
-
-def _process(score: Score) -> tuple[list[float], list[bool]]:
-    """Per turn: the earned process value (NaN = no verdict), and whether no gate closed it."""
-    n_turns = len(score.reward_T)
-    process, is_open = [float("nan")] * n_turns, [True] * n_turns
+    The mean is over the verdicts that no gate closed, or over all if every one is closed. A verdict v of a component of
+    weight w enters as sign(w)·v with weight |w|: what a component charges for counts against the turn. A component of
+    weight 0 says nothing.
+    """
+    n_turns = len(trajectory.turns)
+    open_sum, open_weight = [0.0] * n_turns, [0.0] * n_turns
+    closed_sum, closed_weight = [0.0] * n_turns, [0.0] * n_turns
+    paid = [0.0] * n_turns
     for event in score.ledger:
-        if event.kind == "process":
-            turn = n_turns - 1 if event.turn is None else event.turn
-            before = process[turn]
-            process[turn] = event.earned if before != before else before + event.earned
-            is_open[turn] &= event.factor != 0.0
-    return process, is_open
+        turn = event.turn
+        if event.kind != "process" or turn is None or not event.weight:
+            continue
+        if not 0 <= turn < n_turns:
+            raise ShapeError(
+                f"'{event.name}' of trajectory '{trajectory.id}' is a verdict on turn {turn}; it has {n_turns} turns"
+            )
+        paid[turn] += event.paid
+        if event.factor:
+            open_sum[turn] += event.weight * event.value
+            open_weight[turn] += abs(event.weight)
+        else:
+            closed_sum[turn] += event.weight * event.value
+            closed_weight[turn] += abs(event.weight)
+    process = [
+        opened / weight if weight else closed / closed_by if closed_by else float("nan")
+        for opened, weight, closed, closed_by in zip(open_sum, open_weight, closed_sum, closed_weight, strict=True)
+    ]
+    is_open = [bool(weight) or not closed_by for weight, closed_by in zip(open_weight, closed_weight, strict=True)]
+    return process, is_open, paid
 
 
 def _settled(score: Score) -> float:
     """What was paid for anything but the process."""
     process = sum(event.paid for event in score.ledger if event.kind == "process")
-    return float(score.reward_T.sum(dtype=np.float64)) - process
+    total = float(score.reward_T.sum(dtype=np.float64)) if len(score.reward_T) else score.total
+    return total - process
 
 
 def _states(trajectory: Trajectory, known: dict[tuple[str, str], int]) -> list[int]:

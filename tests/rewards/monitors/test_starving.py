@@ -45,6 +45,13 @@ def test_guided_and_unguided_siblings_are_groups_of_their_own():
     assert group_shares([group((replace(a, guidance=helped), one), (b, two))]) == {"singleton": 1.0, "equal": 0.0}
 
 
+def test_an_episode_without_turns_is_a_member_of_its_group():
+    """It had no room for its first turn, but the sibling that had one is compared with it."""
+    (a, one), (b, two) = episode("a", outcome=1.0), episode("b", outcome=0.0)
+    turnless = (replace(b, turns=()), replace(two, reward_T=two.reward_T[:0]))
+    assert group_shares([group((a, one), turnless)]) == {"singleton": 0.0, "equal": 0.0}
+
+
 def test_without_usable_episodes_there_are_no_shares():
     assert silent_groups([paid(1.0, 1.0, usable=False)]) is None
     assert group_shares([]) == {}

@@ -73,7 +73,7 @@ def test_a_cohort_of_one_gets_exactly_zero(table_of: Any, name: str):
         ("outcome_B", np.array([0, np.nan], np.float32), "trajectory 1"),
         ("traj_N", np.array([0, 1, 0], np.int32), "traj_N"),
         ("traj_N", np.array([0, 0, 2], np.int32), "traj_N"),
-        ("traj_N", np.array([0, 0, 0], np.int32), "traj_N"),
+        ("traj_N", np.array([0, 0, 0], np.int32), "index_N must count"),
         ("traj_N", np.array([1, 1, 2], np.int32), "traj_N"),
         ("index_N", np.array([0, 2, 0], np.int32), "index_N"),
         ("index_N", np.array([0, 1, 2], np.int32), "index_N"),

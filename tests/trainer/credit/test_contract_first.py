@@ -45,7 +45,8 @@ METHODS: dict[str, Callable[[TurnTable], FloatArray]] = {
     "canon by tokens": partial(canon, mu=0.3),
     "canon by turns": partial(canon, by="turns", mu=1.0),
     "dr_grpo": dr_grpo,
-    "lambda_grpo": lambda_grpo,
+    "lambda_grpo": partial(lambda_grpo, merge="recorded"),
+    "lambda_grpo tokens": lambda_grpo,
     "maxrl": maxrl,
     "mt_grpo": mt_grpo,
     "mt_grpo corrected": partial(mt_grpo, mode="corrected"),
@@ -95,6 +96,7 @@ def tabled(table_of: Any, batch: list[Any], **columns: Any) -> TurnTable:
         "value_N": np.array([turn["value"] for turn in flat], np.float32),
         "parent_B": np.full(len(batch), -1, np.int32),
         "branch_B": np.zeros(len(batch), np.int32),
+        "said_N": np.array([turn["tokens"] for turn in flat], np.int64),
     }
     table: TurnTable = table_of(
         rows,
@@ -118,6 +120,7 @@ def plain(table_of: Any, rows: Any, cohorts: Any = None, tokens: int = 3) -> Tur
         value_N=np.zeros(n, np.float32),
         parent_B=np.full(len(rows), -1, np.int32),
         branch_B=np.zeros(len(rows), np.int32),
+        said_N=np.arange(n),
     )
     return table
 
@@ -175,7 +178,7 @@ def test_a_lone_turn_has_nothing_to_be_whitened_against(table_of: Any):
 EQUAL: dict[str, Callable[[float], Callable[[TurnTable], FloatArray]]] = {
     name: lambda value, name=name: METHODS[name] for name in EVERY if name != "turn_gae"
 } | {
-    "grpo with other eps": lambda value: partial(lambda_grpo, eps=1e-8),
+    "grpo with other eps": lambda value: partial(lambda_grpo, merge="recorded", eps=1e-8),
     "mt_grpo": lambda value: partial(mt_grpo, eps=1e-8),
     "ngrpo": lambda value: partial(ngrpo, best=value, eps=1e-8),
     "qae": lambda value: partial(qae, eps=1e-8),
@@ -244,8 +247,8 @@ REDUCTIONS: dict[str, tuple[Rule, Rule]] = {
     "step_grpo to_go": (partial(step_grpo, mode="to_go", ddof=0), partial(grpo, ddof=0)),
     "mt_grpo": (mt_grpo, partial(grpo, eps=1e-4)),
     "mt_grpo corrected": (partial(mt_grpo, mode="corrected"), rloo),
-    "lambda_grpo": (lambda_grpo, partial(grpo, eps=1e-4)),
-    "lambda_grpo without std": (partial(lambda_grpo, std=False), dr_grpo),
+    "lambda_grpo": (partial(lambda_grpo, merge="recorded"), partial(grpo, eps=1e-4)),
+    "lambda_grpo without std": (partial(lambda_grpo, merge="recorded", std=False), dr_grpo),
     "ngrpo without imagination": (partial(ngrpo, best=100.0, imagined=0), grpo),
     "canon of ties": (partial(canon, mu=0.9), dr_grpo),
     "rl_zvp without alpha": (partial(rl_zvp, alpha=0.0), grpo),
@@ -326,6 +329,9 @@ READS = {
     "canon by surprisal": ["tokens_N", "surprisal_N"],
     "canon by tokens": ["tokens_N"],
     "lambda_grpo": ["parent_B", "branch_B"],
+    "lambda_grpo tokens": ["said_N"],
+    "mt_grpo": ["settled_B"],
+    "mt_grpo corrected": ["process_paid_N"],
     "opo": ["tokens_N"],
     "reinforce_plus_plus": ["tokens_N"],
     "reinforce_plus_plus_baseline": ["tokens_N"],
@@ -344,7 +350,9 @@ def test_a_column_that_nobody_measured_is_asked_for(table_of: Any, name: str, co
         METHODS[name](replace(table, measured=rest))
 
 
-@pytest.mark.parametrize(("name", "column"), [pair for pair in READ_PAIRS if pair[1].endswith("_N")])
+@pytest.mark.parametrize(
+    ("name", "column"), [pair for pair in READ_PAIRS if pair[1].endswith("_N") and pair[1] != "said_N"]
+)
 def test_an_infinite_entry_is_refused_by_place(table_of: Any, name: str, column: str):
     table = plain(table_of, [[0, 1], [0]])
     bad = {**table.measured, column: np.array([1, np.inf, 1], np.float32)}

@@ -19,18 +19,24 @@ from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.arpo import arpo
+from turngate.trainer.credit.clip_delta import clip, delta
 from turngate.trainer.credit.empg import empg
+from turngate.trainer.credit.gdpo import gdpo
 from turngate.trainer.credit.gigpo import gigpo
 from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.hero import hero
 from turngate.trainer.credit.igpo import igpo
 from turngate.trainer.credit.implicit import istar, prime
 from turngate.trainer.credit.portool import portool
+from turngate.trainer.credit.progress import progress
 from turngate.trainer.credit.prorag import prorag
 from turngate.trainer.credit.pure import pure
 from turngate.trainer.credit.r3l import r3l
 from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.credit.rlvmr import rlvmr
 from turngate.trainer.credit.sag import sag
 from turngate.trainer.credit.spa import spa
+from turngate.trainer.credit.spae import spae
 from turngate.trainer.credit.tempo import tempo
 from turngate.trainer.credit.tree_grpo import tree_grpo
 from turngate.trainer.credit.tree_rl import tree_rl
@@ -61,9 +67,19 @@ RULES: dict[str, Rule] = {
     "tree_rpo": partial(tree_rpo, scale="sample", eps=SHARP),
     "tree_rl": tree_rl,
     "tree_grpo": partial(tree_grpo, eps=SHARP),
-    "tempo": partial(tempo, eps=SHARP),
+    "tempo": partial(tempo, merge="recorded", eps=SHARP),
+    "tempo, tokens": partial(tempo, eps=SHARP),
+    "tempo, acts": partial(tempo, merge="action_observation", eps=SHARP),
     "arpo, soft": partial(arpo, eps=SHARP),
     "arpo, hard": partial(arpo, mode="hard", eps=SHARP),
+    "gdpo": partial(gdpo, batch_norm=False, eps=SHARP),
+    "hero": partial(hero, spread=0.3, min_std=0.0, eps=SHARP),
+    "rlvmr": partial(rlvmr, eps=SHARP),
+    "clip": clip,
+    "delta": delta,
+    "progress": progress,
+    "progress, value": partial(progress, read="value"),
+    "spae": partial(spae, eps=SHARP),
 }
 NEEDS = {
     "gigpo, similar, step": ["similar_N"],
@@ -74,9 +90,15 @@ NEEDS = {
     "empg, cohort": ["surprisal_N"],
     "prime": ["logratio_N", "tokens_N"],
     "istar": ["logratio_N"],
+    "rlvmr": ["tag_N"],
+    "tempo, tokens": ["said_N"],
+    "tempo, acts": ["act_N"],
+    "progress": ["accuracy_N"],
+    "progress, value": ["value_N"],
+    "spae": ["accuracy_N", "confidence_N"],
 }
 TREES = ("portool", "tree_rpo", "tree_rl", "tree_grpo", "tempo", "arpo, hard")
-NEEDS |= {name: ["parent_B", "branch_B"] for name in ("r3l", *TREES)}
+NEEDS |= {name: ["parent_B", "branch_B"] for name in ("r3l", "arpo, soft", *TREES)}
 EVERY = pytest.mark.parametrize("name", RULES)
 
 
@@ -125,6 +147,16 @@ def tabled(table_of: Callable[..., Any], batch: list[Episode]) -> TurnTable:
         surprisal_N=columns[1],
         gain_N=columns[1],
         logratio_N=columns[1],
+        accuracy_N=columns[1],
+        confidence_N=columns[1],
+        value_N=columns[1],
+        said_N=columns[4],
+        act_N=columns[4],
+        tag_N=[one % 6 for one in columns[3]],
+        **{
+            "paid/won_B": [episode.turns[0][0] for episode in batch],
+            "paid/other_B": [episode.turns[-1][1] for episode in batch],
+        },
         parent_B=[episode.parent for episode in batch],
         branch_B=[episode.branch for episode in batch],
     )
@@ -223,6 +255,7 @@ def test_equal_totals_never_train_in_a_tree(table_of: Any, name: str):
 # --- 5: reductions ---------------------------------------------------------------------------------------------------
 
 DR_GRPO = partial(grpo, std=False)
+RECORDED = partial(tempo, merge="recorded")
 REDUCTIONS: list[tuple[str, Rule, Rule]] = [
     ("gigpo", gigpo, DR_GRPO),
     ("gigpo, similar", partial(gigpo, anchors="similar", mode="mean_std_norm"), grpo),
@@ -242,8 +275,14 @@ REDUCTIONS: list[tuple[str, Rule, Rule]] = [
     ("tree_rl", tree_rl, DR_GRPO),
     ("tree_grpo", tree_grpo, grpo),
     ("tempo", tempo, grpo),
+    ("tempo, acts", partial(tempo, merge="action_observation"), grpo),
+    ("tempo, recorded", RECORDED, grpo),
     ("arpo, soft", arpo, grpo),
     ("arpo, hard", partial(arpo, mode="hard"), grpo),
+    ("clip", clip, rloo),
+    ("delta", delta, rloo),
+    ("progress", progress, rloo),
+    ("spae", spae, grpo),
 ]
 
 
@@ -271,7 +310,7 @@ def test_signals_that_say_nothing_reduce_as_well(table_of: Any, batch: list[Epis
     np.testing.assert_allclose(istar(zero), grpo(zero), **same)
     for rule, simpler in ((sag, grpo), (partial(prorag, eps=1e-6), grpo), (pure, rloo), (spa, rloo)):
         np.testing.assert_allclose(rule(closed), simpler(closed), **same)
-    for rule in (portool, tempo, partial(arpo, mode="hard")):
+    for rule in (portool, RECORDED, partial(arpo, mode="hard")):
         np.testing.assert_allclose(rule(apart), grpo(apart), **same)
 
 
@@ -280,7 +319,7 @@ def test_signals_that_say_nothing_reduce_as_well(table_of: Any, batch: list[Epis
 def test_episodes_of_one_turn_reduce_trees_to_grpo(table_of: Any, batch: list[Episode]):
     short = [replace(episode, turns=episode.turns[:1], branch=0) for episode in batch]
     table = tabled(table_of, short)
-    for rule in (portool, tempo, partial(arpo, mode="hard"), partial(tree_rpo, scale="sample")):
+    for rule in (portool, RECORDED, partial(arpo, mode="hard"), partial(tree_rpo, scale="sample")):
         np.testing.assert_allclose(rule(table), grpo(table), rtol=1e-5, atol=1e-6)
 
 
@@ -310,7 +349,7 @@ BALANCED: list[tuple[str, Callable[[TurnTable], Any], Callable[[TurnTable], Any]
     ("igpo", igpo, first),
     ("spa", spa, first),
     ("tree_grpo", tree_grpo, first),
-    ("tempo", tempo, first),
+    ("tempo", RECORDED, first),
     ("arpo, soft", arpo, first),
     ("arpo, hard", partial(arpo, mode="hard"), first),
     ("portool, trajectory part", partial(portool, omega_fork=0.0), first),

@@ -1,13 +1,16 @@
 """λ-GRPO: shared turns weigh one over the number of siblings that share them."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.trainer.credit import lambda_grpo as rule
 from turngate.trainer.credit.grpo import grpo
-from turngate.trainer.credit.lambda_grpo import lambda_grpo
+
+lambda_grpo = partial(rule, merge="recorded")
 
 
 def branched(table_of: Any, rows: Any, parents: Any, branches: Any, cohorts: Any = None) -> Any:

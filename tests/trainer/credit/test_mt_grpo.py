@@ -50,15 +50,16 @@ def test_the_payment_of_the_last_turn_is_taken_apart(table_of: Any):
         process=[[0.5], [0.5], [0.5], [NAN], [0.5]],
         is_open=[[True], [False], [True], [True], [False]],
         outcome=[1, 1, 1, 1, 1],
+        process_paid_N=[0.5, 0, 0.2, 0, 0],
     )
-    turn_N, outcome_B = split_sources(table)
+    turn_N, outcome_B = split_sources(table, "mt_grpo")
     np.testing.assert_allclose(turn_N, [0.5, NAN, 0.2, NAN, NAN], atol=1e-6)
     np.testing.assert_allclose(outcome_B, [1, 1, 1, 1, -1], atol=1e-6)
     np.testing.assert_allclose(np.nan_to_num(turn_N) + outcome_B, table.total_B, atol=1e-12)
 
 
 def test_a_penalty_in_the_middle_belongs_to_its_turn(table_of: Any):
-    turn_N, outcome_B = split_sources(table_of([[-0.25, 0, 1]], outcome=[1]))
+    turn_N, outcome_B = split_sources(table_of([[-0.25, 0, 1]], outcome=[1]), "mt_grpo")
     np.testing.assert_array_equal(turn_N, [-0.25, NAN, NAN])
     assert outcome_B.tolist() == [1]
 

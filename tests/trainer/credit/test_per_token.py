@@ -1,5 +1,6 @@
 """Rules whose unit is the token: worked numbers, plain loops, and the turn rule that each becomes."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,7 @@ def test_an_only_child_gets_nothing(table_of: Any):
 @pytest.mark.parametrize("name", TOKEN_CREDITS)
 def test_one_finite_number_per_policy_token(table_of: Any, name: str):
     numbers = {key: [0.5, -0.5, 1.0, 0.0, 0.25] for key in ("value_S", "logratio_S", "surprisal_S")}
-    table = table_of([[1, 0], [0.5], [1]], turn_S=[0, 0, 1, 2, 2], **numbers)  # the last trajectory said nothing
+    table = table_of([[1, 0], [0.5], [1]], turn_S=[0, 0, 1, 2, 2], sharing_S=[2, 1, 2, 1, 1], **numbers)
     credit = TOKEN_CREDITS[name](table)
     assert isinstance(credit, TokenCredit)
     assert credit.advantage_S.dtype == np.float32
@@ -214,6 +215,7 @@ def test_token_columns_must_be_as_long_as_the_tokens_and_finite(table_of: Any):
         ("prime_tokens", {"beta": -1.0}),
         ("rl_zvp_tokens", {"alpha": -1.0}),
         ("rl_zvp_tokens", {"ddof": 2}),
+        ("lambda_grpo_tokens", {"ddof": 2}),
     ],
 )
 def test_settings_out_of_range_are_refused(table_of: Any, name: str, bad: dict[str, Any]):
@@ -242,8 +244,62 @@ def test_a_rehearsal_tells_what_a_rule_reads():
     assert rehearse(token_gae, everything) == {"value_S", "turn_S", "bootstrap_B"}
     assert rehearse(rl_zvp_tokens, ("turn_S", "surprisal_S")) == {"turn_S", "surprisal_S"}
     assert rehearse(lambda table: CREDITS["gigpo"](table, anchors="similar"), everything) == {"similar_N"}
-    with pytest.raises(ShapeError, match="turn_gae needs column 'value_N'"):
-        rehearse(CREDITS["turn_gae"])
+    assert rehearse(CREDITS["gdpo"], components=("won", "style")) == {"paid/won_B", "paid/style_B"}
+    assert rehearse(CREDITS["tempo"]) == {"said_N"}
+    assert rehearse(CREDITS["arpo"], branching=True) == {"parent_B", "branch_B"}
+
+
+def weighing(table: Any) -> Any:
+    return CREDITS["gdpo"](table, weights={"style": 1.0})
+
+
+def careless(table: Any) -> Any:
+    return table.measured["mine_N"]
+
+
+def own_refusal(table: Any) -> Any:
+    if "entropy_N" not in table.measured:
+        raise ShapeError("it is too hot")
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings", "match"),
+    [
+        (
+            CREDITS["turn_gae"],
+            {},
+            "it needs column 'value_N', which nothing here fills; a critic measures it in training",
+        ),
+        (token_gae, {"offered": ("turn_S",)}, "'value_S', which nothing here fills; only training measures it"),
+        (CREDITS["spae"], {}, "'accuracy_N', .*: signals.evidence = {accuracy_N = \"...\"}"),
+        (
+            partial(CREDITS["gigpo"], anchors="similar"),
+            {},
+            "'similar_N', which nothing here fills; set signals.similar",
+        ),
+        (weighing, {"components": ("won",)}, "'paid/style_B', but the rubric has no component 'style'"),
+        (careless, {}, "it needs column 'mine_N', which nothing here fills"),
+        (own_refusal, {}, "it is too hot"),
+    ],
+)
+def test_a_rule_whose_columns_nobody_fills_is_refused(rule: Any, settings: dict[str, Any], match: str):
+    with pytest.raises(ShapeError, match=match):
+        rehearse(rule, **settings)
+
+
+def test_a_component_that_nobody_named_may_be_there():
+    assert rehearse(weighing) == {"paid/style_B"}
+
+
+@pytest.mark.parametrize("name", ["tree_rpo", "tree_grpo", "tree_rl", "portool", "arpo", "r3l", "tempo", "lambda_grpo"])
+def test_rules_over_recorded_branches_need_branching(name: str):
+    """Without branches tree_rpo would pay every turn after the first nothing."""
+    rule = partial(CREDITS[name], merge="recorded") if name in ("tempo", "lambda_grpo") else CREDITS[name]
+    with pytest.raises(
+        ShapeError, match=r"it needs branches \(parent_B, branch_B\), which no rollout of this run makes"
+    ):
+        rehearse(rule)
+    assert rehearse(rule, branching=True) == {"parent_B", "branch_B"}
 
 
 def test_a_rehearsal_has_as_many_siblings_as_it_is_told():
@@ -253,10 +309,10 @@ def test_a_rehearsal_has_as_many_siblings_as_it_is_told():
 
 
 def test_the_rules_that_read_values_are_those_with_targets_for_a_critic():
-    offered = ("value_N", "gain_N", "logratio_N", *OFFERED)
+    offered = ("value_N", "gain_N", "logratio_N", "tag_N", "accuracy_N", "confidence_N", "sharing_S", *OFFERED)
     readers = {
         name
         for name, rule in {**CREDITS, **TOKEN_CREDITS}.items()
-        if rehearse(rule, offered, siblings=8) & {"value_N", "value_S"}
+        if rehearse(rule, offered, siblings=8, branching=True) & {"value_N", "value_S"}
     }
     assert readers == set(VALUE_TARGETS)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.riskpo import mixed_value_at_risk, riskpo, track_quantile
+from turngate.trainer.credit.riskpo import mixed_value_at_risk, riskpo
 
 
 def test_worked_values_at_risk():
@@ -21,10 +21,6 @@ def test_worked_values_at_risk():
 def test_equal_quantiles_leave_the_lower_tail():
     risk = mixed_value_at_risk(np.array([1.0, 2.0, 3.0]), 2.0, 2.0)
     np.testing.assert_allclose(risk, [1.5 * -5 / 2.5, 0, 0], atol=1e-6)
-
-
-def test_tracking_a_quantile():
-    assert track_quantile(2.0, np.array([1.0, 1.0, 2.0, 3.0]), 0.2) == pytest.approx(2.0 + 0.1 * (0.2 - 0.5))
 
 
 def five_by_four(table_of: Any) -> Any:

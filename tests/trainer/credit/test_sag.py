@@ -217,7 +217,7 @@ RUBRIC = Rubric(
 TASK = Task(id="t", env_id="e", prompt="p")
 
 
-def turn(context: int, written: list[Source], good: float, index: int) -> Turn:
+def turn(context: int, written: list[Source]) -> Turn:
     return Turn(
         observation=Observation(text="o"),
         context_ids=np.ones(context, np.int32),
@@ -229,18 +229,20 @@ def turn(context: int, written: list[Source], good: float, index: int) -> Turn:
         ),
         source=np.array([Source.CONTEXT] * context + written, np.uint8),
         action=Action(text="a"),
-        evidence=(Evidence(name="good", value=good, turn=index),),
     )
 
 
-def episode(name: str, turns: list[Turn], solved: float) -> Trajectory:
+def episode(name: str, turns: list[Turn], good: list[float], solved: float) -> Trajectory:
     return Trajectory(
         id=name,
         task=TASK,
         turns=tuple(turns),
         ending=Ending.FINISHED,
         seed=0,
-        evidence=(Evidence(name="solved", value=solved),),
+        evidence=(
+            *(Evidence(name="good", value=value, turn=index) for index, value in enumerate(good)),
+            Evidence(name="solved", value=solved),
+        ),
     )
 
 
@@ -251,8 +253,8 @@ def test_gate_then_sag_then_tokens_then_loss(aggregate: Any, loss: float):
     group = Group(
         task=TASK,
         trajectories=(
-            episode("a", [turn(1, two, 1.0, 0), turn(0, [Source.POLICY, Source.GUIDE], 0.0, 1)], 1.0),
-            episode("b", [turn(1, one, 1.0, 0), turn(1, two, 1.0, 1)], 0.0),
+            episode("a", [turn(1, two), turn(0, [Source.POLICY, Source.GUIDE])], [1.0, 0.0], 1.0),
+            episode("b", [turn(1, one), turn(1, two)], [1.0, 1.0], 0.0),
         ),
     )
     scored = RUBRIC.score_group(group)

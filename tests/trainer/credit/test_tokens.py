@@ -11,7 +11,7 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.bilevel_gae import bilevel_gae
 from turngate.trainer.credit.tokens import (
     bilevel_token_gae,
-    prefix_weights,
+    prefix_counts,
     reinforce_plus_plus_tokens,
     token_gae,
     whiten,
@@ -130,31 +130,35 @@ def test_reinforce_plus_plus_tokens_whitens_the_returns():
 def test_shared_prefixes_count_once():
     """Two of four rollouts agree on tokens 0 to 4."""
     ids = [[1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 5, 9], [8, 2, 3], [7, 2, 3, 4]]
-    weight_L = prefix_weights(
+    count_L = prefix_counts(
         i(*(token for row in ids for token in row)), i(*(k for k, row in enumerate(ids) for _ in row)), i(0, 0, 0, 0)
     )
-    assert weight_L.tolist() == [0.5] * 5 + [1, 1] + [0.5] * 5 + [1] + [1] * 7
+    assert count_L.tolist() == [2] * 5 + [1, 1] + [2] * 5 + [1] + [1] * 7
 
 
 def test_duplicates_share_everything_and_other_cohorts_nothing():
-    assert prefix_weights(i(1, 2, 1, 2), i(0, 0, 1, 1), i(0, 0)).tolist() == [0.5] * 4
-    assert prefix_weights(i(1, 2, 1, 2), i(0, 0, 1, 1), i(0, 1)).tolist() == [1] * 4
+    assert prefix_counts(i(1, 2, 1, 2), i(0, 0, 1, 1), i(0, 0)).tolist() == [2] * 4
+    assert prefix_counts(i(1, 2, 1, 2), i(0, 0, 1, 1), i(0, 1)).tolist() == [1] * 4
+
+
+def test_a_trajectory_without_tokens_is_left_out():
+    assert prefix_counts(i(1, 2, 1, 3), i(1, 1, 3, 3), i(0, 0, 0, 0, 0)).tolist() == [2, 1, 2, 1]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.lists(st.integers(0, 2), min_size=1, max_size=5)), min_size=1))
 @settings(max_examples=40)
-def test_prefix_weights_against_plain_loops(rollouts: list[tuple[int, list[int]]]):
+def test_prefix_counts_against_plain_loops(rollouts: list[tuple[int, list[int]]]):
     expected = [
-        1 / sum(c == cohort and other[: j + 1] == ids[: j + 1] for c, other in rollouts)
+        sum(c == cohort and other[: j + 1] == ids[: j + 1] for c, other in rollouts)
         for cohort, ids in rollouts
         for j in range(len(ids))
     ]
-    weight_L = prefix_weights(
+    count_L = prefix_counts(
         i(*(token for _, ids in rollouts for token in ids)),
         i(*(k for k, (_, ids) in enumerate(rollouts) for _ in ids)),
         i(*(cohort for cohort, _ in rollouts)),
     )
-    np.testing.assert_allclose(weight_L, expected, atol=1e-6)
+    assert count_L.tolist() == expected
 
 
 @pytest.mark.parametrize(("value", "count"), [(0.9, 12), (0.7, 7), (1e6 + 0.1, 9)])
@@ -187,7 +191,7 @@ def test_bad_bootstraps_rows_and_segments_are_refused():
         token_gae(f(0, 0), f(0, 0), i(0, 1), bootstrap_B=f(1, np.inf))
     with pytest.raises(ShapeError, match="turn_S holds 2"):
         bilevel_token_gae(f(0, 1), i(0, 0), f(0, 0), i(0, 2))
-    with pytest.raises(ShapeError, match="segment_L must count"):
-        prefix_weights(i(1, 2), i(0, 2), i(0, 0))
+    with pytest.raises(ShapeError, match="segment_L holds 2, but cohort_B has 2 entries"):
+        prefix_counts(i(1, 2), i(0, 2), i(0, 0))
     with pytest.raises(ConfigError, match="lam is 2"):
         token_gae(f(0), f(0), i(0), lam=2)

@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.arpo import arpo
+from turngate.trainer.credit.cohorts import validate
 from turngate.trainer.credit.portool import portool
-from turngate.trainer.credit.tempo import tempo
-from turngate.trainer.credit.tree import grow, nodes
+from turngate.trainer.credit.tempo import tempo as tempo_rule
+from turngate.trainer.credit.tree import grow
 from turngate.trainer.credit.tree_grpo import tree_grpo
 from turngate.trainer.credit.tree_rl import tree_rl
 from turngate.trainer.credit.tree_rpo import tree_rpo
 
+tempo = partial(tempo_rule, merge="recorded")
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}
 Label = tuple[int, int, int]  # cohort, trajectory that played the turn, turn
 
@@ -122,6 +124,11 @@ def z(value: float, values: list[float]) -> float:
 
 def z_of_trajectory(slow: Slow, i: int) -> float:
     return z(slow.total[i], [slow.total[k] for k in slow.cohort(i)])
+
+
+def nodes(table: Any) -> Any:
+    validate(table)
+    return grow(table, "nodes").node_N
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------

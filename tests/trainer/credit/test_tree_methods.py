@@ -1,5 +1,6 @@
 """The worked numbers of the tree methods, and what their settings do."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,12 @@ import pytest
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.arpo import arpo
 from turngate.trainer.credit.portool import portool
-from turngate.trainer.credit.tempo import tempo
+from turngate.trainer.credit.tempo import tempo as tempo_rule
 from turngate.trainer.credit.tree_grpo import tree_grpo
 from turngate.trainer.credit.tree_rl import tree_rl
 from turngate.trainer.credit.tree_rpo import tree_rpo
 
+tempo = partial(tempo_rule, merge="recorded")
 HALF = 0.707107
 
 
@@ -187,10 +189,11 @@ def test_arpo_worked_example(table_of: Any):
     np.testing.assert_allclose(arpo(table, eps=0.0), [1.5, 1.5, -0.5, -0.5, -0.5, -0.5], atol=1e-5)
 
 
-def test_arpo_soft_needs_no_branches(table_of: Any):
-    assert arpo(table_of([[1], [0]])).any()
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+def test_arpo_needs_branches(table_of: Any, mode: Any):
+    """Also in the mode that does not look at them: without branches it is grpo under another name."""
     with pytest.raises(ShapeError, match="arpo needs column 'parent_B'"):
-        arpo(table_of([[1], [0]]), mode="hard")
+        arpo(table_of([[1], [0]]), mode=mode)
 
 
 # --- settings --------------------------------------------------------------------------------------------------------

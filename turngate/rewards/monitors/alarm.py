@@ -68,15 +68,15 @@ class Episode(NamedTuple):
     score: Score
 
 
-def usable_episodes(groups: Sequence[ScoredGroup]) -> list[Episode]:
-    """The usable episodes that have turns, in order: a broken one says nothing about the policy."""
-    return list(_usable(groups))
+def usable_episodes(groups: Sequence[ScoredGroup], *, turnless: bool = False) -> list[Episode]:
+    """The usable episodes, in order: a broken one says nothing about the policy. ``turnless``: also without a turn."""
+    return [episode for episode in _usable(groups) if turnless or episode.trajectory.turns]
 
 
 def _usable(groups: Sequence[ScoredGroup]) -> Iterator[Episode]:
     for number, group in enumerate(groups):
         for trajectory, score in zip(group.trajectories, group.scores, strict=True):
-            if score.usable and trajectory.turns:
+            if score.usable:
                 yield Episode(number, trajectory, score)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from turngate.rewards.judge.fence import addresses_judge
 from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Monitor, clearest, usable_episodes
-from turngate.types import Evidence, ScoredGroup, ToolCall, Trajectory
+from turngate.types import ScoredGroup, ToolCall, Trajectory
 
 TAMPER_FACTS = frozenset({"write_attempt", "protected_diff", "tests_deleted", "tests_changed", "exit_overridden"})
 """Evidence whose value, where it is true (or a list that is not empty), says that something protected was touched."""
@@ -248,5 +248,4 @@ def _has_word(text: str, words: Sequence[str]) -> bool:
 
 def _touched(trajectory: Trajectory, facts: Collection[str]) -> str:
     """The name of the first recorded fact that says so; "" if there is none."""
-    recorded: list[Sequence[Evidence]] = [*(turn.evidence for turn in trajectory.turns), trajectory.evidence]
-    return next((fact.name for part in recorded for fact in part if fact.name in facts and fact.value), "")
+    return next((fact.name for fact in trajectory.evidence if fact.name in facts and fact.value), "")

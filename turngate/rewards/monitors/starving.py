@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from turngate.rewards.columns import alike
 from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Monitor, usable_episodes
 from turngate.rewards.monitors.step_facts import Opened, StepFacts
-from turngate.rewards.statistics import group_stats
 from turngate.types import JSON, ScoredGroup
 
 RECORD = "_judge"
@@ -25,8 +25,8 @@ RECORD = "_judge"
 def silent_groups(groups: Sequence[ScoredGroup], *, at_most: float = 0.9) -> Check | None:
     """More than ``at_most`` of the cohorts have one usable episode only, or were paid the same throughout.
 
-    A cohort is the siblings of one guidance level. Such a cohort has no advantage under a group-relative rule. "The
-    same" is a range within rounding (see ``statistics``). The value is their share. Tasks that are all solved end
+    A cohort is the siblings with the same guidance. Such a cohort has no advantage under a group-relative rule. "The
+    same" is a range within rounding (``columns.alike``). The value is their share. Tasks that are all solved end
     here too, so it is a notice: easier or harder tasks would teach more. ``at_most`` is ours.
     """
     found = _silent(groups)
@@ -234,29 +234,23 @@ STARVATION_TRENDS: tuple[Monitor[Sequence[StepFacts]], ...] = (
 
 def _silent(groups: Sequence[ScoredGroup]) -> tuple[int, int, int] | None:
     """How many cohorts there are, how many of them are singletons, and how many others were paid the same."""
-    numbers: dict[tuple[int, int | None], int] = {}
-    episodes = usable_episodes(groups)
-    if not episodes:
+    paid: dict[object, list[float]] = {}
+    for episode in usable_episodes(groups, turnless=True):  # they count in the baseline of their cohort
+        paid.setdefault((episode.group, episode.trajectory.cohort), []).append(episode.score.total)
+    if not paid:
         return None
-    cohort_B = [
-        numbers.setdefault(
-            (e.group, None if e.trajectory.guidance is None else e.trajectory.guidance.level), len(numbers)
-        )
-        for e in episodes
-    ]
-    stats = group_stats([e.score.total for e in episodes], np.array(cohort_B, np.int64), name="paid")
-    single_G = stats.size_G == 1
-    return len(numbers), int(single_G.sum()), int((stats.degenerate_G & ~single_G).sum())
+    several = [totals for totals in paid.values() if len(totals) > 1]
+    n_equal = sum(bool(alike(min(totals), max(totals), np.mean(totals))) for totals in several)
+    return len(paid), len(paid) - len(several), n_equal
 
 
 def _judged(groups: Sequence[ScoredGroup]) -> Iterator[tuple[str, JSON, bool]]:
     """(trajectory, value, whether it is the record of who judged) of each fact by a judge."""
     for group in groups:
         for trajectory in group.trajectories:
-            for part in (*(turn.evidence for turn in trajectory.turns), trajectory.evidence):
-                for fact in part:
-                    if fact.by == "judge":
-                        yield trajectory.id, fact.value, fact.name.endswith(RECORD)
+            for fact in trajectory.evidence:
+                if fact.by == "judge":
+                    yield trajectory.id, fact.value, fact.name.endswith(RECORD)
 
 
 def _reasons(value: JSON) -> list[str]:

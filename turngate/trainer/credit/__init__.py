@@ -10,10 +10,14 @@ from collections.abc import Callable, Mapping
 from turngate.trainer.credit.arpo import arpo
 from turngate.trainer.credit.bilevel_gae import bilevel_gae, bilevel_targets
 from turngate.trainer.credit.canon import canon
+from turngate.trainer.credit.capo import capo
+from turngate.trainer.credit.clip_delta import clip, delta
 from turngate.trainer.credit.dr_grpo import dr_grpo
 from turngate.trainer.credit.empg import empg
+from turngate.trainer.credit.gdpo import gdpo
 from turngate.trainer.credit.gigpo import gigpo
 from turngate.trainer.credit.grpo import grpo
+from turngate.trainer.credit.hero import hero
 from turngate.trainer.credit.igpo import igpo
 from turngate.trainer.credit.implicit import istar, prime
 from turngate.trainer.credit.lambda_grpo import lambda_grpo
@@ -23,6 +27,7 @@ from turngate.trainer.credit.ngrpo import ngrpo
 from turngate.trainer.credit.opo import opo
 from turngate.trainer.credit.pass_at_k import pass_at_k
 from turngate.trainer.credit.per_token import (
+    lambda_grpo_tokens,
     prime_tokens,
     reinforce_plus_plus_tokens,
     rl_zvp_tokens,
@@ -30,6 +35,8 @@ from turngate.trainer.credit.per_token import (
     token_targets,
 )
 from turngate.trainer.credit.portool import portool
+from turngate.trainer.credit.ppr import ppr
+from turngate.trainer.credit.progress import progress
 from turngate.trainer.credit.prorag import prorag
 from turngate.trainer.credit.pure import pure
 from turngate.trainer.credit.qae import qae
@@ -39,8 +46,10 @@ from turngate.trainer.credit.returns import returns
 from turngate.trainer.credit.riskpo import riskpo
 from turngate.trainer.credit.rl_zvp import rl_zvp
 from turngate.trainer.credit.rloo import rloo
+from turngate.trainer.credit.rlvmr import rlvmr
 from turngate.trainer.credit.sag import sag
 from turngate.trainer.credit.spa import spa
+from turngate.trainer.credit.spae import spae
 from turngate.trainer.credit.step_grpo import step_grpo
 from turngate.trainer.credit.tempo import tempo
 from turngate.trainer.credit.tree_grpo import tree_grpo
@@ -52,16 +61,17 @@ from turngate.types import FloatArray, TokenCredit
 _RULES: tuple[Callable[..., FloatArray], ...] = (
     # a trajectory against its siblings
     grpo, rloo, dr_grpo, opo, reinforce_plus_plus, reinforce_plus_plus_baseline, qae, canon, ngrpo, maxrl, pass_at_k,
-    riskpo, rl_zvp,
+    riskpo, rl_zvp, gdpo, hero,
     # turn by turn
-    returns, gigpo, sag, step_grpo, mt_grpo, turn_gae, igpo, empg, prorag, spa, pure, r3l, prime, istar,
+    returns, gigpo, sag, step_grpo, mt_grpo, turn_gae, igpo, empg, prorag, spa, pure, r3l, prime, istar, capo, rlvmr,
+    ppr, clip, delta, progress, spae,
     # trees
     lambda_grpo, portool, tree_rpo, tree_grpo, tree_rl, tempo, arpo,
 )  # fmt: skip
 CREDITS = {rule.__name__: rule for rule in _RULES}
 
 _TOKEN_RULES: tuple[Callable[..., TokenCredit], ...] = (
-    token_gae, bilevel_gae, reinforce_plus_plus_tokens, prime_tokens, rl_zvp_tokens,
+    token_gae, bilevel_gae, reinforce_plus_plus_tokens, prime_tokens, rl_zvp_tokens, lambda_grpo_tokens,
 )  # fmt: skip
 TOKEN_CREDITS = {rule.__name__: rule for rule in _TOKEN_RULES}
 
@@ -78,21 +88,29 @@ __all__ = [
     "arpo",
     "bilevel_gae",
     "canon",
+    "capo",
+    "clip",
+    "delta",
     "dr_grpo",
     "empg",
+    "gdpo",
     "gigpo",
     "grpo",
+    "hero",
     "igpo",
     "istar",
     "lambda_grpo",
+    "lambda_grpo_tokens",
     "maxrl",
     "mt_grpo",
     "ngrpo",
     "opo",
     "pass_at_k",
     "portool",
+    "ppr",
     "prime",
     "prime_tokens",
+    "progress",
     "prorag",
     "pure",
     "qae",
@@ -105,8 +123,10 @@ __all__ = [
     "rl_zvp",
     "rl_zvp_tokens",
     "rloo",
+    "rlvmr",
     "sag",
     "spa",
+    "spae",
     "step_grpo",
     "tempo",
     "token_gae",

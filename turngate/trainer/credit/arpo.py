@@ -4,7 +4,7 @@ from typing import Literal
 
 from turngate.trainer.credit.cohorts import group, to_turns, validate
 from turngate.trainer.credit.signals import as_credit, non_negative, one_of
-from turngate.trainer.credit.tree import grow
+from turngate.trainer.credit.tree import branches, grow
 from turngate.types import FloatArray, TurnTable
 
 
@@ -18,7 +18,7 @@ def arpo(table: TurnTable, *, mode: Literal["soft", "hard"] = "soft", eps: float
     n independent samples.
 
     Degenerate: "soft", and both modes without branches, are ``grpo``. A cohort of one or of equal totals gives exactly
-    0. Raises ShapeError (see ``validate`` and, under "hard", ``tree.branches``), ConfigError for eps < 0 or an unknown
+    0. Raises ShapeError (see ``validate`` and ``tree.branches``), ConfigError for eps < 0 or an unknown
     mode.
     """
     non_negative("arpo", eps=eps)
@@ -26,6 +26,7 @@ def arpo(table: TurnTable, *, mode: Literal["soft", "hard"] = "soft", eps: float
     validate(table)
     soft_B = group(table.total_B, table.cohort_B).z_M(eps=eps)
     if mode == "soft":
+        branches(table, "arpo")
         return to_turns(soft_B, table)
     tree = grow(table, "arpo")
     return as_credit(tree.mean_G(soft_B[table.traj_N])[tree.node_N])

@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, group, to_turns, validate
-from turngate.trainer.credit.sources import column, sum_turns, tokens
+from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, to_turns, validate
+from turngate.trainer.credit.sources import column, tokens
 from turngate.types import FloatArray, IntArray, TurnTable
 
 
@@ -58,14 +58,14 @@ def low_half(measure_B: Float64Array, cohort_B: IntArray) -> Float64Array:
 
 def _measure(table: TurnTable, by: str) -> Float64Array:
     if by == "turns":
-        return np.bincount(table.traj_N).astype(np.float64)
+        return lengths(table).astype(np.float64)
     tokens_N = tokens(table, "canon")
     if by == "tokens":
-        return sum_turns(tokens_N, table)
+        return per_trajectory(tokens_N, table)
     surprisal_N = column(table, "surprisal_N", "canon", missing=True)
     known_N = np.where(np.isnan(surprisal_N), 0.0, tokens_N)
-    sum_B = sum_turns(np.nan_to_num(surprisal_N) * known_N, table)
-    mean_B: Float64Array = sum_B / np.maximum(sum_turns(known_N, table), 1.0)
+    sum_B = per_trajectory(np.nan_to_num(surprisal_N) * known_N, table)
+    mean_B: Float64Array = sum_B / np.maximum(per_trajectory(known_N, table), 1.0)
     return mean_B
 
 

@@ -1,7 +1,10 @@
 """What every estimator shares: checks of the table, and statistics per group with one policy for degenerate groups.
 
-A group is degenerate if it has one member or if its values differ by no more than rounding (range ≤ 1e-6 · max(1,
-|mean|)). Its members are all at the mean, exactly: without that snap a float32 group of equal rewards would train.
+A group is degenerate if it has one member or if its values differ by no more than rounding (``columns.alike``). Its
+members are all at the mean, exactly: without that snap a float32 group of equal rewards would train.
+
+A trajectory without turns has entries in the columns of trajectories and no rows: it counts in every baseline over
+trajectories, and gets no credit.
 """
 
 from dataclasses import dataclass
@@ -10,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from turngate.errors import ShapeError
+from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.columns import alike
 from turngate.types import BoolArray, FloatArray, TurnTable
 
 Float64Array = npt.NDArray[np.float64]
 Int64Array = npt.NDArray[np.int64]
-ZERO_RANGE = 1e-6
 
 
 def validate(table: TurnTable) -> None:
@@ -31,8 +34,8 @@ def validate(table: TurnTable) -> None:
         _expect(name, array.shape, (n,) if name.endswith("_N") else tokens if name.endswith("_S") else (b,))
     if not n:
         raise ShapeError("the table has no turns; check what the filters dropped before asking for credit")
-    if not np.array_equal(table.traj_N[first_turns(table)], np.arange(b)):
-        raise ShapeError(f"traj_N must count 0..{b - 1} without gaps, each trajectory's turns together")
+    if (np.diff(table.traj_N, prepend=0) < 0).any() or table.traj_N[-1] >= b:
+        raise ShapeError(f"traj_N must hold 0..{b - 1} and never go down: each trajectory's turns together")
     if not np.array_equal(table.index_N, np.arange(n) - first_turns(table)[table.traj_N]):
         raise ShapeError("index_N must count 0, 1, 2 … inside each trajectory")
     if table.cohort_B.min() < 0:
@@ -64,29 +67,51 @@ def _finite(table: TurnTable, name: str, good_N: BoolArray) -> None:
 
 
 def first_turns(table: TurnTable) -> Int64Array:
-    """The row of each trajectory's first turn: int64[B]."""
-    return np.flatnonzero(np.diff(table.traj_N, prepend=-1)).astype(np.int64, copy=False)
+    """The row of each trajectory's first turn, for one without turns that of whatever follows it: int64[B]."""
+    return np.searchsorted(table.traj_N, np.arange(table.n_trajectories)).astype(np.int64, copy=False)
+
+
+def lengths(table: TurnTable) -> Int64Array:
+    """How many turns each trajectory has: int64[B]."""
+    return np.bincount(table.traj_N, minlength=table.n_trajectories).astype(np.int64, copy=False)
+
+
+def turnless(table: TurnTable) -> Int64Array:
+    """The trajectories without turns, which are a result but no row: int64[M]."""
+    return np.flatnonzero(lengths(table) == 0).astype(np.int64, copy=False)
+
+
+def per_trajectory(values_N: npt.NDArray[Any], table: TurnTable) -> Float64Array:
+    """The sum over the turns of each trajectory: float64[B]."""
+    total_B = np.bincount(table.traj_N, weights=values_N, minlength=table.n_trajectories)
+    return total_B.astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Groups:
-    """Statistics of M values in G groups. ``centred_M`` is exactly 0 in degenerate groups."""
+    """Statistics of M values in G groups. ``centred_M`` is exactly 0 in degenerate groups.
+
+    ``count_G`` counts the members that have a say; ``weight_G`` adds up their weights (the same without weights).
+    """
 
     group_M: npt.NDArray[np.integer]
     count_G: Int64Array
+    weight_G: Float64Array
     mean_G: Float64Array
     degenerate_G: BoolArray
     centred_M: Float64Array
+    weight_M: Float64Array | None = None
 
     def std_G(self, ddof: int = 1) -> Float64Array:
-        """Standard deviation with divisor ``count − ddof`` (at least 1)."""
-        squares_G = _sums(self.group_M, self.centred_M**2, len(self.count_G))
-        variance_G: Float64Array = squares_G / np.maximum(self.count_G - ddof, 1)
+        """Standard deviation with divisor ``Σ weight − ddof`` (at least 1)."""
+        square_M = self.centred_M**2 if self.weight_M is None else self.weight_M * self.centred_M**2
+        squares_G = _sums(self.group_M, square_M, len(self.count_G))
+        variance_G: Float64Array = squares_G / np.maximum(self.weight_G - ddof, 1.0)
         return np.sqrt(variance_G)
 
-    def z_M(self, *, eps: float, ddof: int = 1) -> Float64Array:
-        """``centred / (std + eps)``, 0 in degenerate groups."""
-        scale_G = self.std_G(ddof) + eps
+    def z_M(self, *, eps: float, ddof: int = 1, min_std: float = 0.0) -> Float64Array:
+        """``centred / (max(std, min_std) + eps)``, 0 in degenerate groups."""
+        scale_G = np.maximum(self.std_G(ddof), min_std) + eps
         scale_G[self.degenerate_G] = 1.0
         z_M: Float64Array = self.centred_M / scale_G[self.group_M]
         return z_M
@@ -98,17 +123,41 @@ class Groups:
         return mean_M
 
 
-def group(values_M: Float64Array, group_M: npt.NDArray[np.integer]) -> Groups:
-    """Statistics of ``values_M`` (float64[M]) by dense group number ``group_M`` (int[M], from 0)."""
+def group(values_M: Float64Array, group_M: npt.NDArray[np.integer], *, weight_M: Float64Array | None = None) -> Groups:
+    """Statistics of ``values_M`` (float64[M]) by dense group number ``group_M`` (int[M], from 0).
+
+    ``weight_M`` (float64[M]) counts a value that often: tokens per turn, for statistics over tokens. A value of weight
+    0 has no say and still gets its distance from the mean.
+    """
     n_groups = int(group_M.max()) + 1 if len(group_M) else 0
-    count_G = np.bincount(group_M, minlength=n_groups).astype(np.int64, copy=False)
-    mean_G = _sums(group_M, values_M, n_groups) / np.maximum(count_G, 1)
+    heard = slice(None) if weight_M is None else weight_M > 0
+    heard_M, value_M = group_M[heard], values_M[heard]
+    count_G = np.bincount(heard_M, minlength=n_groups).astype(np.int64, copy=False)
+    if weight_M is None:
+        weight_G, sum_G = count_G.astype(np.float64), _sums(group_M, values_M, n_groups)
+    else:
+        weight_G, sum_G = _sums(group_M, weight_M, n_groups), _sums(group_M, weight_M * values_M, n_groups)
+    mean_G = sum_G / np.where(weight_G > 0, weight_G, 1.0)
     low_G, high_G = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
-    np.minimum.at(low_G, group_M, values_M)
-    np.maximum.at(high_G, group_M, values_M)
-    degenerate_G = (count_G < 2) | (high_G - low_G <= ZERO_RANGE * np.maximum(1.0, np.abs(mean_G)))
+    np.minimum.at(low_G, heard_M, value_M)
+    np.maximum.at(high_G, heard_M, value_M)
+    degenerate_G = (count_G < 2) | alike(low_G, high_G, mean_G)
     centred_M = np.where(degenerate_G[group_M], 0.0, values_M - mean_G[group_M])
-    return Groups(group_M=group_M, count_G=count_G, mean_G=mean_G, degenerate_G=degenerate_G, centred_M=centred_M)
+    return Groups(
+        group_M=group_M,
+        count_G=count_G,
+        weight_G=weight_G,
+        mean_G=mean_G,
+        degenerate_G=degenerate_G,
+        centred_M=centred_M,
+        weight_M=weight_M,
+    )
+
+
+def check_scale(method: str, *, eps: float, ddof: int = 1) -> None:
+    """Raise ConfigError, naming ``method``, for settings of a z-score that cannot be."""
+    if not eps >= 0 or ddof not in (0, 1):
+        raise ConfigError(f"{method} needs eps ≥ 0 and ddof 0 or 1, found eps={eps}, ddof={ddof}")
 
 
 def to_turns(advantage_B: Float64Array, table: TurnTable) -> FloatArray:

@@ -5,32 +5,33 @@ from dataclasses import replace
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import first_turns, validate
+from turngate.trainer.credit.cohorts import first_turns, lengths, validate
+from turngate.trainer.credit.sources import last_turns
 from turngate.types import FloatArray, TurnTable, derive_seed
 
 
 def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed: int) -> FloatArray:
     """Give every trajectory the advantages of another one of the batch: float32[N].
 
-    Nobody keeps its own (one random cycle through all trajectories). Turns are matched by index; a longer trajectory
-    repeats the last number, a shorter one leaves the rest out. Raises ShapeError for a single trajectory.
+    Nobody keeps its own (one random cycle through all trajectories with turns). Turns are matched by index; a longer
+    trajectory repeats the last number, a shorter one leaves the rest out. Raises ShapeError for a single trajectory.
     """
     validate(table)
-    n_turns, n_trajectories = table.n_turns, table.n_trajectories
-    if advantage_N.shape != (n_turns,):
-        raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({n_turns},)")
-    if n_trajectories < 2:
+    if advantage_N.shape != (table.n_turns,):
+        raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({table.n_turns},)")
+    played = np.flatnonzero(lengths(table))
+    if len(played) < 2:
         raise ShapeError("one trajectory has nobody to swap advantages with; shuffle a batch of at least two")
-    cycle = np.random.default_rng(derive_seed("shuffle", seed)).permutation(n_trajectories)
-    donor_B = np.empty(n_trajectories, np.int64)
+    cycle = np.random.default_rng(derive_seed("shuffle", seed)).permutation(played)
+    donor_B = np.empty(table.n_trajectories, np.int64)
     donor_B[cycle] = np.roll(cycle, 1)
-    last_B = np.bincount(table.traj_N) - 1
+    last_B = lengths(table) - 1
     donor_N = donor_B[table.traj_N]
     return advantage_N[first_turns(table)[donor_N] + np.minimum(table.index_N, last_B[donor_N])]
 
 
 def random_reward(table: TurnTable, seed: int) -> TurnTable:
-    """The same table, every trajectory paid a fair coin (0 or 1) on its last turn and nothing else.
+    """The same table, every trajectory paid a fair coin (0 or 1) at its end and nothing else.
 
     Outcome and ``settled_B`` are that coin too. Scores and metrics stay true; only what credit sees is random.
     """
@@ -38,7 +39,9 @@ def random_reward(table: TurnTable, seed: int) -> TurnTable:
     rng = np.random.default_rng(derive_seed("random_reward", seed))
     outcome_B = rng.integers(2, size=table.n_trajectories).astype(np.float32)
     reward_N = np.zeros(table.n_turns, np.float32)
-    reward_N[first_turns(table) + np.bincount(table.traj_N) - 1] = outcome_B
+    last_N = last_turns(table)
+    reward_N[last_N] = outcome_B[table.traj_N[last_N]]
     process_N = np.full(table.n_turns, np.nan, np.float32)
-    measured = {**table.measured, "settled_B": outcome_B}
+    unplaced_B = np.where(lengths(table) > 0, 0, outcome_B)
+    measured = {**table.measured, "settled_B": outcome_B, "unplaced_B": unplaced_B}
     return replace(table, reward_N=reward_N, process_N=process_N, outcome_B=outcome_B, measured=measured)

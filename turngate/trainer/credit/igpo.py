@@ -4,7 +4,7 @@ import numpy as np
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, validate
-from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, to_go, unit_interval, z_of
+from turngate.trainer.credit.signals import as_credit, non_negative, to_go, unit_interval, z_among_siblings
 from turngate.trainer.credit.sources import column, last_turns
 from turngate.types import FloatArray, TurnTable
 
@@ -28,9 +28,10 @@ def igpo(table: TurnTable, *, gamma: float = 1.0, weight: float = 1.0, eps: floa
     non_negative("igpo", weight=weight, eps=eps)
     validate(table)
     reward_N = weight * column(table, "gain_N", "igpo", missing=True)
-    reward_N[last_turns(table)] = table.total_B
-    keep_N = ~np.isnan(reward_N) & ~alone(table)
-    return as_credit(to_go(z_of(reward_N, keep_N, cohorts(table), eps=eps), table, gamma))
+    last_N = last_turns(table)
+    reward_N[last_N] = table.total_B[table.traj_N[last_N]]
+    z_N = z_among_siblings(reward_N, ~np.isnan(reward_N), table, eps=eps)
+    return as_credit(to_go(z_N, table, gamma))
 
 
 def information_gain(table: TurnTable, belief_N: Float64Array, *, log: bool = False) -> Float64Array:

@@ -8,14 +8,13 @@ log-ratio, so that a learner needs only the gradient of ``Σ_i gradient_i · log
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, validate
 from turngate.trainer.credit.signals import (
     alone,
     as_credit,
     beyond_siblings,
     cohorts,
     non_negative,
-    per_trajectory,
     rate_baseline,
 )
 from turngate.trainer.credit.sources import column, tokens
@@ -82,8 +81,8 @@ def istar(
 def cross_entropy(table: TurnTable, *, beta: float = 0.05) -> tuple[float, Float64Array]:
     """PRIME's loss for φ, ``mean −log σ(±β Σ logratio)`` (+ for outcome 1), and its gradient: float, float64[B].
 
-    The gradient is with respect to ``Σ logratio`` of each trajectory. Raises ShapeError for outcomes outside [0, 1] and
-    log-ratios that are missing or not finite.
+    The gradient is with respect to ``Σ logratio`` of each trajectory. One without turns says nothing to φ and is left
+    out. Raises ShapeError for outcomes outside [0, 1] and log-ratios that are missing or not finite.
     """
     logit_B = _logits(table, beta, "cross_entropy")
     outcome_B = table.outcome_B.astype(np.float64)
@@ -92,25 +91,26 @@ def cross_entropy(table: TurnTable, *, beta: float = 0.05) -> tuple[float, Float
         raise ShapeError(
             f"cross_entropy: outcome_B is {outcome_B[bad[0]]} at trajectory {bad[0]}; it must be in [0, 1]"
         )
+    played_B = lengths(table) > 0
     loss_B = outcome_B * np.logaddexp(0.0, -logit_B) + (1.0 - outcome_B) * np.logaddexp(0.0, logit_B)
-    gradient_B: Float64Array = beta * (_sigmoid(logit_B) - outcome_B) / len(logit_B)
-    return float(loss_B.mean()), gradient_B
+    gradient_B = np.where(played_B, beta * (_sigmoid(logit_B) - outcome_B) / played_B.sum(), 0.0)
+    return float(loss_B[played_B].mean()), gradient_B
 
 
 def preference(table: TurnTable, *, beta: float = 0.05, success: float = 0.5) -> tuple[float, Float64Array]:
     """iStar's loss for φ, ``mean −log σ(β (Σ₊ − Σ₋))`` over pairs, and its gradient: float, float64[B].
 
-    Pairs are every (success, failure) of one cohort; ``Σ`` is the sum, not the mean, of a trajectory's log-ratios;
-    success is ``outcome_B ≥ success``. No pair gives loss 0. The gradient is with respect to ``Σ logratio``. Raises
-    ShapeError for log-ratios that are missing or not finite.
+    Pairs are every (success, failure) of one cohort, both with turns; ``Σ`` is the sum, not the mean, of a trajectory's
+    log-ratios; success is ``outcome_B ≥ success``. No pair gives loss 0. The gradient is with respect to ``Σ
+    logratio``. Raises ShapeError for log-ratios that are missing or not finite.
     """
     logit_B = _logits(table, beta, "preference")
-    won_B = table.outcome_B >= success
+    won_B, played_B = table.outcome_B >= success, lengths(table) > 0
     order = np.argsort(table.cohort_B, kind="stable")
     losses: list[Float64Array] = []
     gradient_B = np.zeros(len(logit_B))
     for members in np.split(order, np.flatnonzero(np.diff(table.cohort_B[order])) + 1):
-        win, fail = members[won_B[members]], members[~won_B[members]]
+        win, fail = members[(won_B & played_B)[members]], members[(~won_B & played_B)[members]]
         gap = logit_B[win][:, None] - logit_B[fail][None, :]
         losses.append(np.logaddexp(0.0, -gap).ravel())
         pull = -beta * _sigmoid(-gap)

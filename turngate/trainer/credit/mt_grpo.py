@@ -7,7 +7,8 @@ import numpy as np
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, validate
 from turngate.trainer.credit.scans import carry, scan_back
-from turngate.trainer.credit.sources import split_sources
+from turngate.trainer.credit.signals import beyond_siblings, outcomes
+from turngate.trainer.credit.sources import scores, split_sources
 from turngate.types import FloatArray, TurnTable
 
 
@@ -19,12 +20,14 @@ def mt_grpo(
     eps: float = 1e-4,
     ddof: int = 1,
 ) -> FloatArray:
-    """``A_t = A^O + λ Σ_{s≥t} A^T_s``: float32[N]. ``weight`` is λ; ``split_sources`` says what is A^O's and A^T's.
+    """``A_t = A^O + λ Σ_{s≥t} A^T_s``: float32[N]. ``weight`` is λ.
 
-    * "published": ``A^O = z(outcome)`` over the cohort, ``A^T_s = z(turn reward)`` over the siblings' turns with index
-      s that were said something about. The paper has two turns; this is its form for any number (reconstructed).
-    * "corrected": ``A_t = O_i + λ G_t − mean_{k≠i} (O_k + λ G_{k,t})``, ``G_t = Σ_{s≥t}`` turn rewards, and 0 for a
-      sibling that ended before t. Nothing is divided by a std; eps and ddof have no part.
+    * "published": ``A^O = z(o)`` over the cohort, o = ``measured["settled_B"]``; ``A^T_s = z(process_N)`` over the
+      siblings' turns with index s that have an open verdict. The paper has two turns; this is its form for any number
+      (reconstructed).
+    * "corrected": ``A_t = O_i + λ G_t − mean_{k≠i} (O_k + λ G_{k,t})``, ``G_t = Σ_{s≥t}`` what turns were paid, and 0
+      for a sibling that ended before t; ``split_sources`` says what is paid to turns and what to the episode. Nothing
+      is divided by a std; eps and ddof have no part.
 
     Why a correction: centring each index over those who got there says what a turn was worth *given* that it exists.
     Where the policy decides whether to go on, the value of going on is lost: if a further turn always pays ½ and the
@@ -43,13 +46,12 @@ def mt_grpo(
             f"mt_grpo needs mode 'published' or 'corrected', eps ≥ 0 and ddof 0 or 1, found '{mode}', {eps}, {ddof}"
         )
     validate(table)
-    turn_N, outcome_B = split_sources(table)
-    outcomes = group(outcome_B, table.cohort_B)
     if mode == "published":
-        outcome_part_B = outcomes.z_M(eps=eps, ddof=ddof)
-        turn_part_N = _summed_z(turn_N, table, eps, ddof)
+        outcome_part_B = group(outcomes(table, "settled", "mt_grpo"), table.cohort_B).z_M(eps=eps, ddof=ddof)
+        turn_part_N = _summed_z(scores(table), table, eps, ddof)
     else:
-        outcome_part_B = outcomes.centred_M * _loo_factor(outcomes.count_G)[table.cohort_B]
+        turn_N, outcome_B = split_sources(table, "mt_grpo")
+        outcome_part_B = beyond_siblings(outcome_B, table)
         turn_part_N = _to_go_beyond_siblings(turn_N, table)
     return (outcome_part_B[table.traj_N] + weight * turn_part_N).astype(np.float32)
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import ZERO_RANGE, group, to_turns, validate
+from turngate.rewards.columns import ZERO_RANGE
+from turngate.trainer.credit.cohorts import group, to_turns, validate
 from turngate.types import FloatArray, TurnTable
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from turngate.trainer.credit.cohorts import group, to_turns, validate
-from turngate.trainer.credit.sources import sum_turns, tokens
+from turngate.trainer.credit.cohorts import group, per_trajectory, to_turns, validate
+from turngate.trainer.credit.sources import tokens
 from turngate.types import FloatArray, TurnTable
 
 
@@ -19,7 +19,7 @@ def opo(table: TurnTable) -> FloatArray:
     without ``tokens_N``.
     """
     validate(table)
-    length_B = sum_turns(tokens(table, "opo"), table)
+    length_B = per_trajectory(tokens(table, "opo"), table)
     groups = group(table.total_B, table.cohort_B)
     n_groups = len(groups.count_G)
     weight_G = np.bincount(table.cohort_B, weights=length_B, minlength=n_groups)

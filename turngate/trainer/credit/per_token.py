@@ -7,8 +7,8 @@ before the first turn with tokens there was no decision to credit. The maths ove
 import numpy as np
 
 import turngate.trainer.credit.tokens as arrays
-from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, validate
+from turngate.errors import ConfigError, ShapeError
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
 from turngate.trainer.credit.rl_zvp import signs, zero_variance_credit
 from turngate.trainer.credit.scans import carry, goes_on, scan_back
 from turngate.trainer.credit.signals import beyond_siblings, non_negative
@@ -120,6 +120,27 @@ def rl_zvp_tokens(
     start_S = np.flatnonzero(np.diff(owner_S, prepend=-1)).astype(np.int64)
     shaped_S = zero_variance_credit(entropy_S, start_S, sign_B[owner_S[start_S]], alpha=alpha)
     return _credit(table, groups.z_M(eps=eps, ddof=ddof)[owner_S] + shaped_S, "rl_zvp_tokens")
+
+
+def lambda_grpo_tokens(table: TurnTable, *, eps: float = 1e-4, ddof: int = 1, std: bool = True) -> TokenCredit:
+    """``A_{i,j} = z_i / |λ_{i,j}|``, λ = the siblings that agree with token j and with everything before it.
+
+    z is ``grpo``'s advantage of the trajectory (``std=False``: only centred), |λ| is ``measured["sharing_S"]``: what
+    siblings share counts once, not once per sibling. ``lambda_grpo`` is the same per turn.
+
+    Source: https://arxiv.org/abs/2509.21154, eps 1e-4. Where nothing is shared it is ``grpo`` with this eps; k equal
+    siblings weigh 1/k each. Degenerate: a cohort of one or of equal totals gives exactly 0. Raises ShapeError (see
+    ``validate``; a column that is missing, not finite or below 1), ConfigError for eps < 0 or another ddof than 0 or 1.
+    """
+    check_scale("lambda_grpo_tokens", eps=eps, ddof=ddof)
+    validate(table)
+    turn_S = turn_of_tokens(table, "lambda_grpo_tokens")
+    sharing_S = column(table, "sharing_S", "lambda_grpo_tokens")
+    if sharing_S.min() < 1:
+        raise ShapeError(f"sharing_S holds {sharing_S.min():g}; a token is shared by its own trajectory at least")
+    groups = group(table.total_B, table.cohort_B)
+    advantage_B = groups.z_M(eps=eps, ddof=ddof) if std else groups.centred_M
+    return _credit(table, advantage_B[table.traj_N[turn_S]] / sharing_S, "lambda_grpo_tokens")
 
 
 def _gae(table: TurnTable, gamma: float, lam: float) -> tuple[FloatArray, FloatArray]:

@@ -48,10 +48,6 @@ def prorag(
 
 
 def _z_by_tokens(score_M: Float64Array, tokens_M: Float64Array, cohort_M: IntArray) -> Float64Array:
-    degenerate_M = group(score_M, cohort_M).degenerate_G[cohort_M]
-    tokens_G = np.bincount(cohort_M, weights=tokens_M)
-    tokens_G[tokens_G == 0] = 1.0
-    centred_M = score_M - (np.bincount(cohort_M, weights=tokens_M * score_M) / tokens_G)[cohort_M]
-    variance_G = np.bincount(cohort_M, weights=tokens_M * centred_M**2) / tokens_G
-    z_M: Float64Array = np.where(degenerate_M, 0.0, centred_M / np.sqrt(variance_G + VARIANCE_FLOOR)[cohort_M])
+    groups = group(score_M, cohort_M, weight_M=tokens_M)
+    z_M: Float64Array = groups.centred_M / np.sqrt(groups.std_G(ddof=0) ** 2 + VARIANCE_FLOOR)[cohort_M]
     return z_M

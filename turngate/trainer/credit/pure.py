@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.rewards import shaping
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.scans import following, suffix_min
 from turngate.trainer.credit.signals import (
     OutcomeSource,
     as_credit,
@@ -65,9 +65,16 @@ def pure(
 def softmin_steps(table: TurnTable, tau: float = 0.1) -> Float64Array:
     """``softmax(−PR/τ) · PR`` over the scored turns of each trajectory, 0 on the others: float64[N].
 
-    See ``rewards.shaping.pure``, whose rewards these are, taken from the table.
+    The softmax is shifted by the lowest score of the trajectory, so that none overflows.
     """
-    return np.nan_to_num(shaping.softmin_rewards(scores(table), table.traj_N, temperature=tau), nan=0.0)
+    score_N = scores(table)
+    start_N = np.flatnonzero(table.index_N == 0)
+    length_N = np.diff(start_N, append=len(score_N))
+    weight_N = np.exp((np.repeat(np.fmin.reduceat(score_N, start_N), length_N) - score_N) / tau)
+    sum_N = np.add.reduceat(np.nan_to_num(weight_N, nan=0.0), start_N)
+    sum_N[sum_N == 0] = 1.0  # no turn has a score
+    step_N: Float64Array = np.nan_to_num(weight_N / np.repeat(sum_N, length_N) * score_N, nan=0.0)
+    return step_N
 
 
 def suffix_min_steps(table: TurnTable) -> Float64Array:
@@ -75,4 +82,7 @@ def suffix_min_steps(table: TurnTable) -> Float64Array:
 
     So the sum from t on is the lowest score from t on, and 0 if no turn is scored from there on.
     """
-    return np.nan_to_num(shaping.pure(scores(table), table.traj_N, mode="strict_suffix").reward_N, nan=0.0)
+    score_N = scores(table)
+    low_N = np.nan_to_num(suffix_min(score_N, table.traj_N), nan=0.0)
+    later_N = following(low_N, table.traj_N, np.zeros(table.n_trajectories))
+    return np.where(np.isnan(score_N), 0.0, low_N - later_N)

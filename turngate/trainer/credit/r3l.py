@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from turngate.trainer.credit.cohorts import ZERO_RANGE, group, validate
+from turngate.rewards.columns import ZERO_RANGE
+from turngate.trainer.credit.cohorts import group, validate
 from turngate.trainer.credit.signals import alone, as_credit, non_negative
 from turngate.trainer.credit.tree import branches
 from turngate.types import BoolArray, FloatArray, TurnTable

@@ -8,63 +8,121 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from turngate.errors import ShapeError
+from turngate.trainer.credit.sources import PAID
 from turngate.types import TurnTable
 
 Column = npt.NDArray[Any]
 TOKENS = 3  # policy tokens of each turn
 
 
-class _Watched(dict[str, Column]):
-    """Columns that remember who was asked for."""
+BRANCHES = frozenset({"parent_B", "branch_B"})
+"""What ``tabulate`` knows of a trajectory that branched off another one; without branching it says nothing."""
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
+_MEASURED = frozenset(
+    {"value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
+)
+_ADVICE = {
+    "value_N": "a critic measures it in training with turn_gae, or evidence fills it (signals.evidence)",
+    "similar_N": "set signals.similar",
+} | dict.fromkeys(_MEASURED, "only training measures it")
+
+
+class _Watched(dict[str, Column]):
+    """Columns that remember who was asked for. ``spare`` stands in for any component that nobody named."""
+
+    def __init__(self, columns: Mapping[str, Column], spare: Column | None) -> None:
         super().__init__(columns)
         self.read: set[str] = set()
+        self.lacking = ""  # the last one that was asked for and is not there
+        self.spare = spare
+
+    def __contains__(self, name: object) -> bool:
+        found = super().__contains__(name) or (self.spare is not None and str(name).startswith(PAID))
+        self.lacking = "" if found else str(name)
+        return found
 
     def __getitem__(self, name: str) -> Column:
         self.read.add(name)
-        return super().__getitem__(name)
+        found = self.get(name, self.spare if name in self else None)
+        return super().__getitem__(name) if found is None else found  # raises KeyError
 
 
-def rehearse(rule: Callable[[TurnTable], object], offered: Iterable[str] = (), *, siblings: int = 2) -> frozenset[str]:
+def rehearse(
+    rule: Callable[[TurnTable], object],
+    offered: Iterable[str] = (),
+    *,
+    siblings: int = 2,
+    components: Iterable[str] | None = None,
+    branching: bool = False,
+) -> frozenset[str]:
     """The columns of ``measured`` that ``rule`` reads when those of ``tabulate`` and the ``offered`` ones are there.
 
     One task, ``siblings`` trajectories of two turns with three policy tokens each; the first one succeeds, the second
-    branched off it after one turn. Whatever the rule raises is raised: ShapeError if it needs a column that nobody
-    offers, ConfigError for settings that it refuses.
+    branched off it after one turn. ``components`` are those of the rubric; None = not known, every name is one.
+    ``branching`` says whether rollouts branch: without it there are no ``BRANCHES``, on which a rule over trees would
+    train as if every trajectory were a tree of its own.
+
+    Raises ShapeError, naming it, for a column that the rule needs and nobody offers; ConfigError for settings that the
+    rule refuses.
     """
     b, n = siblings, 2 * siblings
-    columns = _Watched(_recorded(b) | {name: _offered(name, b) for name in offered})
+    paid_B = (np.arange(b) == 0).astype(np.float32)
+    named = ("outcome", "process") if components is None else components
+    paid = {f"{PAID}{name}_B": paid_B for name in named}
+    measured = _recorded(b, branching) | paid | {name: _offered(name, b) for name in offered}
+    columns = _Watched(measured, paid_B if components is None else None)
     first_N = np.arange(n) % 2 == 0
-    rule(
-        TurnTable(
-            reward_N=(np.arange(n) == 1).astype(np.float32),
-            process_N=np.where(first_N, 1, np.where(np.arange(n) == n - 1, np.nan, 0)).astype(np.float32),
-            open_N=np.arange(n) < 2,
-            traj_N=np.repeat(np.arange(b, dtype=np.int32), 2),
-            index_N=np.tile(np.arange(2, dtype=np.int32), b),
-            state_N=np.where(first_N, 1, 1 + np.arange(n)).astype(np.int64),
-            outcome_B=(np.arange(b) == 0).astype(np.float32),
-            cohort_B=np.zeros(b, np.int32),
-            measured=columns,
-        )
+    table = TurnTable(
+        reward_N=(np.arange(n) == 1).astype(np.float32),
+        process_N=np.where(first_N, 1, np.where(np.arange(n) == n - 1, np.nan, 0)).astype(np.float32),
+        open_N=np.arange(n) < 2,
+        traj_N=np.repeat(np.arange(b, dtype=np.int32), 2),
+        index_N=np.tile(np.arange(2, dtype=np.int32), b),
+        state_N=np.where(first_N, 1, 1 + np.arange(n)).astype(np.int64),
+        outcome_B=(np.arange(b) == 0).astype(np.float32),
+        cohort_B=np.zeros(b, np.int32),
+        measured=columns,
     )
+    try:
+        rule(table)
+    except (ShapeError, KeyError) as error:
+        if not columns.lacking or columns.lacking not in str(error):
+            raise
+        raise ShapeError(_refusal(columns.lacking)) from None
     return frozenset(columns.read)
 
 
-def _recorded(b: int) -> dict[str, Column]:
+def _refusal(name: str) -> str:
+    """Why a rule that needs this column cannot be used, and what to do."""
+    if name in BRANCHES:
+        return (
+            "it needs branches (parent_B, branch_B), which no rollout of this run makes; take a rule for siblings that "
+            "were sampled apart, or tempo or lambda_grpo with merge = 'tokens' or 'action_observation'"
+        )
+    if name.startswith(PAID):
+        return f"it needs column '{name}', but the rubric has no component '{name.removeprefix(PAID)[:-2]}'"
+    advice = _ADVICE.get(name, f'the environment\'s evidence can: signals.evidence = {{{name} = "..."}}')
+    return f"it needs column '{name}', which nothing here fills; {advice}"
+
+
+def _recorded(b: int, branching: bool) -> dict[str, Column]:
     """What ``tabulate`` measures."""
     second_B = np.arange(b) == 1
-    return {
+    branches = {"parent_B": np.where(second_B, 0, -1).astype(np.int32), "branch_B": second_B.astype(np.int32)}
+    return (branches if branching else {}) | {
         "tokens_N": np.full(2 * b, TOKENS, np.int32),
         "surprisal_N": 1 + np.arange(2 * b, dtype=np.float32) % 3,
-        "parent_B": np.where(second_B, 0, -1).astype(np.int32),
-        "branch_B": second_B.astype(np.int32),
+        "act_N": np.arange(2 * b, dtype=np.int64),
+        "said_N": np.arange(2 * b, dtype=np.int64),
         "settled_B": (np.arange(b) == 0).astype(np.float32),
+        "unplaced_B": np.zeros(b, np.float32),
+        "process_paid_N": np.zeros(2 * b, np.float32),
     }
 
 
 def _offered(name: str, b: int) -> Column:
     if name == "turn_S":
         return np.repeat(np.arange(2 * b, dtype=np.int32), TOKENS)
-    return np.zeros({"_N": 2 * b, "_B": b, "_S": 2 * b * TOKENS}[name[-2:]], np.float32)
+    of_one = {"_N": 2 * b, "_B": b, "_S": 2 * b * TOKENS}[name[-2:]]
+    return np.full(of_one, name == "sharing_S", np.float32)

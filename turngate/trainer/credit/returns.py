@@ -5,7 +5,8 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, first_turns, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.signals import as_credit, beyond_start, turns_left
 from turngate.types import FloatArray, TurnTable
 
 
@@ -26,13 +27,8 @@ def returns(table: TurnTable, *, gamma: float = 1.0, baseline: Literal["rloo", "
     validate(table)
     to_go_N = reward_to_go(table, gamma)
     if baseline == "none":
-        return to_go_N.astype(np.float32)
-    start_B = to_go_N[first_turns(table)]
-    groups = group(start_B, table.cohort_B)
-    others_B = groups.leave_one_out_mean_M(start_B)
-    advantage_N = to_go_N - others_B[table.traj_N]
-    advantage_N[(groups.count_G < 2)[table.cohort_B][table.traj_N]] = 0.0
-    return advantage_N.astype(np.float32)
+        return as_credit(to_go_N)
+    return as_credit(beyond_start(to_go_N, table, table.total_B))
 
 
 def reward_to_go(table: TurnTable, gamma: float) -> Float64Array:
@@ -44,7 +40,7 @@ def reward_to_go(table: TurnTable, gamma: float) -> Float64Array:
     if not 0.0 <= gamma <= 1.0:
         raise ConfigError(f"gamma is {gamma}; it must lie in [0, 1]")
     to_go_N = table.reward_N.astype(np.float64)
-    left_N = np.bincount(table.traj_N)[table.traj_N] - 1 - table.index_N
+    left_N = turns_left(table)
     step, factor = 1, gamma
     while step <= left_N.max(initial=0):
         to_go_N[:-step] += np.where(left_N[:-step] >= step, factor * to_go_N[step:], 0.0)

@@ -27,8 +27,8 @@ def riskpo(
     ``bundle`` cohorts in the order of their numbers form a bundle; the j-th siblings of all its cohorts form its j-th
     paper, with score S = Σ of everything paid to them. A last bundle of fewer cohorts has its scores scaled up to full
     size. Trajectories beyond the smallest cohort of a bundle belong to no paper and get 0. The quantiles ``q_low`` and
-    ``q_high`` of S at ``tau_low`` and ``tau_high`` should be tracked over batches with ``track_quantile``; left out,
-    they are those of the bundle's own papers (linear interpolation).
+    ``q_high`` of S at ``tau_low`` and ``tau_high`` are tracked over batches in the paper's code; left out, they are
+    those of the bundle's own papers (linear interpolation).
 
     * "uniform" gives every member the credit of the paper;
     * "sum_mean" gives member i the share ``(R_i − mean of its cohort) / Σ of these over the paper``, and equal shares
@@ -78,11 +78,6 @@ def mixed_value_at_risk(
     tail_P = -np.maximum(q_low - score_P, 0.0) / tau_low
     risk_P: Float64Array = (mix * tail_P + middle_P / (tau_high - tau_low)) / (mix + 1.0)
     return risk_P
-
-
-def track_quantile(quantile: float, score_P: Float64Array, tau: float, *, rate: float = 0.1) -> float:
-    """The next estimate of the τ-quantile, ``q + η (τ − share of scores below q)``. η=0.1 is the paper's code."""
-    return quantile + rate * (tau - float(np.mean(score_P < quantile)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

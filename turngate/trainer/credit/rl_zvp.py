@@ -3,7 +3,7 @@
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, first_turns, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, validate
 from turngate.trainer.credit.sources import column, successes
 from turngate.types import FloatArray, TurnTable
 
@@ -34,7 +34,8 @@ def rl_zvp(
     entropy_N = column(table, name, "rl_zvp", missing=True)
     groups = group(table.total_B, table.cohort_B)
     sign_B = signs(table, groups, threshold)[table.cohort_B]
-    shaped_N = zero_variance_credit(entropy_N, first_turns(table), sign_B, alpha=alpha)
+    start_N = np.flatnonzero(table.index_N == 0).astype(np.int64, copy=False)
+    shaped_N = zero_variance_credit(entropy_N, start_N, sign_B[table.traj_N[start_N]], alpha=alpha)
     outcome_B = groups.z_M(eps=eps, ddof=ddof)
     return (outcome_B[table.traj_N] + shaped_N).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Sums that run backwards through segments laid end to end, without a Python loop over their members."""
+"""Passes through segments laid end to end, without a Python loop over their members: sums, minima, neighbours."""
 
 import numpy as np
 import numpy.typing as npt
@@ -48,3 +48,36 @@ def gae(
     inside_M = goes_on(segment_M)
     next_M = np.where(inside_M, np.append(value_M[1:], 0.0), bootstrap_M)
     return scan_back(reward_M + gamma * next_M - value_M, np.where(inside_M, gamma * lam, 0.0))
+
+
+def suffix_min(value_M: Float64Array, segment_M: npt.NDArray[np.integer]) -> Float64Array:
+    """The least of this member and those after it in its segment, NaN left out (all NaN: NaN): float64[M]."""
+    low_M, step = value_M.copy(), 1
+    while (same_M := segment_M[:-step] == segment_M[step:]).any():
+        low_M[:-step] = np.where(same_M, np.fmin(low_M[:-step], low_M[step:]), low_M[:-step])
+        step *= 2
+    return low_M
+
+
+def following(value_M: Float64Array, segment_M: npt.NDArray[np.integer], end_B: Float64Array) -> Float64Array:
+    """The value of the member after, and after the last one of segment b ``end_B[b]``: float64[M]."""
+    return np.where(goes_on(segment_M), np.append(value_M[1:], np.nan), end_B[segment_M])
+
+
+def preceding(value_M: Float64Array, segment_M: npt.NDArray[np.integer], start_B: Float64Array) -> Float64Array:
+    """The value of the member before, and before the first one of segment b ``start_B[b]``: float64[M]."""
+    first_M = np.diff(segment_M, prepend=-1) != 0
+    return np.where(first_M, start_B[segment_M], np.append(np.nan, value_M[:-1]))
+
+
+def last_known(value_M: Float64Array, segment_M: npt.NDArray[np.integer]) -> Float64Array:
+    """The latest value up to and including this member, NaN before the first one of its segment: float64[M]."""
+    place_M = np.arange(len(value_M))
+    known_M = np.maximum.accumulate(np.where(np.isnan(value_M), -1, place_M))
+    own_M = (known_M >= 0) & (segment_M[known_M] == segment_M)
+    return np.where(own_M, value_M[known_M], np.nan)
+
+
+def next_known(value_M: Float64Array, segment_M: npt.NDArray[np.integer]) -> Float64Array:
+    """The earliest value from this member on, NaN after the last one of its segment: float64[M]."""
+    return last_known(value_M[::-1], segment_M[::-1])[::-1]

@@ -4,13 +4,21 @@ NaN says that a turn was not measured. Such a turn is left out of every mean, ev
 taken for 0. A trajectory without a sibling has nothing to be compared with: every rule gives it 0.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group
+from turngate.trainer.credit.cohorts import (
+    Float64Array,
+    Int64Array,
+    first_turns,
+    group,
+    lengths,
+    per_trajectory,
+    turnless,
+)
 from turngate.trainer.credit.scans import goes_on, scan_back
 from turngate.trainer.credit.sources import column
 from turngate.types import BoolArray, FloatArray, IntArray, TurnTable
@@ -63,13 +71,7 @@ def alone(table: TurnTable) -> BoolArray:
 
 def turns_left(table: TurnTable) -> Int64Array:
     """How many turns follow in the trajectory: int64[N]."""
-    return np.bincount(table.traj_N)[table.traj_N].astype(np.int64) - 1 - table.index_N
-
-
-def per_trajectory(values_N: npt.NDArray[Any], table: TurnTable) -> Float64Array:
-    """The sum over the turns of each trajectory: float64[B]."""
-    total_B = np.bincount(table.traj_N, weights=values_N, minlength=table.n_trajectories)
-    return total_B.astype(np.float64, copy=False)
+    return lengths(table)[table.traj_N] - 1 - table.index_N
 
 
 def to_go(values_N: Float64Array, table: TurnTable, gamma: float = 1.0) -> Float64Array:
@@ -83,18 +85,34 @@ def z_of(
     group_N: npt.NDArray[np.integer],
     *,
     eps: float,
+    ddof: int = 1,
     min_std: float = 0.0,
+    weight_N: Float64Array | None = None,
 ) -> Float64Array:
-    """``(x − mean) / (max(std, min_std) + eps)`` with the statistics (ddof 1) of the kept turns: float64[N].
+    """``(x − mean) / (max(std, min_std) + eps)`` with the statistics of the kept turns of each group: float64[N].
 
-    Turns that are not kept, and those of degenerate groups, get exactly 0.
+    ``weight_N`` counts a turn that often (its tokens). Turns that are not kept, and those of degenerate groups, get
+    exactly 0.
     """
     z_N = np.zeros(len(values_N))
-    groups = group(values_N[keep_N], group_N[keep_N])
-    scale_G = np.maximum(groups.std_G(), min_std) + eps
-    scale_G[groups.degenerate_G] = 1.0
-    z_N[keep_N] = groups.centred_M / scale_G[groups.group_M]
+    weight_M = None if weight_N is None else weight_N[keep_N]
+    groups = group(values_N[keep_N], group_N[keep_N], weight_M=weight_M)
+    z_N[keep_N] = groups.z_M(eps=eps, ddof=ddof, min_std=min_std)
     return z_N
+
+
+def z_among_siblings(
+    reward_N: Float64Array, keep_N: BoolArray, table: TurnTable, *, eps: float, ddof: int = 1
+) -> Float64Array:
+    """``z_of`` rewards over the kept turns of all siblings together: float64[N], 0 where there is no sibling.
+
+    A trajectory without turns stands there with everything that it was paid, as one turn would.
+    """
+    without_M = turnless(table)
+    reward_M = np.append(reward_N, table.total_B[without_M])
+    cohort_M = np.append(cohorts(table), table.cohort_B[without_M])
+    keep_M = np.append(keep_N, np.ones(len(without_M), np.bool_)) & (np.bincount(table.cohort_B)[cohort_M] > 1)
+    return z_of(reward_M, keep_M, cohort_M, eps=eps, ddof=ddof)[: table.n_turns]
 
 
 def beyond_siblings(values_B: Float64Array, table: TurnTable) -> Float64Array:
@@ -103,6 +121,27 @@ def beyond_siblings(values_B: Float64Array, table: TurnTable) -> Float64Array:
     factor_G = groups.count_G / np.maximum(groups.count_G - 1, 1)
     advantage_B: Float64Array = groups.centred_M * factor_G[table.cohort_B]
     return advantage_B
+
+
+def beyond_start(to_go_N: Float64Array, table: TurnTable, silent_B: Float64Array) -> Float64Array:
+    """``G_t − mean of the other siblings' G_0``: float64[N], 0 where there is none.
+
+    ``to_go_N`` is what each turn's trajectory earns from it on; ``silent_B`` is ``G_0`` of those without any turn.
+    """
+    start_B = np.where(lengths(table) > 0, to_go_N[np.minimum(first_turns(table), table.n_turns - 1)], silent_B)
+    others_B = group(start_B, table.cohort_B).leave_one_out_mean_M(start_B)
+    return np.where(alone(table), 0.0, to_go_N - others_B[table.traj_N])
+
+
+def with_outcome(
+    step_N: Float64Array, outcome_B: Float64Array, table: TurnTable, baseline: Literal["rloo", "none"]
+) -> Float64Array:
+    """``G_t = Σ_{s≥t} r_s + o``, minus the mean of the other siblings' ``G_0`` under "rloo": float64[N].
+
+    ``step_N`` is r, NaN where a turn has none.
+    """
+    sum_N = to_go(np.nan_to_num(step_N, nan=0.0), table) + outcome_B[table.traj_N]
+    return sum_N if baseline == "none" else beyond_start(sum_N, table, outcome_B)
 
 
 def rate_baseline(step_N: Float64Array, weight_N: Float64Array, table: TurnTable) -> Float64Array:

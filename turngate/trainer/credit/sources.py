@@ -7,8 +7,11 @@ whole episode earned. ``split_sources`` takes them apart so that together they a
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, measured
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, measured
 from turngate.types import BoolArray, TurnTable
+
+PAID = "paid/"
+"""Columns ``paid/NAME_B`` hold what the component NAME was paid in each episode (see ``trainer.components``)."""
 
 
 def column(table: TurnTable, name: str, method: str, *, missing: bool = False) -> Float64Array:
@@ -27,6 +30,19 @@ def column(table: TurnTable, name: str, method: str, *, missing: bool = False) -
             where = f"policy token {bad}"
         raise ShapeError(f"{name} is {values[bad]} at {where}; {method} needs finite numbers")
     return values
+
+
+def paid_to(table: TurnTable, component: str, method: str) -> Float64Array:
+    """What the component was paid in each episode, NaN without a verdict: float64[B]. Raises as ``column`` does."""
+    return column(table, f"{PAID}{component}_B", method, missing=True)
+
+
+def components(table: TurnTable, method: str) -> tuple[str, ...]:
+    """The components that have a column of what they were paid. Raises ShapeError if none has."""
+    found = tuple(name.removeprefix(PAID)[:-2] for name in table.measured if name.startswith(PAID))
+    if not found:
+        raise ShapeError(f"{method} needs columns '{PAID}NAME_B', one per component, but the table has none")
+    return found
 
 
 def tokens(table: TurnTable, method: str) -> Float64Array:
@@ -76,25 +92,19 @@ def scores(table: TurnTable) -> Float64Array:
     return np.where(verdicts(table), table.process_N.astype(np.float64), np.nan)
 
 
-def split_sources(table: TurnTable) -> tuple[Float64Array, Float64Array]:
+def split_sources(table: TurnTable, method: str) -> tuple[Float64Array, Float64Array]:
     """What each turn was paid for itself (float64[N], NaN = nothing said) and what the episode was paid (float64[B]).
 
-    Before the last turn every payment belongs to its turn. The last turn holds both: its own share is what it was
-    paid beyond the outcome, at most its earned process value and 0 without an open verdict; the rest belongs to the
-    episode. So ``outcome + Σ turns`` is exactly the total, a veto counts against the episode, and a process payment
-    that a gate scaled down counts as scaled.
+    Before the last turn every payment belongs to its turn. The last turn holds both: its own share is what its open
+    verdicts were paid (``measured["process_paid_N"]``), the rest belongs to the episode. So ``outcome + Σ turns`` is
+    exactly the total, a veto counts against the episode, and a process payment that a gate cut counts as cut.
+    Raises ShapeError, naming ``method``, if nobody measured that.
     """
     reward_N = table.reward_N.astype(np.float64)
     spoken_N, last_N = verdicts(table), last_turns(table)
     turn_N = np.where(spoken_N | (reward_N != 0.0), reward_N, np.nan)
-    earned_B = np.where(spoken_N, table.process_N, 0.0)[last_N].astype(np.float64)
-    beyond_B = reward_N[last_N] - table.outcome_B
-    share_B = np.clip(beyond_B, np.minimum(earned_B, 0.0), np.maximum(earned_B, 0.0))
-    turn_N[last_N] = np.where(spoken_N[last_N], share_B, np.nan)
-    return turn_N, reward_N[last_N] - share_B
-
-
-def sum_turns(values_N: Float64Array, table: TurnTable) -> Float64Array:
-    """Sums over the turns of each trajectory: float64[B]."""
-    total_B: Float64Array = np.add.reduceat(values_N, first_turns(table))
-    return total_B
+    share_M = np.where(spoken_N, column(table, "process_paid_N", method), 0.0)[last_N]
+    turn_N[last_N] = np.where(spoken_N[last_N], share_M, np.nan)
+    outcome_B = table.total_B.copy()  # an episode without turns keeps what it was paid
+    outcome_B[table.traj_N[last_N]] = reward_N[last_N] - share_M
+    return turn_N, outcome_B

@@ -4,20 +4,18 @@ from typing import Literal
 
 import numpy as np
 
-from turngate.rewards import shaping
-from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, per_trajectory, validate
 from turngate.trainer.credit.signals import (
     OutcomeSource,
-    alone,
     as_credit,
+    beyond_start,
     non_negative,
     one_of,
     outcomes,
-    per_trajectory,
     to_go,
     unit_interval,
 )
-from turngate.trainer.credit.sources import column, last_turns, scores
+from turngate.trainer.credit.sources import column, last_turns, scores, verdicts
 from turngate.types import FloatArray, TurnTable
 
 
@@ -52,23 +50,23 @@ def spa(
     non_negative("spa", progress=progress, grounding=grounding)
     one_of("spa", "baseline", baseline, ("rloo", "none"))
     validate(table)
-    reward_N = progress * progress_steps(table, outcomes(table, outcome, "spa"), exact_sum=exact_sum)
+    outcome_B = outcomes(table, outcome, "spa")
+    reward_N = progress * progress_steps(table, outcome_B, exact_sum=exact_sum)
     if grounding:
         reward_N += grounding * column(table, "grounded_N", "spa")
     sum_N = to_go(reward_N, table, gamma)
-    if baseline == "none":
-        return as_credit(sum_N)
-    start_B = sum_N[table.index_N == 0]
-    others_B = group(start_B, table.cohort_B).leave_one_out_mean_M(start_B)
-    return as_credit(np.where(alone(table), 0.0, sum_N - others_B[table.traj_N]))
+    if baseline == "rloo":
+        sum_N = beyond_start(sum_N, table, progress * outcome_B)
+    return as_credit(sum_N)
 
 
 def progress_steps(table: TurnTable, outcome_B: Float64Array, *, exact_sum: bool = True) -> Float64Array:
-    """Each turn's share of the outcome, 0 where unscored; the whole on the last turn without any score: float64[N].
-
-    The shares are those of ``rewards.shaping.spa``.
-    """
-    share_N = shaping.spa(scores(table), outcome_B, table.traj_N, exact_sum=exact_sum)
-    unscored_B = per_trajectory(~np.isnan(share_N), table) == 0
-    unscored_end_N = last_turns(table) & unscored_B[table.traj_N]
-    return np.where(unscored_end_N, outcome_B[table.traj_N], np.nan_to_num(share_N, nan=0.0))
+    """Each turn's share of the outcome, 0 where unscored; the whole on the last turn without any score: float64[N]."""
+    share_N = np.nan_to_num(scores(table), nan=0.0)
+    scored_N = verdicts(table)
+    scored_B = per_trajectory(scored_N, table)
+    if exact_sum:
+        missing_B = (outcome_B - per_trajectory(share_N, table)) / np.maximum(scored_B, 1.0)
+        share_N += np.where(scored_N, missing_B[table.traj_N], 0.0)
+    unscored_end_N = last_turns(table) & (scored_B == 0)[table.traj_N]
+    return np.where(unscored_end_N, outcome_B[table.traj_N], share_N)

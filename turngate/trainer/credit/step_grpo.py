@@ -5,10 +5,12 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.scans import carry, scan_back
+from turngate.trainer.credit.signals import as_credit, z_among_siblings
 from turngate.trainer.credit.sources import last_turns, verdicts
+from turngate.trainer.credit.tokens import check_discounts
 from turngate.types import BoolArray, FloatArray, TurnTable
 
 
@@ -39,22 +41,18 @@ def step_grpo(
     equal step rewards give 0. Raises ShapeError (see ``validate``), ConfigError for an unknown mode, γ outside [0, 1],
     eps < 0 or another ddof than 0 or 1.
     """
+    check_discounts(gamma=gamma)
     if mode not in ("sum", "mean", "to_go") or eps < 0 or ddof not in (0, 1):
         raise ConfigError(
             f"step_grpo needs mode 'sum', 'mean' or 'to_go', eps ≥ 0 and ddof 0 or 1, found '{mode}', {eps}, {ddof}"
         )
     validate(table)
-    to_go_N = reward_to_go(table, gamma)
-    cohort_N = table.cohort_B[table.traj_N]
     if mode == "to_go":
-        advantage_N = group(to_go_N, cohort_N).z_M(eps=eps, ddof=ddof)
-    else:
-        step_N = verdicts(table) | (table.reward_N != 0) | last_turns(table)
-        z_N = np.zeros(table.n_turns)
-        z_N[step_N] = group(table.reward_N[step_N].astype(np.float64), cohort_N[step_N]).z_M(eps=eps, ddof=ddof)
-        advantage_N = _to_go(z_N, step_N, table, gamma, mode == "mean")
-    advantage_N[(np.bincount(table.cohort_B) < 2)[cohort_N]] = 0.0
-    return advantage_N.astype(np.float32)
+        every_N = np.ones(table.n_turns, np.bool_)
+        return as_credit(z_among_siblings(reward_to_go(table, gamma), every_N, table, eps=eps, ddof=ddof))
+    step_N = verdicts(table) | (table.reward_N != 0) | last_turns(table)
+    z_N = z_among_siblings(table.reward_N.astype(np.float64), step_N, table, eps=eps, ddof=ddof)
+    return as_credit(_to_go(z_N, step_N, table, gamma, mode == "mean"))
 
 
 def _to_go(z_N: Float64Array, step_N: BoolArray, table: TurnTable, gamma: float, mean: bool) -> Float64Array:

@@ -2,32 +2,34 @@
 
 import numpy as np
 
-from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import group, validate
-from turngate.trainer.credit.signals import as_credit, non_negative
-from turngate.trainer.credit.tree import grow
+from turngate.trainer.credit.cohorts import check_scale, group, validate
+from turngate.trainer.credit.signals import as_credit, one_of
+from turngate.trainer.credit.tree import MERGES, Merge, grow
 from turngate.types import FloatArray, TurnTable
 
 
-def tempo(table: TurnTable, *, scale_td: bool = True, eps: float = 1e-6, ddof: int = 1) -> FloatArray:
+def tempo(
+    table: TurnTable, *, merge: Merge = "tokens", scale_td: bool = True, eps: float = 1e-6, ddof: int = 1
+) -> FloatArray:
     """``A_t = (R − mean + V(s_{t+1}) − V(s_t)) / (std + eps)``: float32[N].
 
     ``V`` of a prefix is the mean of everything paid to the trajectories of the cohort that share it; mean and std are
-    over the cohort. The difference is 0 wherever all that came along go on together. ``scale_td=False`` leaves the
-    difference undivided, as the abstract reads; reviews of the paper confirm the division.
+    over the cohort. The difference is 0 wherever all that came along go on together. ``merge`` says when two siblings
+    share a prefix: "tokens", as published, if its token ids are the same; "action_observation" if they saw and did the
+    same, whatever they thought; "recorded" if one branched off the other (see ``credit.tree``). ``scale_td=False``
+    leaves the difference undivided, as the abstract reads; reviews of the paper confirm the division.
 
-    Source: https://arxiv.org/abs/2509.18314. There prefixes are matched by token ids; here they are what a branched
-    rollout shares.
+    Source: https://arxiv.org/abs/2509.18314, which compares token by token; here whole turns. Known weakness: freely
+    sampled thoughts never coincide, and what is left is ``grpo``; watch ``shared_turns.merged_share``.
 
     Degenerate: equal totals and a cohort of one give exactly 0. A cohort that shares no turn is no tree: the
-    difference is 0 there, and this is ``grpo``. Raises ShapeError (see ``validate`` and ``tree.branches``), ConfigError
-    for eps < 0 or another ddof than 0 or 1.
+    difference is 0 there, and this is ``grpo``. Raises ShapeError (see ``validate`` and ``tree.grow``), ConfigError for
+    eps < 0, another ddof than 0 or 1 or an unknown ``merge``.
     """
-    non_negative("tempo", eps=eps)
-    if ddof not in (0, 1):
-        raise ConfigError(f"tempo: ddof is {ddof}; it must be 0 or 1")
+    check_scale("tempo", eps=eps, ddof=ddof)
+    one_of("tempo", "merge", merge, MERGES)
     validate(table)
-    tree = grow(table, "tempo")
+    tree = grow(table, "tempo", merge)
     groups = group(table.total_B, table.cohort_B)
     td_G = tree.rise_G(tree.mean_G(groups.centred_M[table.traj_N]))
     if scale_td:

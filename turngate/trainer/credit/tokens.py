@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit.cohorts import ZERO_RANGE, Float64Array
+from turngate.trainer.credit.cohorts import Float64Array, group
 from turngate.trainer.credit.scans import carry, gae, goes_on, scan_back
 from turngate.types import FloatArray, IntArray
 
@@ -108,34 +108,31 @@ def reinforce_plus_plus_tokens(
     return whiten(to_go_S, np.ones(len(to_go_S)), eps=eps).astype(np.float32)
 
 
-def prefix_weights(ids_L: IntArray, segment_L: IntArray, cohort_B: IntArray) -> FloatArray:
-    """``1/|λ|`` per token, λ = the trajectories of its cohort that agree up to and with this token: float32[L].
+def prefix_counts(ids_L: IntArray, segment_L: IntArray, cohort_B: IntArray) -> IntArray:
+    """|λ| of each token: the trajectories of its cohort that agree up to and with this token, at least 1: int32[L].
 
-    GRPO turns every prefix that siblings share into a process step and counts it once per sibling; the weight on the
-    token's loss counts it once (https://arxiv.org/abs/2509.21154). ``ids_L`` must hold *all* tokens after the prompt,
-    also tool output, because a prefix is shared only if the context is; use the weights of the trained ones.
-
-    Nothing shared gives 1 everywhere, which is GRPO; k identical trajectories weigh 1/k. Raises ShapeError for arrays
-    that do not fit.
+    ``ids_L`` must hold *all* tokens, also tool output, because a prefix is shared only if the context is;
+    ``segment_L`` is the trajectory of each, one without tokens is left out. Nothing shared gives 1 everywhere.
+    Source: https://arxiv.org/abs/2509.21154. Raises ShapeError for arrays that do not fit.
     """
     check_flat(ids_L=ids_L, segment_L=segment_L)
     _check_order("segment_L", segment_L)
-    start_B = np.flatnonzero(np.diff(segment_L, prepend=-1))
-    if not np.array_equal(segment_L[start_B], np.arange(len(cohort_B))):
-        raise ShapeError(f"segment_L must count 0..{len(cohort_B) - 1}, one segment per entry of cohort_B")
-    length_B = np.diff(start_B, append=len(ids_L))
-    weight_L = np.ones(len(ids_L), np.float32)
-    prefix_B, active = cohort_B.astype(np.int64), np.arange(len(cohort_B))
+    start_M = np.flatnonzero(np.diff(segment_L, prepend=-1))
+    if segment_L[-1] >= len(cohort_B):
+        raise ShapeError(f"segment_L holds {segment_L[-1]}, but cohort_B has {len(cohort_B)} entries")
+    length_M = np.diff(start_M, append=len(ids_L))
+    count_L = np.ones(len(ids_L), np.int32)
+    prefix_M, active = cohort_B[segment_L[start_M]].astype(np.int64), np.arange(len(start_M))
     depth = 0
     while len(active):
-        at = start_B[active] + depth
-        longer = (prefix_B[active] << 32) | ids_L[at].astype(np.int64)
-        _, prefix_B[active], count = np.unique(longer, return_inverse=True, return_counts=True)
-        shared = count[prefix_B[active]]
-        weight_L[at] = 1.0 / shared
+        at = start_M[active] + depth
+        longer = (prefix_M[active] << 32) | ids_L[at].astype(np.int64)
+        _, prefix_M[active], count = np.unique(longer, return_inverse=True, return_counts=True)
+        shared = count[prefix_M[active]]
+        count_L[at] = shared
         depth += 1
-        active = active[(shared > 1) & (length_B[active] > depth)]
-    return weight_L
+        active = active[(shared > 1) & (length_M[active] > depth)]
+    return count_L
 
 
 def whiten(value_M: Float64Array, weight_M: Float64Array, *, eps: float = 1e-8) -> Float64Array:
@@ -144,14 +141,8 @@ def whiten(value_M: Float64Array, weight_M: Float64Array, *, eps: float = 1e-8) 
     The variance has Bessel's factor n/(n−1), n = Σ weights. Entries without weight are moved like the others but do
     not count. Values that differ by rounding only, or fewer than two tokens, give exactly 0.
     """
-    here_M, n = weight_M > 0, weight_M.sum()
-    if n < 2:
-        return np.zeros(len(value_M))
-    mean = (weight_M * value_M).sum() / n
-    centred_M = value_M - mean
-    if np.ptp(value_M[here_M]) <= ZERO_RANGE * max(1.0, abs(mean)):
-        return np.zeros(len(value_M))
-    white_M: Float64Array = centred_M / np.sqrt((weight_M * centred_M**2).sum() / (n - 1) + eps)
+    batch = group(value_M, np.zeros(len(value_M), np.int64), weight_M=weight_M)
+    white_M: Float64Array = batch.centred_M / np.sqrt(batch.std_G() ** 2 + np.where(batch.degenerate_G, 1.0, eps))
     return white_M
 
 

@@ -1,18 +1,31 @@
-"""Branched rollouts as trees: the turns that trajectories share are one node.
+"""Siblings as trees: the turns that trajectories share are one node.
 
-A trajectory that branched off another one carries copies of the turns before the branch. ``measured["parent_B"]`` says
-off which trajectory (−1 = none) and ``measured["branch_B"]`` how many turns they share; both come from ``tabulate``.
-Every cohort is one tree: its root is the task, the children of the root are the first turns, the leaves are the ends.
+What siblings share is either recorded or found:
+
+* "recorded": a trajectory that branched off another one carries copies of the turns before the branch.
+  ``measured["parent_B"]`` says off which trajectory (−1 = none) and ``measured["branch_B"]`` how many turns they share;
+* "action_observation": siblings that saw and did the same so far, by ``measured["act_N"]``;
+* "tokens": siblings whose token ids are the same so far, by ``measured["said_N"]``; branches are among them.
+
+All columns come from ``tabulate``. Every cohort is one tree: its root is the task, the children of the root are the
+first turns, the leaves are the ends. A trajectory without turns is no leaf.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, measured, validate
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, measured
 from turngate.types import BoolArray, TurnTable
+
+Merge: TypeAlias = Literal["recorded", "action_observation", "tokens"]
+MERGES: tuple[Merge, ...] = get_args(Merge)
+LABELS: Mapping[Merge, str] = {"action_observation": "act_N", "tokens": "said_N"}
+"""The column by which turns are alike; "recorded" has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,7 +36,8 @@ class Tree:
     * ``above_G`` int64[G]: the node before it, −1 under the root;
     * ``visits_G`` int64[G]: trajectories through it;
     * ``cohort_G`` int64[G]: the cohort whose tree it belongs to;
-    * ``origin_B`` int64[B]: the trajectory at which the chain of parents of each trajectory begins.
+    * ``origin_B`` int64[B]: the trajectory at which the chain of parents of each trajectory begins; where sharing was
+      found, the first one that began like it.
     """
 
     node_N: Int64Array
@@ -63,20 +77,20 @@ class Tree:
         return np.where(self.forked_G, value_G - before_G, 0.0)
 
 
-def nodes(table: TurnTable) -> Int64Array:
-    """The tree node of each turn, dense from 0: int64[N]. Shared turns have one node. Raises as ``grow`` does."""
-    validate(table)
-    return grow(table, "nodes").node_N
-
-
-def grow(table: TurnTable, method: str) -> Tree:
+def grow(table: TurnTable, method: str, merge: Merge = "recorded") -> Tree:
     """The trees of a validated table.
 
     Cohorts never share a node, so a branch into another cohort (a guided retry) starts a tree of its own there. Raises
-    ShapeError as ``branches`` does.
+    ShapeError as ``branches`` does, or for a column of ``LABELS`` that is missing or holds no whole numbers.
     """
-    parent_B, branch_B = branches(table, method)
-    owner_N = _owners(table, parent_B, branch_B)
+    if merge == "recorded":
+        parent_B, branch_B = branches(table, method)
+        owner_N, origin_B = _owners(table, parent_B, branch_B), _origins(parent_B)
+    else:
+        owner_N = _first_alike(table, _whole(table, LABELS[merge], method))
+        first_N = np.flatnonzero(table.index_N == 0)
+        origin_B = np.arange(table.n_trajectories)
+        origin_B[table.traj_N[first_N]] = table.traj_N[owner_N[first_N]]
     n_cohorts = int(table.cohort_B.max()) + 1
     cohort_N = table.cohort_B[table.traj_N]
     keys_G, node_N = np.unique(owner_N * n_cohorts + cohort_N, return_inverse=True)
@@ -89,7 +103,7 @@ def grow(table: TurnTable, method: str) -> Tree:
         above_G=above_G,
         visits_G=np.bincount(node_N).astype(np.int64, copy=False),
         cohort_G=(keys_G % n_cohorts).astype(np.int64, copy=False),
-        origin_B=_origins(parent_B),
+        origin_B=origin_B,
     )
 
 
@@ -106,7 +120,7 @@ def branches(table: TurnTable, method: str) -> tuple[Int64Array, Int64Array]:
     )
     origin_B = _origins(parent_B)
     _refuse("parent_B", parent_B, parent_B[origin_B] >= 0, "it descends from itself")
-    length_B = np.bincount(table.traj_N)
+    length_B = lengths(table)
     most_B = np.where(parent_B < 0, 0, np.minimum(length_B, length_B[parent_B]))
     _refuse("branch_B", branch_B, (branch_B < 0) | (branch_B > most_B), "it must be 0 … the turns that both have")
     return parent_B, branch_B
@@ -131,6 +145,27 @@ def _origins(parent_B: Int64Array) -> Int64Array:
     for _ in range(len(parent_B).bit_length()):
         origin_B = origin_B[origin_B]
     return origin_B
+
+
+def _first_alike(table: TurnTable, label_N: Int64Array) -> Int64Array:
+    """The row of the first sibling whose turns have the same labels up to this one; labels below 0 equal none."""
+    _, label_N = np.unique(np.where(label_N < 0, -1 - np.arange(len(label_N)), label_N), return_inverse=True)
+    owner_N = np.empty(len(label_N), np.int64)
+    by_depth = np.argsort(table.index_N, kind="stable")
+    before_M = table.cohort_B[table.traj_N[by_depth]].astype(np.int64)
+    depth_M = table.index_N[by_depth]
+    for start, stop in zip(*_runs(depth_M), strict=True):
+        rows = by_depth[start:stop]
+        before_R = before_M[start:stop] if depth_M[start] == 0 else owner_N[rows - 1]
+        _, first_G, node_R = np.unique(before_R * len(label_N) + label_N[rows], return_index=True, return_inverse=True)
+        owner_N[rows] = rows[first_G][node_R]
+    return owner_N
+
+
+def _runs(number_M: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
+    """Where each run of equal numbers starts and stops."""
+    start_R = np.flatnonzero(np.diff(number_M, prepend=-1)).astype(np.int64)
+    return start_R, np.append(start_R[1:], len(number_M))
 
 
 def _owners(table: TurnTable, parent_B: Int64Array, branch_B: Int64Array) -> npt.NDArray[np.int64]:

@@ -5,8 +5,9 @@ from typing import Literal
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Groups, first_turns, group, validate
-from turngate.trainer.credit.signals import as_credit, non_negative, one_of, per_trajectory
+from turngate.trainer.credit.cohorts import Float64Array, Groups, group, per_trajectory, turnless, validate
+from turngate.trainer.credit.signals import as_credit, non_negative, one_of
+from turngate.trainer.credit.sources import last_turns
 from turngate.trainer.credit.tree import Tree, grow
 from turngate.types import FloatArray, TurnTable
 
@@ -36,15 +37,17 @@ def tree_rpo(
     one_of("tree_rpo", "scale", scale, ("none", "bernoulli", "sample"))
     validate(table)
     tree = grow(table, "tree_rpo")
-    siblings = group(mean_of_children(table, tree), tree.family_G)
+    without_M = turnless(table)  # an episode that ended at the root is a child of the root
+    value_M = np.append(mean_of_children(table, tree), table.total_B[without_M])
+    siblings = group(value_M, np.append(tree.family_G, tree.n_nodes + table.cohort_B[without_M]))
     advantage_G = siblings.centred_M
     if scale == "sample":
         advantage_G = siblings.z_M(eps=eps)
     elif scale == "bernoulli":
-        advantage_G = advantage_G / (_bernoulli(table, siblings) + eps)[tree.family_G]
-    variance_G = np.bincount(tree.family_G, weights=siblings.centred_M**2) / np.maximum(siblings.count_G, 1)
-    kept_G = variance_G > prune
-    return as_credit(np.where(kept_G[tree.family_G], advantage_G, 0.0)[tree.node_N])
+        advantage_G = advantage_G / (_bernoulli(table, siblings) + eps)[siblings.group_M]
+    variance_F = np.bincount(siblings.group_M, weights=siblings.centred_M**2) / np.maximum(siblings.count_G, 1)
+    kept_F = variance_F > prune
+    return as_credit(np.where(kept_F[siblings.group_M], advantage_G, 0.0)[tree.node_N])
 
 
 def mean_of_children(table: TurnTable, tree: Tree) -> Float64Array:
@@ -54,8 +57,7 @@ def mean_of_children(table: TurnTable, tree: Tree) -> Float64Array:
     picks a child at random reaches it. Weights are kept as logarithms, relative to the largest through the node.
     """
     n_children_G = np.bincount(tree.above_G + 1, minlength=tree.n_nodes + 1)[1:].astype(np.float64)
-    ends_B = tree.node_N[np.append(first_turns(table)[1:], table.n_turns) - 1]
-    n_children_G += np.bincount(ends_B, minlength=tree.n_nodes)
+    n_children_G += np.bincount(tree.node_N[last_turns(table)], minlength=tree.n_nodes)
     chance_N = -per_trajectory(np.log(n_children_G)[tree.node_N], table)[table.traj_N]
     best_G = np.full(tree.n_nodes, -np.inf)
     np.maximum.at(best_G, tree.node_N, chance_N)

@@ -4,9 +4,13 @@ A guide plans one entry per sibling (None = unguided). Rollouts inject what it p
 siblings in cohorts of their own, and evaluation never asks a guide.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Protocol
+
+from turngate.parts import Part
 from turngate.types import Guidance, Metrics, ScoredGroup, Task
 
 
@@ -24,6 +28,28 @@ class Guide(Protocol):
     def metrics(self) -> Metrics:
         """What to report, ``guide/…``."""
         ...
+
+
+class GuidePart(Part):
+    """Who gets help: opens a ``Guide``. A subclass writes ``open``."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "guide"
+    fallback: ClassVar[str] = "none"
+
+    @abstractmethod
+    def open(self) -> Guide:
+        """The guide of one run."""
+
+
+class NoGuidePart(GuidePart):
+    """Nobody gets help."""
+
+    type: Literal["none"] = "none"
+
+    def open(self) -> Guide:
+        """A guide that plans nothing."""
+        return NoGuide()
 
 
 class NoGuide:

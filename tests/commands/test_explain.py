@@ -1,0 +1,289 @@
+"""``turngate explain``: what it prints of a small tree, and that the real one explains each of its keys."""
+
+import io
+import sys
+import types
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+from command_line import turngate
+from pydantic import BaseModel, ConfigDict, Field
+from rich.console import Console
+
+from turngate import parts
+from turngate.commands.explain import Key, explain, find, first_sentence, holds, keys, written
+from turngate.config import Config
+from turngate.errors import ConfigError, UnknownName, UserError
+from turngate.parts import Part
+from turngate.sinks import ConsoleLines, Tensorboard, Wandb
+
+
+class Tune(Part):
+    """What is played."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "tune"
+    bars: int = Field(4, ge=1, le=9)
+    """Length in bars."""
+
+
+class March(Tune):
+    """Left, right. Then ``left`` again."""
+
+    type: Literal["march"] = "march"
+    speed: Literal["slow", "quick"] = "slow"
+    """How fast."""
+
+
+class Jig(Tune):
+    """Faster."""
+
+
+class Waltz(Tune):
+    type: Literal["waltz"] = "waltz"
+
+
+class Stage(BaseModel):
+    """Where it is played."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    width_m: float = Field(8.0, gt=0)
+    """Width of the stage."""
+
+
+class Open(BaseModel):
+    type: Literal["open"] = "open"
+    seats: tuple[str, ...] = ("front", "back")
+
+
+class Closed(BaseModel):
+    """A hall."""
+
+    type: Literal["closed"] = "closed"
+
+
+class Act(BaseModel):
+    """A part of an evening."""
+
+    parts: tuple["Act", ...] = ()
+
+
+class Concert(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    name: str
+    """Name of ``it``."""
+    folder: Path | None = None
+    tune: Tune = March(bars=2)
+    encores: tuple[Tune, ...] = ()
+    """Played at the end."""
+    stage: Stage = Stage()
+    more: tuple[Stage, ...] = ()
+    rain: Stage | None = None
+    hall: Annotated[Open | Closed, Field(discriminator="type")] = Open()
+
+
+def printed(path: str = "") -> str:
+    out = io.StringIO()
+    explain(Console(file=out, width=30), Concert, path)
+    return out.getvalue()
+
+
+TREE = """\
+name  (text, must be given)
+    Name of it.
+folder  (path, may be left out)
+tune = {type = "march", bars = 2}  (tune)
+    What is played.
+encores = []  (list of tunes)
+    Played at the end.
+
+[stage]
+    Where it is played.
+stage.width_m = 8.0  (number > 0)
+    Width of the stage.
+
+[[more]]
+    Where it is played.
+more.width_m = 8.0  (number > 0)
+    Width of the stage.
+
+[rain]  may be left out
+    Where it is played.
+rain.width_m = 8.0  (number > 0)
+    Width of the stage.
+hall = "open"  (table with a type)
+"""
+TUNES = """\
+tune = {type = "march", bars = 2}  (tune)
+    What is played.
+
+types (turngate explain tune.NAME prints the keys of one):
+  march  Left, right.
+  waltz
+
+keys that every type has:
+tune.bars = 4  (whole number ≥ 1, ≤ 9)
+    Length in bars.
+"""
+MARCH = """\
+march: Left, right. Then left again.
+encores.bars = 4  (whole number ≥ 1, ≤ 9)
+    Length in bars.
+encores.speed = "slow"  ("slow" or "quick")
+    How fast.
+"""
+HALLS = """\
+hall = "open"  (table with a type)
+
+types (turngate explain hall.NAME prints the keys of one):
+  open
+  closed  A hall. (from tests)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _of_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of other packages say where they come from; these are to look like ours."""
+    for model in (Tune, March, Waltz, Open):
+        monkeypatch.setattr(model, "__module__", "turngate.tunes")
+    for model in (Closed, Jig):
+        monkeypatch.setattr(model, "__module__", "tests.halls")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("", TREE),
+        ("tune", TUNES),
+        ("encores.march", MARCH),
+        ("tune.march.speed", 'tune.march.speed = "slow"  ("slow" or "quick")\n    How fast.\n'),
+        ("tune.bars", "tune.bars = 4  (whole number ≥ 1, ≤ 9)\n    Length in bars.\n"),
+        ("hall", HALLS),
+        ("hall.open", 'open: \nhall.seats = ["front", "back"]  (list of texts)\n'),
+        ("stage.width_m", "stage.width_m = 8.0  (number > 0)\n    Width of the stage.\n"),
+    ],
+)
+def test_a_small_tree_in_full(path: str, expected: str) -> None:
+    assert printed(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("tuen", r"^unknown key 'tuen'; did you mean 'tune'"),
+        ("stage.wdith_m", r"^unknown key below 'stage': 'wdith_m'; did you mean 'width_m'\?$"),
+        ("tune.marhc", r"^unknown key below 'tune': 'marhc'; did you mean 'march' or "),
+        ("tune.march.sped", r"^unknown key below 'tune\.march': 'sped'; did you mean 'speed' or "),
+        ("hall.opne", r"^unknown key below 'hall': 'opne'; did you mean 'open' or "),
+        ("name.first", r"^'name\.first' leads nowhere: 'name' has no keys below it$"),
+        ("tune.nowhere:March", r"^'nowhere:March' cannot be imported"),
+        ("nowhere:March", r"^unknown key 'nowhere:March'"),
+    ],
+)
+def test_a_wrong_key_is_one_line_with_the_closest(path: str, problem: str) -> None:
+    with pytest.raises(UserError, match=problem) as error:
+        find(Concert, path)
+    assert "\n" not in str(error.value)
+    assert isinstance(error.value, UnknownName | ConfigError)
+
+
+def test_parts_of_other_packages_say_so_and_a_broken_one_spares_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tune, "types", dict(Tune.types))
+    entries = [
+        EntryPoint("jig", "halls:Jig", "turngate.tunes"),
+        EntryPoint("broken", "no_such_module:Tune", "turngate.tunes"),
+    ]
+    monkeypatch.setitem(sys.modules, "halls", types.SimpleNamespace(Jig=Jig))
+    monkeypatch.setattr(parts, "_entries", lambda group: tuple(entries) if group == "turngate.tunes" else ())
+    text = printed("tune")
+    assert "\n  broken  (entry point 'broken' (no_such_module:Tune) cannot be loaded: ModuleNotFoundError" in text
+    assert "\n  jig     Faster. (from tests)\n  march   Left, right.\n" in text
+    assert printed("tune.jig").startswith("jig: Faster.\n")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (int | None, "whole number"),
+        (str | int, "text or whole number"),
+        (dict[str, Any], "table"),
+        (Literal["a", 1], '"a" or 1'),
+        (list[bool], "list of: true or false"),
+        (Annotated[str, Field(min_length=2)], "text at least 2 of them"),
+        (Annotated[tuple[int, ...], Field(max_length=3)], "list of whole numbers at most 3 of them"),
+        (Any, "value"),
+    ],
+)
+def test_types_in_words(annotation: object, words: str) -> None:
+    class Holder(BaseModel):
+        one: annotation  # type: ignore[valid-type]
+
+    field = Holder.model_fields["one"]
+    assert holds(field.annotation, field.metadata).words == words
+
+
+def test_a_table_that_holds_tables_like_itself_is_explained_once() -> None:
+    assert [(key.path, key.help) for key in keys(Act)] == [("parts", "A part of an evening.")]
+
+
+def test_values_as_they_are_written() -> None:
+    assert written({"a": [1, "x"], "b": True}) == '{a = [1, "x"], b = true}'
+    assert written((Tensorboard(), Wandb(offline=True))) == '["tensorboard", {type = "wandb", offline = true}]'
+    assert written(Path("a/b")) == '"a/b"'
+    assert first_sentence(ConsoleLines) == "One line per step on the terminal."
+
+
+# --- the real tree ---------------------------------------------------------------------------------------------------
+
+
+def shipped_parts() -> set[type[BaseModel]]:
+    """Every part that a config can name and that ships with turngate."""
+    variants = {model for key in keys(Config) for model in key.holds.variants}
+    found = {part for family in parts.families() for part in family.types.values()} | variants
+    return {part for part in found if part.__module__.startswith("turngate.")}
+
+
+SECTIONS = [*keys(Config)]
+PARTS = sorted(shipped_parts(), key=lambda part: part.__name__)
+AT_MOST_SILENT = 208
+"""Keys of parts without help. It may only shrink, to 0."""
+
+
+@pytest.mark.parametrize("key", SECTIONS, ids=lambda key: key.path)
+def test_every_key_of_a_section_has_help(key: Key) -> None:
+    said = key.help or " ".join(filter(None, map(first_sentence, key.holds.variants)))
+    assert said, f"'{key.path}' has no docstring"
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_every_shipped_part_says_what_it_is(part: type[BaseModel]) -> None:
+    assert first_sentence(part), f"{part.__module__}.{part.__qualname__} has no docstring"
+
+
+def test_every_key_of_a_part_has_help() -> None:
+    silent = sorted(
+        f"{part.__module__}.{part.__name__}.{key.path}" for part in PARTS for key in keys(part) if not key.help
+    )
+    assert len(silent) <= AT_MOST_SILENT, silent
+
+
+def test_every_key_can_be_asked_for() -> None:
+    for key in SECTIONS:
+        found = find(Config, key.path)
+        assert isinstance(found, Key)
+        assert found == key
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert turngate("explain") == 0
+    assert "\ntrain.group_size = 8  (whole number ≥ 2)\n    Episodes per task and update.\n" in capsys.readouterr().out
+    assert turngate("explain", "sink") == 0
+    assert "\n  tensorboard  A scalar per metric for TensorBoard" in capsys.readouterr().out
+    assert turngate("explain", "sink.wandb") == 0
+    assert 'sink.project = "turngate"  (text)\n' in capsys.readouterr().out
+    assert turngate("explain", "sink.turngate.sinks:Wandb") == 0
+    assert 'sink.project = "turngate"  (text)\n' in capsys.readouterr().out
+    assert turngate("explain", "trian") == 2
+    assert capsys.readouterr().err == "error: unknown key 'trian'; did you mean 'train' or 'sink'?\n"

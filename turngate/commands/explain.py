@@ -1,0 +1,317 @@
+"""``turngate explain``: the keys of a config, their types, defaults and help, read off the settings themselves.
+
+A key is followed from the root of the tree to where it stands: through sections, and through parts by the name of their
+type, as in ``loss.objective.gspo.clip_low``. Nothing is listed here, so nothing here can be out of date.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from rich.console import Console
+
+from turngate.errors import ConfigError, UnknownName, UserError
+from turngate.parts import Part
+
+Model: TypeAlias = type[BaseModel]
+_WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path", object: "value"}
+_SIGNS = {Ge: ("ge", "≥"), Gt: ("gt", ">"), Le: ("le", "≤"), Lt: ("lt", "<")}
+_LENGTHS = {MinLen: ("min_length", "at least"), MaxLen: ("max_length", "at most")}
+
+
+# --- what a key may hold ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """What the value of a key may be: ``words`` for people, and the models that a table there is read by.
+
+    ``family`` is the base class where a part stands, ``variants`` are the models of a table that names its type.
+    """
+
+    words: str
+    sections: tuple[Model, ...] = ()
+    family: type[Part] | None = None
+    variants: tuple[Model, ...] = ()
+
+
+def holds(annotation: object, metadata: Sequence[object] = ()) -> Holds:
+    """What an annotation allows, with the bounds that ``metadata`` sets."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return holds(inner[0], [*inner[1:], *metadata])
+    if origin is Literal:
+        return Holds(words=" or ".join(map(written, inner)))
+    if origin in (Union, UnionType):
+        return _either([one for one in inner if one is not NoneType], metadata)
+    if origin in (tuple, list, frozenset, set):
+        items = holds(inner[0] if inner else object)
+        return Holds(
+            words=_bounded(_plural(items.words), metadata),
+            sections=items.sections,
+            family=items.family,
+            variants=items.variants,
+        )
+    if isinstance(annotation, type) and issubclass(annotation, Part) and "types" in annotation.__dict__:
+        return Holds(words=annotation.noun, family=annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return Holds(words="table", sections=(annotation,))
+    if origin in (dict, Mapping) or annotation is dict:
+        return Holds(words="table")
+    word = _WORDS.get(annotation, "value") if isinstance(annotation, type) else "value"
+    return Holds(words=_bounded(word, metadata))
+
+
+def _either(options: Sequence[object], metadata: Sequence[object]) -> Holds:
+    found = [holds(option, metadata) for option in options]
+    models = [model for one in found for model in one.sections]
+    if len(models) > 1 and all(kind_of(model) for model in models):
+        return Holds(words="table with a type", variants=tuple(models))
+    return Holds(
+        words=" or ".join(dict.fromkeys(one.words for one in found)),
+        sections=tuple(models),
+        family=next((one.family for one in found if one.family is not None), None),
+        variants=tuple(model for one in found for model in one.variants),
+    )
+
+
+def _plural(words: str) -> str:
+    return f"list of: {words}" if " or " in words else f"list of {words}s"
+
+
+def _bounded(word: str, metadata: Sequence[object]) -> str:
+    bounds = [f"{sign} {getattr(one, name):g}" for one in metadata for name, sign in _of(one, _SIGNS)]
+    bounds += [f"{said} {getattr(one, name)} of them" for one in metadata for name, said in _of(one, _LENGTHS)]
+    return " ".join([word, ", ".join(bounds)]) if bounds else word
+
+
+def _of(one: object, known: Mapping[Any, tuple[str, str]]) -> list[tuple[str, str]]:
+    return [pair for kind, pair in known.items() if isinstance(one, kind)]
+
+
+def kind_of(model: Model) -> str:
+    """The ``type`` of a part or of a table that is told by its type; "" for others."""
+    field = model.model_fields.get("type")
+    return field.default if field is not None and isinstance(field.default, str) else ""
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key of the tree. ``default`` is as it would be written, "" where there is none or it is a table of keys.
+
+    ``required``: it must be given; ``optional``: without it there is no such thing at all.
+    """
+
+    path: str
+    holds: Holds
+    default: str
+    required: bool
+    optional: bool
+    help: str
+
+
+def keys(model: Model, prefix: str = "", inside: tuple[Model, ...] = ()) -> Iterator[Key]:
+    """The keys of a model with those of the sections in it; what stands below a part depends on its type.
+
+    A section that holds tables like itself is entered once: ``inside`` are those on the way.
+    """
+    for name, field in model.model_fields.items():
+        if name == "type" and kind_of(model):
+            continue
+        key = key_of(f"{prefix}{name}", field)
+        yield key
+        for section in key.holds.sections:
+            if section not in (*inside, model):
+                yield from keys(section, f"{key.path}.", (*inside, model))
+
+
+def key_of(path: str, field: FieldInfo) -> Key:
+    """One key. A section, or a part, that says nothing of its own is explained by the docstring of its class."""
+    found = holds(field.annotation, field.metadata)
+    classes = [*found.sections, *([found.family] if found.family else [])]
+    default = field.get_default(call_default_factory=True)
+    said = field.description or " ".join(filter(None, (first_sentence(one) for one in classes)))
+    return Key(
+        path=path,
+        holds=found,
+        default="" if default in (None, PydanticUndefined) or found.sections else written(default),
+        required=field.is_required(),
+        optional=default is None,
+        help=_plain(said),
+    )
+
+
+def first_sentence(model: Model) -> str:
+    """What a class says of itself, up to the first full stop."""
+    paragraph = " ".join(_doc(model).strip().split("\n\n")[0].split())
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z`\"(])", paragraph, maxsplit=1)[0]
+
+
+def _doc(model: Model) -> str:
+    """A docstring is not inherited, but a class under the name that a config gave it is still the same class."""
+    base = model.__base__
+    renamed = base is not None and base.__qualname__ == model.__name__ and model.__doc__ is None
+    return (base if renamed else model).__doc__ or ""
+
+
+def written(value: object) -> str:
+    """A value as it would stand in a TOML file; a part without settings of its own by its name."""
+    if isinstance(value, Part):
+        changed = {
+            name: getattr(value, name)
+            for name, field in type(value).model_fields.items()
+            if name != "type" and getattr(value, name) != field.get_default(call_default_factory=True)
+        }
+        return written({"type": value.type, **changed} if changed else value.type)
+    if isinstance(value, BaseModel):
+        return written(kind_of(type(value)) or value.model_dump(mode="json", exclude_none=True))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {written(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(written, value)) + "]"
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+
+
+# --- from a path to where it leads -----------------------------------------------------------------------------------
+
+
+def find(root: Model, path: str) -> Key | Model:
+    """What a path leads to: a key, or the part that its last step names. Raises UnknownName, ConfigError."""
+    models: tuple[Model, ...] = (root,)
+    found: Key | Model = root
+    for place, step, whole in _steps(path):
+        if isinstance(found, Key):
+            if found.holds.family is not None and (part := _part(found.holds.family, step, whole)):
+                found, models = part, (part,)
+                continue
+            variants = {kind_of(model): model for model in found.holds.variants}
+            if step in variants:
+                found, models = variants[step], (variants[step],)
+                continue
+            models = (*found.holds.sections, *([found.holds.family] if found.holds.family else []))
+        fields = {name: field for model in models for name, field in model.model_fields.items()}
+        if step not in fields:
+            raise _unknown(found, path, place, fields)
+        found = key_of(f"{place}{step}", fields[step])
+    return found
+
+
+def _steps(path: str) -> Iterator[tuple[str, str, bool]]:
+    """Each step of a path, what stands before it, and whether it names an object, as in ``credit.package.module:rule``.
+
+    The name of an object holds dots itself: it ends with the first step behind its colon.
+    """
+    place, rest = "", path
+    while rest:
+        before, colon, behind = rest.partition(":")
+        if colon and place:
+            step = f"{before}:{behind.partition('.')[0]}"
+            yield place, step, True
+        else:
+            step = rest.partition(".")[0]
+            yield place, step, False
+        place, rest = f"{place}{step}.", rest[len(step) + 1 :]
+
+
+def _part(family: type[Part], step: str, whole: bool) -> Model | None:
+    return family.find(step) if whole or step in family.names() else None
+
+
+def _unknown(found: Key | Model, path: str, place: str, fields: Mapping[str, FieldInfo]) -> UserError:
+    names = list(fields)
+    if isinstance(found, Key):
+        names += [kind_of(model) for model in found.holds.variants]
+        names += sorted(found.holds.family.names()) if found.holds.family else []
+    if not names:
+        return ConfigError(f"'{path}' leads nowhere: '{place[:-1]}' has no keys below it")
+    step = path.removeprefix(place).partition(".")[0]
+    return UnknownName(f"key below '{place[:-1]}':" if place else "key", step, names)
+
+
+# --- for people ------------------------------------------------------------------------------------------------------
+
+
+def explain(console: Console, root: Model, path: str = "") -> None:
+    """Print the whole tree, or what stands at a key and below it. Raises UnknownName, ConfigError."""
+    found = find(root, path)
+    if not isinstance(found, Key):
+        _show_model(console, found, path)
+        return
+    _show(console, found)
+    for section in found.holds.sections:
+        _show_keys(console, keys(section, f"{found.path}."))
+    family = found.holds.family
+    parts = dict(_parts(family)) if family else {kind_of(model): _line(model) for model in found.holds.variants}
+    if parts:
+        _print(console, f"\ntypes (turngate explain {found.path}.NAME prints the keys of one):")
+        width = max(map(len, parts))
+        for name, said in parts.items():
+            _print(console, f"  {name:<{width}}  {said}".rstrip())
+    if family:
+        shared = [key for key in keys(family, f"{found.path}.") if key.path != f"{found.path}.type"]
+        if shared:
+            _print(console, "\nkeys that every type has:")
+            _show_keys(console, shared)
+
+
+def _parts(family: type[Part]) -> Iterator[tuple[str, str]]:
+    """Name and line of every part that can be written without a path; what cannot be loaded says why."""
+    for name in sorted(family.names()):
+        try:
+            yield name, _line(family.find(name))
+        except UserError as error:
+            yield name, f"({error})"
+
+
+def _line(model: Model) -> str:
+    package = model.__module__.partition(".")[0]
+    return _plain(first_sentence(model)) + ("" if package == "turngate" else f" (from {package})")
+
+
+def _show_model(console: Console, model: Model, path: str) -> None:
+    """A part, all that it says of itself, and its keys."""
+    prefix = [place for place, _, _ in _steps(path)][-1] if path else ""
+    if path:
+        _print(console, f"{kind_of(model)}: {_plain(_dedented(_doc(model)))}")
+    _show_keys(console, keys(model, prefix))
+
+
+def _show_keys(console: Console, found: Iterator[Key] | Sequence[Key]) -> None:
+    for key in found:
+        _show(console, key)
+
+
+def _show(console: Console, key: Key) -> None:
+    given = ", must be given" if key.required else ", may be left out" if key.optional else ""
+    heads = {"table": f"\n[{key.path}]{given.replace(',', ' ')}", "list of tables": f"\n[[{key.path}]]"}
+    value = f" = {key.default}" if key.default else ""
+    plain = f"{key.path}{value}  ({key.holds.words}{given})"
+    _print(console, heads.get(key.holds.words, plain) if key.holds.sections else plain)
+    if key.help:
+        _print(console, f"    {key.help}")
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    return text.replace("``", "")
+
+
+def _dedented(text: str) -> str:
+    first, _, rest = text.strip().partition("\n")
+    return first + "\n" + "\n".join(line.removeprefix("    ") for line in rest.split("\n")) if rest else first

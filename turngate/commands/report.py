@@ -1,0 +1,14 @@
+"""``turngate report``: the tables and curves of a run, again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from turngate.report.summary import write_report
+
+
+def report(console: Console, run: Path) -> None:
+    """Print the tables of a run and redraw its curves."""
+    write_report(run, console)

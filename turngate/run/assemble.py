@@ -1,0 +1,99 @@
+"""From a config, its environments and a model to the ``Run`` that a training step works on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from turngate.agents.chat import Chat
+from turngate.agents.rollout import Worlds
+from turngate.config import Config
+from turngate.errors import ConfigError, UnknownName
+from turngate.examine.base import Desk
+from turngate.examine.facts import recorded_answer
+from turngate.examine.run import Examining
+from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
+from turngate.run.environments import Environments
+from turngate.run.learners import learner_of, reference_of, reward_model_of
+from turngate.runs import RunFolder
+from turngate.store import Store
+from turngate.trainer.likelihoods import likelihoods_of
+from turngate.trainer.monitoring import Watch
+from turngate.trainer.step import Run
+
+
+@asynccontextmanager
+async def assembled(
+    config: Config,
+    environments: Environments,
+    model: Any,
+    chat: Chat,
+    worlds: Worlds,
+    *,
+    folder: RunFolder,
+    control: str | None,
+    answer: Answer | None,
+    watch: Watch,
+) -> AsyncIterator[Run]:
+    """Everything that a training step needs. The learner trains ``model`` itself; the sampler has a copy."""
+    player = config.policy.player(copy.deepcopy(model), chat)
+    learner = learner_of(config, model)
+    reference = reference_of(config, copy.deepcopy(model)) if needs_reference(config) else None
+    reward_model = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
+    desk = Desk(
+        player=player,
+        step=0,
+        seed=config.seed,
+        answer=recorded_answer,
+        likelihoods=likelihoods_of(learner),
+        verdicts=folder.verdicts,
+    )
+    async with Examining(config.examine, desk) as examining:
+        yield Run(
+            player=player,
+            worlds=worlds,
+            examining=examining,
+            score=environments.score,
+            guide=config.guide.open(),
+            credit=rule_of(config, control),
+            filters=config.train.filters_by_name,
+            learner=learner,
+            loss=config.loss.policy_loss(config.seed),
+            store=Store(folder.path),
+            group_size=config.train.group_size,
+            minibatches=config.train.minibatches,
+            aggregate=config.loss.aggregate,
+            tolerance=config.learner.tolerance,
+            seed=config.seed,
+            reference=reference,
+            watch=watch,
+            signals=signals_of(
+                config,
+                control=control,
+                learner=learner,
+                reward_model=reward_model,
+                reference=reference,
+                chat=chat,
+                answer=answer,
+            ),
+        )
+
+
+def check_examiners(config: Config, environments: Environments) -> None:
+    """Raise ConfigError for an examiner whose facts nobody reads, UnknownName for one of an unknown environment."""
+    for place, examiner in enumerate(config.examine):
+        if examiner.env and examiner.env not in environments.sections:
+            raise UnknownName(f"environment in examine[{place}].env", examiner.env, environments.sections)
+        if not _read(config, environments, examiner.writes):
+            names = ", ".join(f"'{name}'" for name in examiner.writes)
+            raise ConfigError(
+                f"examine[{place}] ('{examiner.type}') has no effect: it records {names}, which neither a rubric nor "
+                "signals.evidence reads"
+            )
+
+
+def _read(config: Config, environments: Environments, names: Sequence[str]) -> bool:
+    read = {name for rubric in environments.rubrics.values() for name in rubric.readers}
+    return not read.union(config.signals.evidence.values()).isdisjoint(names)

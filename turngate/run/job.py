@@ -1,0 +1,214 @@
+"""A training job from config to report: warm start, evaluation, reinforcement learning, evaluation, controls.
+
+Everything that is finished is on disk, so the same command goes on where a killed one stopped. A step counts once its
+checkpoint exists; what was recorded of later steps is set aside and those steps are played again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from pathlib import Path
+
+from rich.console import Console
+
+from turngate.agents.rollout import Worlds
+from turngate.config import Config, dump
+from turngate.errors import ConfigError
+from turngate.evaluations import add_evaluation, read_evaluations
+from turngate.metrics import JsonlSink
+from turngate.progress import Progress
+from turngate.rewards.monitors.alarm import Alarm
+from turngate.run.assemble import assembled, check_examiners
+from turngate.run.credit import answer_of
+from turngate.run.environments import Environments
+from turngate.run.models import be_deterministic, save_model
+from turngate.run.warm_start import starting_model
+from turngate.runs import RunFolder
+from turngate.sinks import Opening, Sinks, open_sinks
+from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.trainer.alarm_log import AlarmLog
+from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.evaluate import evaluate
+from turngate.trainer.monitoring import Watch, console_line, recorded
+from turngate.trainer.step import Run, train_step
+from turngate.types import derive_seed
+
+
+class Job:
+    """One run folder. ``control`` destroys the signal; ``start`` is the warm-started model to begin from.
+
+    Raises, before any work, what is wrong with the config in the light of the environments that it names.
+    """
+
+    def __init__(
+        self, config: Config, console: Console, *, control: str | None = None, start: Path | None = None
+    ) -> None:
+        self.config, self.console, self.control = config, console, control
+        self.path = config.folder / config.name
+        self.folder = RunFolder(self.path)
+        self._start = start or self.folder.warm_start
+        self._watch = Watch(self._alarm)
+        self.environments = Environments(config.env)
+        try:
+            for _, env in self.environments:
+                for split in config.eval.splits:
+                    env.tasks.size(split)  # raises for an unknown split
+            check_examiners(config, self.environments)
+            self._answer = answer_of(config, self.environments)
+        except BaseException:
+            self.environments.close()
+            raise
+
+    def run(self) -> None:
+        """Do whatever is not done yet. Once: its environments are closed at the end."""
+        with self.environments:
+            self._claim()
+            be_deterministic()
+            asyncio.run(self._run())
+            self._run_controls()
+
+    # --- phases -------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        if self.folder.is_complete:
+            self.console.print(f"{self.path}: complete, nothing left to do")
+            return
+        opening = Opening(
+            run=self.folder,
+            done=self._checkpoints().last() or 0,
+            config=self.config.model_dump(mode="json"),
+            console=self.console,
+        )
+        with open_sinks(self.config.sink, opening) as sinks:
+            async with self.environments.worlds(self.config.policy.lanes) as worlds:
+                await self._work(worlds, sinks)
+
+    async def _work(self, worlds: Worlds, sinks: Sinks) -> None:
+        config = self.config
+        model, chat = await starting_model(config, self.environments, worlds, self._start, self.console)
+        async with assembled(
+            config,
+            self.environments,
+            model,
+            chat,
+            worlds,
+            folder=self.folder,
+            control=self.control,
+            answer=self._answer,
+            watch=self._watch,
+        ) as run:
+            done = await self._resume(run)
+            if done == 0:
+                await self._evaluate(run, "before")
+            await self._train(run, done, sinks)
+            await self._evaluate(run, "after")
+        save_model(model, chat.tokenizer, self.folder.model)
+
+    async def _resume(self, run: Run) -> int:
+        """The last complete step; learner, policy and records are put back to it."""
+        checkpoints = self._checkpoints()
+        done = checkpoints.last() or 0
+        if aside := Store(self.path).set_aside_after(done):
+            self.console.print(f"resuming after step {done}; steps {aside} were recorded but not finished: set aside")
+        JsonlSink(self.folder.metrics).truncate_after(done)
+        AlarmLog(self.path).truncate_after(done)
+        if done:
+            self._watch.replay(recorded(self.path, until=done))
+            checkpoints.load(done, run.learner, run.beside)
+            await run.policy.publish(run.learner.weights(), done)
+        return done
+
+    async def _train(self, run: Run, done: int, sinks: Sinks) -> None:
+        config, checkpoints = self.config, self._checkpoints()
+        shown = config.warm_start.episodes or 0 if config.warm_start else 0
+        tasks_at = self.environments.stream(
+            per_step=config.train.tasks_per_step,
+            seed=derive_seed(config.seed, "tasks"),
+            first=self.environments.split(shown),
+        )
+        total = config.train.steps
+        with Progress(self.console, self.control or "training") as progress:
+            for step in range(done + 1, total + 1):
+                sinks.write(step, await train_step(run, tasks_at(step), step))
+                if step % config.train.checkpoint_every == 0 or step == total:
+                    checkpoints.save(step, run.learner, run.beside)
+                progress.update(step, total, "")
+
+    async def _evaluate(self, run: Run, phase: str) -> None:
+        """Unaided, at the training temperature and greedy, on every split; recorded once."""
+        finished = {(e.split, e.temperature) for p, e in read_evaluations(self.path) if p == phase}
+        config = self.config
+        for label, split, named in self._splits():
+            tasks = self.environments.heldout(label, split, config.eval.tasks)
+            for temperature, samples in ((config.policy.temperature, config.eval.samples), (0.0, 1)):
+                if (named, temperature) in finished:
+                    continue
+                result, played = await evaluate(
+                    run.player if temperature else run.player.greedy(),
+                    run.worlds,
+                    self.environments.score,
+                    tasks,
+                    split=named,
+                    samples=samples,
+                    seed=derive_seed(config.seed, "evaluate", phase, named, str(temperature)),
+                    examining=run.examining,
+                    reads=self.environments.rubrics[label].readers,
+                )
+                step = 0 if phase == "before" else config.train.steps
+                name = f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}".replace("/", ".")
+                store = Store(self.path)
+                store.discard(step, name)  # of a run that was killed before the line below
+                store.write(step, played, phase=name)
+                add_evaluation(self.path, phase, result)
+
+    def _splits(self) -> list[tuple[str, str, str]]:
+        """Environment and split of each evaluation, and its name: the split, after the environment's if several."""
+        several = len(self.config.env) > 1
+        return [
+            (label, split, f"{label}:{split}" if several else split)
+            for label in self.environments.sections
+            for split in self.config.eval.splits
+        ]
+
+    def _run_controls(self) -> None:
+        """Each control is a run of its own inside this one."""
+        config = self.config
+        steps = config.control_steps or config.train.steps
+        for control in config.controls:
+            changes = {
+                "folder": self.folder.control(control).path.parent,
+                "name": control,
+                "controls": (),
+                "control_steps": None,
+                "train": config.train.model_copy(update={"steps": steps}),
+            }
+            # without a warm start, every run begins from the named model itself
+            start = self.folder.warm_start if config.warm_start else None
+            Job(config.model_copy(update=changes), self.console, control=control, start=start).run()
+
+    # --- small parts --------------------------------------------------------------------------------------------------
+
+    def _alarm(self, step: int, alarm: Alarm) -> None:
+        """A monitor found something: a line for whoever looks on, and one for the report."""
+        self.console.print(console_line(step, alarm), markup=False, highlight=False, soft_wrap=True)
+        AlarmLog(self.path).write(step, alarm)
+
+    def _claim(self) -> None:
+        """Make the run folder, or check that it belongs to this very config; one that never began may have another."""
+        text, path = dump(self.config), self.folder.config
+        if path.exists() and path.read_text() == text:
+            return
+        if path.exists() and self.folder.has_begun and _without_sinks(path.read_text()) != _without_sinks(text):
+            raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json_atomic(self.folder.machine, machine())
+        write_text_atomic(path, text)
+
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.folder.checkpoints)
+
+
+def _without_sinks(text: str) -> dict[str, object]:
+    """A config without what changes nothing in the run but who is told of it."""
+    return {key: value for key, value in tomllib.loads(text).items() if key != "sink"}

@@ -1,0 +1,85 @@
+"""The model that reinforcement learning begins from: a given one, or one that imitated demonstrations first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from turngate.agents.chat import Chat
+from turngate.agents.policies.scripted import ScriptedPolicy, by_task
+from turngate.agents.rollout import Player, Worlds, play_groups
+from turngate.config import Config
+from turngate.errors import RunError
+from turngate.progress import Progress
+from turngate.run.demonstrations import demonstrations, texts_of
+from turngate.run.environments import Environments
+from turngate.run.models import load_model, new_model, save_model
+from turngate.trainer.evaluate import SUCCESS
+from turngate.trainer.imitate import imitate
+from turngate.trainer.loss import PolicyLoss
+from turngate.types import Metrics, Score, Trajectory, derive_seed
+
+
+async def starting_model(
+    config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console
+) -> tuple[Any, Chat]:
+    """Model and chat format; a warm start is made once and kept in ``folder``."""
+    if config.warm_start is None:
+        model, tokenizer = load_model(str(config.model))
+        return model, Chat(tokenizer)
+    if not folder.exists():
+        await _imitate(config, environments, worlds, folder, console)
+    model, tokenizer = load_model(str(folder))
+    return model, Chat(tokenizer)
+
+
+async def _imitate(config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console) -> None:
+    section = config.warm_start
+    assert section is not None
+    tasks, lines = demonstrations(environments, section)
+    model, tokenizer = _untrained(config, texts_of(tasks, lines, environments))
+    chat = Chat(tokenizer)
+    policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
+    player = Player(policy, chat, config.policy.limits())
+    seed = derive_seed(config.seed, "demonstrations")
+    groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
+    played = [trajectory for group in groups for trajectory in group.trajectories]
+    solved = _solved(played, [score for group in groups for score in environments.score(group).scores], console)
+    learner = config.learner.open(model, lr=section.lr)
+    with Progress(console, "warm start") as progress:
+
+        def report(step: int, total: int, metrics: Metrics) -> None:
+            progress.update(step, total, f"cross-entropy {metrics['loss/imitation']:.3f} nats/token")
+
+        imitate(
+            learner,
+            PolicyLoss(),
+            solved,
+            epochs=section.epochs,
+            episodes_per_batch=section.episodes_per_batch,
+            seed=derive_seed(config.seed, "imitate"),
+            report=report,
+        )
+    save_model(model, tokenizer, folder)
+
+
+def _untrained(config: Config, texts: Iterator[str]) -> tuple[Any, Any]:
+    """The model that imitates."""
+    if isinstance(config.model, str):
+        return load_model(config.model)
+    seed = derive_seed(config.seed, "model")
+    return new_model(config.model, texts, context=config.policy.context, seed=seed)
+
+
+def _solved(played: Sequence[Trajectory], scores: Sequence[Score], console: Console) -> list[Trajectory]:
+    """Only demonstrations that solve their task are imitated; the others are counted aloud."""
+    solved = [t for t, s in zip(played, scores, strict=True) if s.usable and (s.outcome or 0.0) >= SUCCESS]
+    if not solved:
+        problem = next((t.error for t in played if t.error), "none of them solves its task")
+        raise RunError(f"none of {len(played)} demonstrations can be used: {problem}")
+    if len(solved) < len(played):
+        console.print(f"{len(played) - len(solved)} of {len(played)} demonstrations do not solve their task")
+    return solved

@@ -1,0 +1,292 @@
+"""Sinks: where the numbers of each training step go besides ``metrics.jsonl``, which every run keeps.
+
+    [[sink]]
+    type = "tensorboard"
+
+A sink is a part that opens what acts. What happens to a step:
+
+1. Its numbers go to ``metrics.jsonl`` first, then to every ``[[sink]]`` in the order of the config, then the checkpoint
+   is written. So whatever a checkpoint covers, every sink was given.
+2. A run that goes on plays the steps after its checkpoint again. Each sink is told the last step that counts when it is
+   opened (``Opening.done``) and sees to it that no step stands there twice.
+3. A sink that raises stops the run: RunError names it, after the others were given the step. Started again, the run
+   goes on after its checkpoint; ``[[sink]]`` is the one thing that may be changed in between.
+
+Your own sink is a class in any module, named ``package.module:Class`` or by an entry point of group ``turngate.sinks``:
+
+>>> class Loudest(SinkPart):
+...     metric: str = "time/collect_s"
+...     def open(self, opening):
+...         return LoudestSink(opening.run.path / "loudest.txt", self.metric)
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import uuid
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import ClassVar, Literal, Protocol, Self
+
+from pydantic import Field
+from rich.console import Console
+from rich.text import Text
+
+from turngate.errors import DataError, MissingExtra, RunError
+from turngate.jsonl import read_json
+from turngate.metrics import JsonlSink
+from turngate.parts import Part
+from turngate.runs import RunFolder
+from turngate.store import write_json_atomic
+from turngate.types import JSON
+
+
+class Sink(Protocol):
+    """Takes the numbers of each step."""
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Take the numbers of one step. NaN means that a metric could not be measured."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections. Called once, also when the run failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a sink is opened with.
+
+    ``done`` is the last step that counts: 0 at the beginning, else that of the checkpoint from which the run goes on.
+    ``config`` is the resolved tree of settings. ``console`` is the one that the progress bar lives on.
+    """
+
+    run: RunFolder
+    done: int
+    config: Mapping[str, JSON]
+    console: Console
+
+
+class SinkPart(Part):
+    """Where metrics go. A subclass sets ``type`` and writes ``open``."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "sink"
+
+    @abstractmethod
+    def open(self, opening: Opening) -> Sink:
+        """The sink of one run, opened before the run does anything. Raises what is to stop it, such as MissingExtra."""
+
+
+class Sinks:
+    """``metrics.jsonl`` of a run and its sinks, in order; a context manager that closes all of them."""
+
+    def __init__(self, sinks: Sequence[tuple[str, Sink]]) -> None:
+        self._sinks = tuple(sinks)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Hand the numbers of a step to every sink. Raises RunError, when all had their turn, if one of them raised."""
+        problems = [problem for name, sink in self._sinks if (problem := _refused(name, sink, step, metrics))]
+        if problems:
+            raise RunError(
+                f"{'; '.join(problems)}. The others have the numbers of step {step}. Mend this or take it out of "
+                "[[sink]], then start the run again: it goes on after its last checkpoint"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with ExitStack() as stack:
+            for _, sink in reversed(self._sinks):
+                stack.callback(sink.close)
+
+
+def open_sinks(parts: Sequence[SinkPart], opening: Opening) -> Sinks:
+    """``metrics.jsonl`` without the steps that are going to be played again, and the sinks of a run.
+
+    What one of them raises is raised when those before it are closed.
+    """
+    with ExitStack() as opened:
+        metrics = JsonlSink(opening.run.metrics)
+        metrics.truncate_after(opening.done)
+        sinks: list[tuple[str, Sink]] = [(opening.run.metrics.name, metrics)]
+        for part in parts:
+            sink = part.open(opening)
+            opened.callback(sink.close)
+            sinks.append((part.type, sink))
+        opened.pop_all()
+    return Sinks(sinks)
+
+
+def _refused(name: str, sink: Sink, step: int, metrics: Mapping[str, float]) -> str:
+    try:
+        sink.write(step, metrics)
+    except Exception as error:
+        return f"sink '{name}' failed in step {step}: {error!r}"
+    return ""
+
+
+def _imported(module: str, extra: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(extra, extra) from error
+
+
+# --- what ships ------------------------------------------------------------------------------------------------------
+
+
+class Jsonl(SinkPart):
+    """A second file like metrics.jsonl, in a folder of your choice."""
+
+    type: Literal["jsonl"] = "jsonl"
+    folder: Path
+    """Folder of the file, which is called NAME.jsonl after the run, NAME-CONTROL.jsonl for a control."""
+
+    def open(self, opening: Opening) -> Sink:
+        """The file, without the steps that are going to be played again."""
+        sink = JsonlSink(self.folder / f"{opening.run.label}.jsonl")
+        sink.truncate_after(opening.done)
+        return sink
+
+
+class ConsoleLines(SinkPart):
+    """One line per step on the terminal."""
+
+    type: Literal["console"] = "console"
+    keys: tuple[str, ...] = ("train/success", "train/paid", "train/turns", "policy/entropy_nats", "time/")
+    """Metrics to print, in this order; those that a step does not have are left out. A name that ends in / stands for
+    the sum of its section: time/ is how many seconds the step took."""
+
+    def open(self, opening: Opening) -> Sink:
+        """Lines above the progress bar."""
+        return ConsoleSink(opening.console, self.keys)
+
+
+class Tensorboard(SinkPart):
+    """A scalar per metric for TensorBoard, in the run's folder tensorboard/."""
+
+    type: Literal["tensorboard"] = "tensorboard"
+
+    def open(self, opening: Opening) -> Sink:
+        """Event files beside those of earlier starts. Raises MissingExtra."""
+        return TensorboardSink(opening.run.tensorboard, done=opening.done)
+
+
+class Wandb(SinkPart):
+    """A run of Weights & Biases, with the settings of the run as its config."""
+
+    type: Literal["wandb"] = "wandb"
+    project: str = "turngate"
+    """Project that the run appears in."""
+    entity: str | None = None
+    """User or team that owns the project; leave out for your default."""
+    tags: tuple[str, ...] = Field(())
+    """Tags of the run."""
+    offline: bool = False
+    """Write to the run's folder wandb/ only; `wandb sync` uploads it later. Without it WANDB_MODE decides."""
+
+    def open(self, opening: Opening) -> Sink:
+        """The run, continued after a resume. Raises MissingExtra."""
+        return WandbSink(self, opening)
+
+
+class ConsoleSink:
+    """One line per step with the chosen metrics, in the order given; those that a step does not have are left out."""
+
+    def __init__(self, console: Console, keys: Sequence[str]) -> None:
+        self._console, self._keys = console, tuple(keys)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Print the line of one step."""
+        line = Text.assemble("step ", (f"{step:>5}", "bold"))
+        for key in self._keys:
+            value = _summed(key, metrics) if key.endswith("/") else metrics.get(key)
+            if value is not None:
+                line.append(f"  {key} ", "dim").append(f"{value:.4g}")
+        self._console.print(line, soft_wrap=True)
+
+    def close(self) -> None:
+        """The console belongs to the caller."""
+
+
+def _summed(section: str, metrics: Mapping[str, float]) -> float | None:
+    values = [value for name, value in metrics.items() if name.startswith(section)]
+    return sum(values) if values else None
+
+
+class TensorboardSink:
+    """Scalars for TensorBoard in ``folder``, which hides what earlier files say of steps after ``done``."""
+
+    def __init__(self, folder: Path, *, done: int) -> None:
+        module = _imported("torch.utils.tensorboard", "tensorboard")
+        self._writer = module.SummaryWriter(str(folder), purge_step=done + 1)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Add one scalar per metric; they are on disk before the checkpoint of the step."""
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._writer.close()
+
+
+class WandbSink:
+    """One run there for one run here, however often it is resumed.
+
+    Weights & Biases cannot take a step back, and offline it does not know what was logged before. So the file
+    ``wandb/sink.json`` keeps the run's id there and its last step, and a step that is played again is not logged again.
+    Its own process writes behind ours: what that had not written when the machine went down is missing there, though
+    not in ``metrics.jsonl``.
+    """
+
+    def __init__(self, part: Wandb, opening: Opening) -> None:
+        wandb = _imported("wandb", "wandb")
+        self._file = opening.run.wandb / "sink.json"
+        self._id, self._last = _continued(self._file)
+        self._run = wandb.init(
+            project=part.project,
+            entity=part.entity,
+            tags=part.tags,
+            id=self._id,
+            name=opening.run.label,
+            dir=str(opening.run.path),
+            config=dict(opening.config),
+            resume="allow",
+            mode="offline" if part.offline else None,
+            settings=wandb.Settings(console="off"),
+        )
+        self._remember()
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Log the numbers of a step that was not logged yet."""
+        if step > self._last:
+            self._run.log(dict(metrics), step=step, commit=True)
+            self._last = step
+            self._remember()
+
+    def close(self) -> None:
+        """Finish the run."""
+        self._run.finish()
+
+    def _remember(self) -> None:
+        write_json_atomic(self._file, {"id": self._id, "step": self._last})
+
+
+def _continued(file: Path) -> tuple[str, int]:
+    """Id and last step of a run at Weights & Biases; a new one if there is none. Raises DataError."""
+    if not file.exists():
+        return uuid.uuid4().hex[:8], 0
+    row = read_json(file)
+    match row:
+        case {"id": str(name), "step": int(step)}:
+            return name, step
+    raise DataError(file, f"must be an object with id and step, not {json.dumps(row)[:80]}")

@@ -1,0 +1,24 @@
+"""What each component of the reward was paid, as columns: for rules that normalise components apart."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from turngate.trainer.credit.sources import PAID
+from turngate.types import FloatArray, Score
+
+
+def paid_columns(scores: Sequence[Score]) -> dict[str, FloatArray]:
+    """``paid/NAME_B`` for every component NAME of the ledgers: what it was paid in each episode, float32[B].
+
+    That is weighted and after all gates, so a closed gate gives 0. An outcome or process component without an event was
+    not measured: NaN. A penalty without an event, and the floor of a veto that did not happen, cost nothing: 0.
+    """
+    penalties = {event.name for score in scores for event in score.ledger if event.kind == "penalty"}
+    names = dict.fromkeys(event.name for score in scores for event in score.ledger)
+    columns = {name: np.full(len(scores), 0.0 if name in penalties else np.nan) for name in names}
+    for row, score in enumerate(scores):
+        for event in score.ledger:
+            before = columns[event.name][row]
+            columns[event.name][row] = event.paid if np.isnan(before) else before + event.paid
+    return {f"{PAID}{name}_B": paid_B.astype(np.float32) for name, paid_B in columns.items()}

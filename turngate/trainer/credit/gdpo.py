@@ -1,0 +1,53 @@
+"""GDPO: every component of the reward is compared with the siblings on its own, then the advantages are added."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import check_scale, group, to_turns, validate
+from turngate.trainer.credit.signals import z_of
+from turngate.trainer.credit.sources import components, paid_to
+from turngate.types import FloatArray, TurnTable
+
+
+def gdpo(
+    table: TurnTable,
+    *,
+    weights: Mapping[str, float] | None = None,
+    batch_norm: bool = True,
+    eps: float = 1e-4,
+    ddof: int = 1,
+) -> FloatArray:
+    """``A = z_batch(Σ_k w_k z(c_k))``: float32[N], the same for all turns of a trajectory.
+
+    ``c_k`` is ``measured["paid/NAME_B"]``, what the component NAME was paid in the episode after all gates, NaN where
+    it had no verdict. ``weights`` names the components that count and their w; left out, all count with w = 1. z is
+    over the cohort and divides by ``std + eps``, so the weights of the rubric do not matter here, only their signs.
+    ``batch_norm`` moves and scales the sum to mean 0 and std 1 over the trajectories of the batch.
+
+    What one z over the total throws together stays apart: siblings paid (0, 1) and (0, 2) look the same to ``grpo``. A
+    hard component first, an easy one only where it is reached, is a gate of the rubric (``conditional``).
+
+    Source: https://arxiv.org/abs/2601.05242 and its TRL code (eps, w = 1), which averages a missing reward in as 0;
+    here it is in no mean, no std and no sum. Known weakness: a rare component gets a large z whatever its importance.
+
+    Degenerate: a component that is equal among the siblings adds 0; a trajectory without any verdict gets 0 and has no
+    say in the batch. With one component it is ``grpo`` of that component, without the step over the batch. A cohort of
+    one gets exactly 0 and has no say in the batch. Raises ShapeError (see ``validate``; a component whose column is
+    missing or infinite), ConfigError for eps < 0, another ddof than 0 or 1 or empty weights.
+    """
+    check_scale("gdpo", eps=eps, ddof=ddof)
+    if weights is not None and not weights:
+        raise ConfigError("gdpo: weights is empty; name the components that count, or leave it out for all of them")
+    validate(table)
+    chosen = dict.fromkeys(components(table, "gdpo"), 1.0) if weights is None else weights
+    sum_B, heard_B = np.zeros(table.n_trajectories), np.zeros(table.n_trajectories, np.bool_)
+    for name, weight in chosen.items():
+        paid_B = paid_to(table, name, "gdpo")
+        sum_B += weight * z_of(paid_B, ~np.isnan(paid_B), table.cohort_B, eps=eps, ddof=ddof)
+        heard_B |= ~np.isnan(paid_B)
+    if batch_norm and len(chosen) > 1:
+        heard_B &= group(sum_B, table.cohort_B).count_G[table.cohort_B] > 1
+        sum_B = z_of(sum_B, heard_B, np.zeros(len(sum_B), np.int64), eps=eps, ddof=ddof)
+    return to_turns(sum_B, table)

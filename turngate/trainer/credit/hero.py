@@ -1,0 +1,108 @@
+"""HERO: a rule decides who is right, a finer score ranks inside its verdict, and tasks that spread more count more."""
+
+import numpy as np
+
+from turngate.errors import ConfigError
+from turngate.trainer.credit.cohorts import Float64Array, check_scale, group, per_trajectory, to_turns, validate
+from turngate.trainer.credit.signals import non_negative, unit_interval
+from turngate.trainer.credit.sources import paid_to, scores, successes, verdicts
+from turngate.types import BoolArray, FloatArray, TurnTable
+
+
+def hero(
+    table: TurnTable,
+    *,
+    score: str | None = None,
+    threshold: float = 0.5,
+    alpha: float = 0.05,
+    beta: float = 0.05,
+    flat: float = 0.5,
+    w_min: float = 0.4,
+    w_max: float = 3.0,
+    k: float = 6.0,
+    spread: float | None = None,
+    min_std: float = 0.05,
+    eps: float = 1e-6,
+    ddof: int = 1,
+) -> FloatArray:
+    """``A = w · z(r̂)``, the same for all turns of a trajectory: float32[N].
+
+    * The rule says right where outcome and total reach ``threshold``. Inside one cohort and one verdict of the rule,
+      ``u = (s − min) / (max − min)``; ``r̂ = −α + 2αu`` where it says wrong, ``1 − β + 2βu`` where right. For α, β < ½
+      nobody who is wrong overtakes one who is right.
+    * s is ``measured["paid/SCORE_B"]``, what the component ``score`` was paid in the episode, or by default the mean of
+      the trajectory's process verdicts that no gate closed.
+    * ``w = w_min + (w_max − w_min) · σ(k (std(s) − spread))`` per cohort: tasks on which s spreads more count more.
+      ``spread`` is what is usual, by default the mean of the cohorts' stds in this batch.
+    * ``z = (r̂ − mean) / (max(std, min_std) + eps)`` over the cohort. w stands outside of it, because inside it would
+      cancel. ``min_std`` (ours) keeps cohorts with one verdict of the rule, in which only ranks of s differ, from
+      training at full strength; 0 is the published z.
+
+    Source: https://arxiv.org/abs/2510.07242. ⚠ α = β = 0.05 (0.1 for tasks that are hard to verify) and (w_min, w_max,
+    k) = (0.4, 3, 6) are from secondary descriptions, another has (0.5, 2, 5); the paper keeps a running mean as
+    ``spread``. ``flat`` is u where nothing is ranked: one member, equal scores, no score; published is 0.
+
+    Degenerate: without any score w is the same for all cohorts and this is ``grpo(min_std)`` of the rule's verdict
+    times w; α = β = 0 too, but for w. Equal r̂ and a cohort of one give exactly 0. Raises ShapeError (see ``validate``;
+    the column of ``score`` missing or infinite), ConfigError for α or β outside [0, ½), w_min > w_max or another
+    setting out of range, also for another ``ddof`` than 0 or 1.
+    """
+    check_scale("hero", eps=eps, ddof=ddof)
+    unit_interval("hero", flat=flat)
+    non_negative("hero", w_min=w_min, w_max=w_max, k=k, min_std=min_std, spread=0.0 if spread is None else spread)
+    if not (0 <= alpha < 0.5 and 0 <= beta < 0.5 and w_min <= w_max):
+        raise ConfigError(
+            f"hero needs alpha and beta in [0, 0.5) and w_min ≤ w_max, found {alpha}, {beta}, {w_min} and {w_max}"
+        )
+    validate(table)
+    score_B = _process_mean(table) if score is None else paid_to(table, score, "hero")
+    ranked_B = stratified(successes(table, threshold), score_B, table, alpha=alpha, beta=beta, flat=flat)
+    weight_B = spread_weight(score_B, table, spread, w_min=w_min, w_max=w_max, k=k, ddof=ddof)
+    z_B = group(ranked_B, table.cohort_B).z_M(eps=eps, ddof=ddof, min_std=min_std)
+    return to_turns(weight_B * z_B, table)
+
+
+def stratified(
+    right_B: BoolArray, score_B: Float64Array, table: TurnTable, *, alpha: float, beta: float, flat: float
+) -> Float64Array:
+    """r̂ of ``hero``: float64[B], in [−α, α] where wrong and in [1 − β, 1 + β] where right."""
+    stratum_B = 2 * table.cohort_B.astype(np.int64) + right_B
+    known = np.flatnonzero(~np.isnan(score_B))
+    strata = group(score_B[known], stratum_B[known])
+    low_G, high_G = np.full(len(strata.count_G), np.inf), np.full(len(strata.count_G), -np.inf)
+    np.minimum.at(low_G, stratum_B[known], score_B[known])
+    np.maximum.at(high_G, stratum_B[known], score_B[known])
+    range_G = np.where(strata.degenerate_G, np.inf, high_G - low_G)
+    u_B = np.full(len(score_B), flat)
+    ranked = known[~strata.degenerate_G[stratum_B[known]]]
+    u_B[ranked] = (score_B[ranked] - low_G[stratum_B[ranked]]) / range_G[stratum_B[ranked]]
+    return np.where(right_B, 1.0 - beta + 2.0 * beta * u_B, -alpha + 2.0 * alpha * u_B)
+
+
+def spread_weight(
+    score_B: Float64Array,
+    table: TurnTable,
+    spread: float | None,
+    *,
+    w_min: float,
+    w_max: float,
+    k: float,
+    ddof: int,
+) -> Float64Array:
+    """w of ``hero``: float64[B]. A cohort with fewer than two scores, or equal ones, has spread 0."""
+    n_cohorts = int(table.cohort_B.max()) + 1
+    known = np.flatnonzero(~np.isnan(score_B))
+    std_G = np.zeros(n_cohorts)
+    found_G = group(score_B[known], table.cohort_B[known]).std_G(ddof)
+    std_G[: len(found_G)] = found_G
+    usual = float(std_G[np.unique(table.cohort_B)].mean()) if spread is None else spread
+    steep_G = 0.5 * (1.0 + np.tanh(0.5 * k * (std_G - usual)))
+    weight_B: Float64Array = (w_min + (w_max - w_min) * steep_G)[table.cohort_B]
+    return weight_B
+
+
+def _process_mean(table: TurnTable) -> Float64Array:
+    """The mean over each trajectory's turns with an open verdict, NaN without any: float64[B]."""
+    n_B = per_trajectory(verdicts(table), table)
+    sum_B = per_trajectory(np.nan_to_num(scores(table), nan=0.0), table)
+    return np.where(n_B > 0, sum_B / np.maximum(n_B, 1.0), np.nan)

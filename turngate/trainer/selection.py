@@ -1,0 +1,123 @@
+"""Which siblings of a scored group are trained: filters that drop single trajectories, bool[B], True = stays.
+
+They come before credit, so baselines are taken over those that stay. What stays is chosen by its result and no longer a
+sample of the policy; that is the method, and its bias. Guided and unguided siblings are cut apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
+from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, derive_seed
+
+
+def prof(
+    group: ScoredGroup,
+    *,
+    n_keep: int = 4,
+    mode: Mode = "both",
+    one_sided: OneSided = "trim",
+    odd: Odd = "even",
+    threshold: float = 0.5,
+    components: Sequence[str] = (),
+    min_turns: int = 2,
+    max_turns: int = 30,
+    seed: int = 0,
+) -> BoolArray:
+    """PROF: the ``n_keep`` siblings that leave success and failure in balance and whose process fits the outcome best.
+
+    ``c = (2o − 1) · mean 2(s − s̄)``, o = 1 where the outcome reaches ``threshold``, s the process verdicts of the
+    ledger before any gate (``components`` names those that count; left out, all do), less 10 for fewer than
+    ``min_turns`` or more than ``max_turns`` of them. ``mode``, ``one_sided`` and ``odd`` are those of
+    ``rewards.consistency.prof_keep``; ``seed`` is for mode "correct".
+
+    Source: https://arxiv.org/abs/2509.03403, where 4 of 8 stay, 2 and 30 bound the steps (paragraphs there, turns with
+    a verdict here: set ``min_turns=1`` where one turn is normal). Degenerate: at most ``n_keep`` siblings all stay;
+    without any verdict the first ones do. Raises ShapeError for a score without an outcome, ConfigError as
+    ``prof_keep`` does.
+    """
+    outcome_B = np.array([_outcome(group, row) >= threshold for row in range(len(group.scores))], np.float64)
+    verdicts = [_verdicts(score, components) for score in group.scores]
+    process_N = np.array([value for values in verdicts for value in values], np.float64)
+    owner_N = np.repeat(np.arange(len(verdicts)), [len(values) for values in verdicts])
+    consistency_B = consistency(outcome_B, process_N, owner_N, min_turns=min_turns, max_turns=max_turns)
+    own_seed = derive_seed(seed, *(trajectory.id for trajectory in group.trajectories))
+    return prof_keep(
+        outcome_B,
+        consistency_B,
+        _cohorts(group.trajectories),
+        n_keep=n_keep,
+        mode=mode,
+        one_sided=one_sided,
+        odd=odd,
+        seed=own_seed,
+    )
+
+
+def dcpo(group: ScoredGroup, *, n_keep: int | None = None) -> BoolArray:
+    """DCPO: the shortest of the better half and the longest of the worse half: ``n_keep`` siblings, by default half.
+
+    Better is what was paid more, among equals the shorter one; length is policy tokens. An odd one out belongs to the
+    better half.
+
+    Source: ChatShopBuddy, https://arxiv.org/abs/2603.06065, 16 siblings of which 8 stay. ⚠ Which of them is
+    reconstructed from its abstract. Degenerate: at most ``n_keep`` siblings all stay. Raises ConfigError for
+    n_keep < 1.
+    """
+    if n_keep is not None and n_keep < 1:
+        raise ConfigError(f"dcpo: n_keep is {n_keep}; at least one trajectory of each group must stay")
+    paid_B = np.array([score.total for score in group.scores])
+    length_B = np.array([_policy_tokens(trajectory) for trajectory in group.trajectories])
+    cohort_B = _cohorts(group.trajectories)
+    stays_B = np.zeros(len(paid_B), np.bool_)
+    for cohort in range(int(cohort_B.max(initial=-1)) + 1):
+        members = np.flatnonzero(cohort_B == cohort)
+        ranked = members[np.lexsort((length_B[members], -paid_B[members]))]
+        half = (len(ranked) + 1) // 2
+        n = half if n_keep is None else min(n_keep, len(ranked))
+        better, worse = ranked[:half], ranked[half:]
+        n_better = max((n + 1) // 2, n - len(worse))
+        stays_B[better[np.argsort(length_B[better], kind="stable")][:n_better]] = True
+        stays_B[worse[np.argsort(-length_B[worse], kind="stable")][: n - n_better]] = True
+    return stays_B
+
+
+def without_void(group: ScoredGroup, *, evidence: str = "void_turn") -> BoolArray:
+    """SimpleTIR: trajectories without a void turn, one that holds neither a complete tool call nor an answer.
+
+    ``evidence`` is the fact that says so, true on a turn; not measured is not void. Source: https://arxiv.org/abs/2509.02479,
+    which leaves void trajectories in the statistics of their group and out of the loss; here they are out of both.
+    Known weakness: a collapse of the format becomes invisible, so watch how many are dropped (0.2 is alarming).
+    """
+    return np.array([not _happened(trajectory, evidence) for trajectory in group.trajectories], np.bool_)
+
+
+def _outcome(group: ScoredGroup, row: int) -> float:
+    outcome = group.scores[row].outcome
+    if outcome is None:
+        raise ShapeError(f"trajectory '{group.trajectories[row].id}' has no outcome; drop what cannot be used before")
+    return outcome
+
+
+def _verdicts(score: Score, components: Sequence[str]) -> list[float]:
+    events = [event for event in score.ledger if event.kind == "process"]
+    return [event.value for event in events if not components or event.name in components]
+
+
+def _policy_tokens(trajectory: Trajectory) -> int:
+    return sum(int(np.count_nonzero(turn.source == Source.POLICY)) for turn in trajectory.turns)
+
+
+def _happened(trajectory: Trajectory, evidence: str) -> bool:
+    return any(fact.value is True for fact in trajectory.record().evidence if fact.name == evidence)
+
+
+def _cohorts(trajectories: Sequence[Trajectory]) -> IntArray:
+    """Siblings with the same help, numbered from 0: int32[B]."""
+    numbers: dict[tuple[str, int] | None, int] = {}
+    keys = [None if one.guidance is None else (one.guidance.kind, one.guidance.level) for one in trajectories]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int32)

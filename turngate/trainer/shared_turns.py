@@ -1,0 +1,62 @@
+"""What siblings have in common although they were sampled apart: columns from which trees are grown.
+
+Siblings that begin alike are one node of a tree until they part (see ``credit.tree``). How often that happens depends
+on what has to be alike: token ids hardly ever are once the model has written a free thought, and then a rule over trees
+is the plain one without saying so. ``merged_share`` is the number to watch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from turngate.trainer.credit.cohorts import Int64Array, validate
+from turngate.trainer.credit.tree import Merge, grow
+from turngate.types import Action, Trajectory, Turn, TurnTable, derive_seed
+
+
+def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
+    """``act_N`` and ``said_N``: hashes of what was done in each turn, and of its tokens: int64[N] each, never below 0.
+
+    * ``act_N``: the state before the turn (its key, or the text of the observation where the environment gives none)
+      and the action: its tool calls with their arguments, or all that the model wrote where nothing was called. Two
+      thoughts that lead to one call are one act.
+    * ``said_N``: the ids of the turn's context and of its completion.
+    """
+    turns = [(trajectory.task.env_id, turn) for trajectory in trajectories for turn in trajectory.turns]
+    return {
+        "act_N": np.array([_act(env_id, turn) for env_id, turn in turns], np.int64),
+        "said_N": np.array([_said(turn) for _, turn in turns], np.int64),
+    }
+
+
+def merged_share(table: TurnTable, merge: Merge) -> float:
+    """The share of tree nodes through which more than one sibling went: 0 = nobody has anything in common.
+
+    A node is a turn, or several that are merged. Raises ShapeError as ``credit.tree.grow`` does.
+    """
+    validate(table)
+    return float((grow(table, "merged_share", merge).visits_G > 1).mean())
+
+
+def _act(env_id: str, turn: Turn) -> int:
+    seen = turn.observation
+    state = ("key", seen.state_key) if seen.state_key else ("text", seen.text)
+    return derive_seed("act", env_id, *state, *_done(turn.action))
+
+
+def _done(action: Action) -> tuple[str, str]:
+    if not action.calls:
+        return "text", action.text
+    calls = [[call.name, call.arguments] for call in action.calls]
+    return "calls", json.dumps(calls, sort_keys=True, ensure_ascii=False, default=repr)
+
+
+def _said(turn: Turn) -> int:
+    digest = hashlib.blake2b(str(len(turn.context_ids)).encode(), digest_size=8)
+    for ids in (turn.context_ids, turn.completion.ids_K):
+        digest.update(np.ascontiguousarray(ids, np.int32).tobytes())
+    return int.from_bytes(digest.digest(), "big") >> 1
