@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.rewards import FromEvidence, Rubric
+from turngate.rewards import FromEvidence, Rubric, best_so_far, budget, cap_process, once, requires
 from turngate.rewards.components import Charged, EventCost, InformationGain, LengthCost, Repetition
 from turngate.types import Ending, Evidence, Record
 
 WON = FromEvidence(name="won", evidence="won", kind="outcome")
+YES_OR_NO = WON.model_copy(update={"levels": (0, 1)})
 quick = settings(max_examples=25, deadline=None)
 
 
@@ -106,8 +107,8 @@ def test_repeating_and_padding_never_raise_the_total(actions: list[str], extra: 
 def test_the_bounds_of_a_rubric_know_that_charges_are_bounded():
     cost = EventCost(name="void", evidence="void_turn", weight=-0.3)
     assert cost.span(math.inf) == (-0.3, 0.0)
-    assert Rubric(rewards=(WON, cost)).check().safe
-    assert not Rubric(rewards=(WON, EventCost(name="void", evidence="void_turn", weight=-1.5))).check().safe
+    assert Rubric(rewards=(YES_OR_NO, cost)).check().safe
+    assert not Rubric(rewards=(YES_OR_NO, EventCost(name="void", evidence="void_turn", weight=-1.5))).check().safe
 
 
 def test_a_charge_that_fell_due_is_certain():
@@ -174,7 +175,42 @@ def test_information_gain_is_its_definition_and_telescopes(logs: list[float | No
 
 def test_information_gain_is_bounded_for_a_rubric():
     assert InformationGain(name="gain", weight=0.3).span(math.inf) == (-0.3, 0.3)
-    assert Rubric(rewards=(WON, InformationGain(name="gain", weight=0.3))).check().safe
+    safety = Rubric(rewards=(YES_OR_NO, InformationGain(name="gain", weight=0.3))).check()
+    assert safety.safe
+    assert safety.process == near((-0.3, 0.3))
+
+
+def oscillating(n_turns: int) -> list[Evidence]:
+    """A belief that rises to 0.95 and falls back to 0.05, turn by turn, and a fact that is true where it rose."""
+    logs = [math.log(0.95 if turn % 2 == 0 else 0.05) for turn in range(n_turns)]
+    rises = [fact("rose", turn % 2 == 0, turn) for turn in range(n_turns)]
+    return [fact("gold_logprob_start", math.log(0.05)), *per_turn("gold_logprob", logs), *rises]
+
+
+@pytest.mark.parametrize(
+    ("gates", "total", "holds"),
+    [
+        ((), 0.0, [True, True, True]),
+        ((requires("rose", on="gain"),), 50 * 0.9 * 0.3, [False, False, False]),  # 13.5 from a belief that went nowhere
+        ((requires("rose", on="gain"), budget("gain", 0.4)), 0.4, [True, False, True]),
+        ((requires("rose", on="gain"), cap_process(0.4)), 0.4, [True, False, True]),
+        ((requires("rose", on="gain"), best_so_far("gain")), 0.9 * 0.3, [True, True, True]),
+        ((requires("rose", on="gain"), once("gain")), 0.9 * 0.3, [True, False, True]),
+        ((budget("gain", 0.2),), 0.0, [True, True, True]),
+    ],
+)
+def test_a_gate_per_turn_takes_the_bound_from_information_gain(gates: Any, total: float, holds: list[bool]):
+    """A sum telescopes only with all its terms. 101 turns, because the last one earns nothing."""
+    rubric = Rubric(rewards=(YES_OR_NO, InformationGain(name="gain", weight=0.3)), gates=gates)
+    record = Record(task_id="t", n_turns=101, ending=Ending.FINISHED, evidence=(*oscillating(101), fact("won", False)))
+    safety, score = rubric.check(), rubric.score(record)
+    assert score.total == near(total)
+    assert [safety[name].holds for name in ("I1", "I2", "I3")] == holds
+    assert safety.process[0] - 1e-9 <= score.total <= safety.process[1] + 1e-9
+    for bound in safety.bounds:
+        if bound.better is not None and bound.worse is not None:
+            for run in (bound.better, bound.worse):
+                assert rubric.score(run.record).total == near(run.total)
 
 
 # --- imagined episodes -----------------------------------------------------------------------------------------------
@@ -216,10 +252,14 @@ def test_imagined_lengths_and_beliefs():
     ],
 )
 def test_a_check_shows_what_overtakes_what(component: Any):
-    safety = Rubric(rewards=(WON, component)).check()
+    rubric = Rubric(rewards=(YES_OR_NO, component))
+    safety = rubric.check()
     assert not safety["I1"].holds
     assert safety["I3"].holds
-    assert Rubric(rewards=(WON, component.model_copy(update={"weight": component.weight / 5}))).check().safe
+    for run in (safety["I1"].better, safety["I1"].worse):
+        assert run is not None
+        assert rubric.score(run.record).total == near(run.total)
+    assert Rubric(rewards=(YES_OR_NO, component.model_copy(update={"weight": component.weight / 5}))).check().safe
 
 
 # --- storing and bad input -------------------------------------------------------------------------------------------
@@ -258,15 +298,16 @@ def test_settings_that_break_the_bounds_raise(make: Any, words: str):
     ("component", "facts", "words"),
     [
         (EventCost(name="c", evidence="e"), [fact("e", -1, 0)], "component 'c' of task 't', turn 0: read -1"),
-        (EventCost(name="c", evidence="e"), [fact("e", math.inf, 0)], "read inf"),
+        (EventCost(name="c", evidence="e"), [fact("e", math.inf, 0)], "turn 0, which 'c' reads, is inf"),
         (EventCost(name="c", evidence="e"), [fact("e", "yes", 0)], "read 'yes'"),
         (EventCost(name="c", evidence="e"), [fact("e", 1)], "its evidence names none"),
         (EventCost(name="c", evidence="e"), [fact("e", 1, 5)], "outside the episode's 2"),
         (Repetition(name="c"), [fact("action_key", "a")], "its evidence names none"),
-        (LengthCost(name="c", start=0, limit=1, evidence="e"), [fact("e", math.nan, 0)], "read nan"),
+        (LengthCost(name="c", start=0, limit=1, evidence="e"), [fact("e", math.nan, 0)], "which 'c' reads, is nan"),
+        (LengthCost(name="c", start=0, limit=1, only_if="e"), [fact("e", "yes", 0)], "turn 0: read 'yes'"),
         (InformationGain(name="c"), [fact("gold_logprob", 0.5, 0)], "at most 0"),
         (InformationGain(name="c"), [fact("gold_logprob", -0.5)], "its evidence names none"),
-        (InformationGain(name="c"), [fact("gold_logprob_start", math.nan)], "whole episode: read nan"),
+        (InformationGain(name="c"), [fact("gold_logprob_start", math.nan)], "whole episode, which 'c' reads, is nan"),
     ],
 )
 def test_evidence_that_cannot_be_raises(component: Any, facts: list[Evidence], words: str):

@@ -131,14 +131,16 @@ def test_9_a_reward_that_is_no_number_raises_with_component_trajectory_and_turn(
     good = played("a", task, [1, 1], won=1)
     broken = played("b", task, [1, bad if where == "step" else 1], won=bad if where == "won" else 1)
     place = "turn 1" if where == "step" else "whole episode"
-    with pytest.raises(ValueError, match=rf"component '{where}' of task 't/1', trajectory 'b', {place}: earned {bad}"):
+    words = rf"evidence '{where}' of task 't/1', trajectory 'b', {place}, which '{where}' reads, is {bad}"
+    with pytest.raises(ValueError, match=words):
         Rubric(rewards=(WON, STEP)).score_group(Group(task=task, trajectories=(good, broken)))
 
 
 def test_9_a_gate_that_reads_no_number_raises_too():
     task = Task(id="t/1", env_id="e", prompt="")
     odd = played("b", task, [NAN], won=1)
-    with pytest.raises(ValueError, match="evidence 'ok' of task 't/1', trajectory 'b', turn 0, is NaN"):
+    words = r"evidence 'ok' of task 't/1', trajectory 'b', turn 0, which 'requires\(ok, on=judged\)' reads, is nan"
+    with pytest.raises(ValueError, match=words):
         Rubric(rewards=(WON, JUDGED), gates=(requires("ok", on="judged"),)).score_group(
             Group(task=task, trajectories=(odd,))
         )

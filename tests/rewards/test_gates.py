@@ -1,6 +1,7 @@
 """Each gate on its own, and what happens when they meet."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -127,7 +128,7 @@ def test_evidence_recorded_twice_about_a_turn_must_be_true_both_times():
 
 @pytest.mark.parametrize("gate", [veto("ok"), requires("ok", on="step")])
 def test_nan_is_not_true(gate: Gate):
-    with pytest.raises(ValueError, match=r"'ok' of task 't', turn 1, is NaN"):
+    with pytest.raises(ValueError, match=rf"'ok' of task 't', turn 1, which '{re.escape(gate.name)}' reads, is nan"):
         play(gate, ok={1: math.nan})
 
 

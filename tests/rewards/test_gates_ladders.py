@@ -71,10 +71,10 @@ def test_three_levels_close_below_the_first_that_fails(op: Any):
 def test_the_default_ladder_of_software_repair_is_safe():
     """Levels −1, −0.5, 0, 1 (not submitted, empty, fails, passes), process in [0, 1] as a mean with weight 0.3."""
     rubric = Rubric(
-        rewards=(STAGE, part("tools", per_turn=True, weight=0.3)),
+        rewards=(STAGE.model_copy(update={"levels": (-1, -0.5, 0, 1)}), part("tools", per_turn=True, weight=0.3)),
         gates=(hierarchical("stage", "tools", at_least=[0.0]),),
     )
-    assert rubric.check([-1.0, -0.5, 0.0, 1.0]).safe
+    assert rubric.check().safe
 
 
 @given(st.data())
@@ -165,7 +165,7 @@ def test_success_only_pays_process_in_full_successes():
 
 def test_a_cost_of_length_can_act_among_successes_only():
     """Shorter is better where it worked; where it did not, giving up early must not be worth anything."""
-    rewards = [part("won", kind="outcome"), part("length", kind="penalty", weight=-0.5)]
+    rewards = [part("won", kind="outcome", levels=(0, 1)), part("length", kind="penalty", weight=-0.5)]
     gate = success_only("length")
     totals = [play(rewards, [gate], won=won, length=length).total for won, length in ((1, 0), (1, 1), (0, 0), (0, 1))]
     assert totals == pytest.approx([1.0, 0.5, 0.0, 0.0])

@@ -14,7 +14,7 @@ from turngate.types import Ending, Evidence, Record, Score
 
 # --- soft (R3-RAG) ---------------------------------------------------------------------------------------------------
 
-WON = FromEvidence(name="won", evidence="won", kind="outcome", weight=2.0)
+WON = FromEvidence(name="won", evidence="won", kind="outcome", weight=2.0, levels=(0, 1))
 RELEVANCE = FromEvidence(name="relevance", evidence="relevance", per_turn=True, agg="sum", weight=1.6)
 ERROR = FromEvidence(name="error", evidence="malformed", kind="penalty", weight=-0.9, per_turn=True, agg="last")
 R3 = Rubric(

@@ -272,6 +272,13 @@ def test_siblings_are_flipped_independently_and_as_by_verdict():
             ConfigError,
             r"no evidence 'solved' about its end, only \['won'\]",
         ),
+        (
+            lambda: with_noise(
+                episode(Evidence(name="won", value=NAN)), evidence="won", false_positive=0, false_negative=0, seed=0
+            ),
+            ShapeError,
+            r"evidence 'won' of trajectory 'e'\[0\] is nan",
+        ),
     ],
 )
 def test_bad_input_raises(call: Any, error: type[Exception], words: str):

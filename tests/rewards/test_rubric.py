@@ -427,7 +427,6 @@ def test_accounts_say_what_each_gate_closed_and_cut():
         ("sum", (needs_outcome(0.5),), 0.0),
         ("sum", (cap_process(9.0),), 0.0),
         ("sum", (requires("ok", on="step"),), 0.0),
-        ("sum", (requires("ok", on="won"),), 0.2),
     ],
 )
 def test_certain_is_only_what_no_later_event_can_change(agg: str, gates: Any, certain: float):

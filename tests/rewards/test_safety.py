@@ -9,6 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from turngate.envs import lock
+from turngate.envs.code import rubric as code
+from turngate.envs.sql import rubric as sql
 from turngate.errors import ConfigError
 from turngate.rewards import (
     BestSoFar,
@@ -18,6 +21,7 @@ from turngate.rewards import (
     Once,
     Rubric,
     Run,
+    UnitTests,
     best_so_far,
     bottom_line,
     budget,
@@ -34,7 +38,7 @@ from turngate.rewards import (
 )
 from turngate.types import Ending, Evidence, Record
 
-WON = FromEvidence(name="won", evidence="won", kind="outcome")
+WON = FromEvidence(name="won", evidence="won", kind="outcome", levels=(0, 1))
 TIE = 1e-6
 
 
@@ -46,8 +50,8 @@ def rubric(*gates: Any, **settings: Any) -> Rubric:
     return Rubric(rewards=(WON, part("p", per_turn=True, **settings)), gates=gates)
 
 
-def holds(rubric: Rubric, levels: Any = None) -> list[bool]:
-    safety = rubric.check(levels)
+def holds(rubric: Rubric) -> list[bool]:
+    safety = rubric.check()
     assert safety.safe is all(bound.holds for bound in safety.bounds)
     return [safety[name].holds for name in ("I1", "I2", "I3")]
 
@@ -94,28 +98,118 @@ def test_bounds_of_declared_ranges(settings: dict[str, Any], gates: Any, expecte
 
 
 def test_a_ladder_of_outcomes_is_checked_between_all_levels():
-    ladder = FromEvidence(name="stage", evidence="stage", kind="outcome", low=-1.0)
     bonus = FromEvidence(name="p", evidence="p", weight=0.3, per_turn=True)
     for gate in (needs_outcome(0.0), hierarchical("stage", "p", at_least=[0.0]), conditional("stage", 0.0, pays="p")):
-        gated = Rubric(rewards=(ladder, bonus), gates=(gate,))
-        assert holds(gated, [-1, -0.5, 0, 1]) == [True, True, True]
-        assert holds(gated, [-1, -0.5, 0, 0.25, 1]) == [False, True, True]
-        assert holds(gated, [1, 0, -1]) == [True, True, True]
+        for levels, safe in (((-1, -0.5, 0, 1), True), ((-1, -0.5, 0, 0.25, 1), False), ((-1, 0, 1), True)):
+            ladder = FromEvidence(name="stage", evidence="stage", kind="outcome", low=-1.0, levels=levels)
+            assert holds(Rubric(rewards=(ladder, bonus), gates=(gate,))) == [safe, True, True]
 
 
-@pytest.mark.parametrize("levels", [[], [1.0], [1.0, 1.0], [0.0, float("nan")], [0.0, float("inf")], [0.0, 2.0]])
-def test_levels_must_be_comparable_and_possible(levels: list[float]):
-    with pytest.raises(ConfigError, match="levels"):
-        rubric().check(levels)
+TESTS = FromEvidence(name="tests", evidence="tests", kind="outcome")
+STYLE = part("style", weight=0.4)
+
+
+def test_a_graded_outcome_is_checked_at_any_level_in_its_range():
+    """Tests at 0.75 plus style are paid 1.15 against 1.0: a share of tests has no smallest gap."""
+    for gates in ((), (needs_outcome(0.5),), (conditional("tests", 0.5, pays="style"),), (cap_process(0.4),)):
+        safety = Rubric(rewards=(TESTS, STYLE), gates=gates).check()
+        better, worse = safety["I1"].better, safety["I1"].worse
+        assert better is not None
+        assert worse is not None
+        assert (better.outcome, better.total) == pytest.approx((1.0, 1.0))
+        assert (worse.outcome, worse.total) == pytest.approx((0.8, 1.2))
+        assert [paid(Rubric(rewards=(TESTS, STYLE), gates=gates), run) for run in (better, worse)] == pytest.approx(
+            [1.0, 1.2]
+        )
+
+
+@pytest.mark.parametrize(
+    ("rewards", "gates", "expected"),
+    [
+        ((), (), [True, True, True]),  # nothing but the outcome
+        ((STYLE,), (success_only(),), [True, True, True]),  # 1.4 at the top, the outcome alone below
+        ((STYLE,), (needs_outcome(1.0),), [True, True, True]),
+        ((STYLE,), (hierarchical("tests", "style", at_least=[1.0]),), [True, True, True]),
+        ((STYLE,), (hierarchical("tests", "style", at_least=[0.75]),), [False, True, True]),
+        ((STYLE,), (success_only(), cap_process(0.4)), [True, True, True]),
+        ((part("p", weight=0.4, low=-1.0),), (success_only(),), [True, False, True]),  # 0.6 against 0.7 below
+        ((part("cost", kind="penalty", weight=-0.01),), (), [False, True, True]),  # however little it costs
+        ((part("cost", kind="penalty", weight=-0.01),), (success_only("cost"),), [True, False, True]),
+        ((STYLE,), (veto("wrote", -0.5), success_only()), [True, True, True]),
+        ((STYLE,), (soft("style", at_least=0.9, answered="done", wrong=0, unanswered=0, broken=0),), None),
+        ((STYLE,), (trust("style"),), [False, True, True]),
+        ((STYLE,), (cap_process(0.0),), [True, True, True]),
+    ],
+)
+def test_what_may_stand_on_top_of_a_graded_outcome(rewards: Any, gates: Any, expected: list[bool] | None):
+    graded = Rubric(rewards=(TESTS, *rewards), gates=gates)
+    assert holds(graded) == (expected or [False, True, True])
+
+
+def test_declared_levels_make_the_gap_finite():
+    halves = TESTS.model_copy(update={"levels": (0, 0.5, 1)})
+    assert holds(Rubric(rewards=(halves, STYLE))) == [True, True, True]
+    quarters = TESTS.model_copy(update={"levels": (0, 0.25, 0.5, 0.75, 1)})
+    safety = Rubric(rewards=(quarters, STYLE)).check()
+    assert str(safety.problems[0]).endswith("[tests=1] = 1 is paid less than [tests=0.75, style=1] = 1.15")
+
+
+def test_two_graded_parts_add_up_to_more_levels():
+    """Thirds of one and halves of the other differ by as little as 1/12 of the whole: 1/3 against 1/4."""
+    thirds = FromEvidence(name="a", evidence="a", kind="outcome", weight=0.5, levels=(0, 1 / 3, 2 / 3, 1))
+    halves = FromEvidence(name="b", evidence="b", kind="outcome", weight=0.5, levels=(0, 0.5, 1))
+    assert holds(Rubric(rewards=(thirds, halves, part("p", weight=0.08)))) == [True, True, True]
+    unsafe = Rubric(rewards=(thirds, halves, part("p", weight=0.09)))
+    bound = unsafe.check()["I1"]
+    assert bound.better is not None
+    assert bound.worse is not None
+    assert bound.better.outcome - bound.worse.outcome == pytest.approx(1 / 12)
+    assert [paid(unsafe, bound.better), paid(unsafe, bound.worse)] == pytest.approx(
+        [bound.better.total, bound.worse.total]
+    )
+
+
+def test_hidden_tests_are_yes_or_no_unless_they_are_soft():
+    assert Rubric(rewards=(UnitTests(name="tests"), STYLE)).check().safe
+    soft_tests = Rubric(rewards=(UnitTests(name="tests", soft=True, guard="kept"), STYLE))
+    bound = soft_tests.check()["I1"]
+    assert bound.worse is not None
+    assert paid(soft_tests, bound.worse) == pytest.approx(bound.worse.total) == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"levels": ()}, "must rise from low=0 to high=1"),
+        ({"levels": (0, 0.5)}, "must rise from low=0 to high=1"),
+        ({"levels": (1, 0)}, "must rise"),
+        ({"levels": (0, 0, 1)}, "each once"),
+        ({"levels": (0, float("nan"), 1)}, "must rise"),
+        ({"levels": (0, 1), "agg": "sum"}, "an outcome with one verdict"),
+        ({"levels": (0, 1), "per_turn": True}, "an outcome with one verdict"),
+        ({"levels": (0, 1), "kind": "process"}, "an outcome with one verdict"),
+    ],
+)
+def test_levels_that_cannot_be_raise(settings: dict[str, Any], words: str):
+    with pytest.raises(ConfigError, match=f"component 'won' has levels.*{words}"):
+        FromEvidence(**({"name": "won", "evidence": "won", "kind": "outcome"} | settings))
+
+
+def test_a_verdict_beside_the_levels_is_refused():
+    facts = tuple(Evidence(name="won", value=value) for value in (True, False))
+    record = Record(task_id="t", n_turns=1, ending=Ending.FINISHED, evidence=facts)
+    with pytest.raises(
+        ValueError, match=r"component 'won' of task 't', whole episode: earned 0.5; its levels are 0, 1"
+    ):
+        Rubric(rewards=(WON,)).score(record)
 
 
 def test_several_outcome_components_are_told_apart_by_conditions():
     """Half the outcome may come from either component, so the gate on one of them may be open or closed there."""
-    tests = FromEvidence(name="tests", evidence="tests", kind="outcome", weight=0.5)
-    lint = FromEvidence(name="lint", evidence="lint", kind="outcome", weight=0.5)
+    tests = FromEvidence(name="tests", evidence="tests", kind="outcome", weight=0.5, levels=(0, 1))
+    lint = FromEvidence(name="lint", evidence="lint", kind="outcome", weight=0.5, levels=(0, 1))
     gated = Rubric(rewards=(tests, lint, part("p", weight=0.6)), gates=(conditional("tests", 1.0, pays="p"),))
-    assert holds(gated, [0.0, 1.0]) == [True, True, True]
-    safety = gated.check([0.0, 0.5, 1.0])
+    safety = gated.check()
     assert not safety["I1"].holds
     better, worse = safety["I1"].better, safety["I1"].worse
     assert better is not None
@@ -126,7 +220,7 @@ def test_several_outcome_components_are_told_apart_by_conditions():
 
 def test_the_verdict_is_put_in_words_and_numbers():
     lines = str(rubric(needs_outcome(0.5), cap_process(2.0), agg="sum", weight=0.3, low=-4.0).check()).splitlines()
-    assert lines[0] == "I1 holds: no two outcome levels lie on the same side of every gate, so nothing can overtake"
+    assert lines[0] == "I1 holds: no two outcomes lie on the same side of every gate, so nothing can overtake"
     assert lines[1] == (
         "I2 VIOLATED: an episode with outcome 1, process -1.2, penalties +0 (-0.2 in all, 1 verdicts) is paid less "
         "than an episode with outcome 0, process +0, penalties +0 (0 in all, 1 verdicts)"
@@ -417,3 +511,54 @@ def test_gates_that_compare_siblings_are_refuted_in_a_group():
     better, worse, *_ = one.score_records([bound.better.record, bound.worse.record, *fair])
     assert (better.total, worse.total) == pytest.approx((bound.better.total, bound.worse.total))
     assert better.total < worse.total
+
+
+# --- for whoever reads a config --------------------------------------------------------------------------------------
+
+
+def test_problems_say_in_a_line_each_what_is_wrong_and_show_it():
+    assert rubric(weight=0.5).check().problems == ()
+    summed = rubric(needs_outcome(0.5), agg="sum", weight=0.3, low=-4.0).check()
+    assert summed.problems == (
+        "I2, staying behind a gate can pay: [won=1, p=-4] = -0.2 is paid less than [won=0, p=1] = 0",
+        "I3, payments have no bound: [won=1, p=1] = 1.3 is paid less than [won=1, p=1 ×5] = 2.5; use agg='mean' or "
+        "another one-verdict agg, or one of once, best_so_far and budget, or cap_process",
+    )
+    assert Rubric(rewards=(TESTS, STYLE), gates=(needs_outcome(0.5),)).check().problems == (
+        "I1, a better outcome can be overtaken: [tests=1] = 1 is paid less than [tests=0.8, style=1] = 1.2; if 'tests' "
+        "cannot take every value in its range, declare those it can take: levels=(0, 1) for a yes or no",
+    )
+    (unproven,) = rubric(requires("won", on="p"), weight=1.2, agg="mean").check().problems
+    assert unproven.startswith("I1, a better outcome can be overtaken: not proven")
+
+
+def test_the_sums_that_an_episode_can_be_paid():
+    cost = part("cost", kind="penalty", weight=-0.2)
+    safety = Rubric(rewards=(WON, part("p", weight=0.3, low=-1.0), cost), gates=(cap_process(0.2),)).check()
+    assert safety.process == pytest.approx((-0.2, 0.2))
+    assert safety.penalty == pytest.approx((-0.2, 0.0))
+
+
+def test_a_cap_in_front_of_a_gate_that_closes_does_not_keep_what_it_scaled():
+    """The cap scales p by what q gains beside it; then q is closed, and p is left with a part of the cap."""
+    rewards = (
+        FromEvidence(name="won", evidence="won", kind="outcome", levels=(0, 1), weight=0.3),
+        part("p", weight=0.4, low=0.5),
+        part("q", weight=4.0),
+    )
+    gates = (bottom_line({"p": 0.5}, goals=["q"]), cap_process(0.4), requires("ok", on="q"))
+    capped = Rubric(rewards=rewards, gates=gates)
+    facts = (Evidence(name="won", value=True), Evidence(name="p", value=0.5), Evidence(name="q", value=1.0))
+    record = Record(task_id="t", n_turns=1, ending=Ending.FINISHED, evidence=facts)
+    safety = capped.check()
+    assert capped.score(record).total == pytest.approx(0.3 + 0.2 * 0.4 / 4.2)
+    assert not safety["I1"].holds
+
+
+@pytest.mark.parametrize("name", ["LOCK", "SQL", "SQL_REASONING", "CODE"])
+def test_shipped_rubrics_are_safe_at_the_levels_that_their_verifiers_can_give(name: str):
+    shipped = {"LOCK": lock.RUBRIC, "SQL": sql.RUBRIC, "SQL_REASONING": sql.REASONING_RUBRIC, "CODE": code.RUBRIC}[name]
+    assert shipped.check().problems == ()
+    outcome, *rest = shipped.rewards
+    graded = Rubric(rewards=(outcome.model_copy(update={"levels": None}), *rest), gates=shipped.gates)
+    assert not graded.check().safe  # so the levels carry weight

@@ -23,7 +23,7 @@ N_DIALS = 3
 
 RUBRIC = Rubric(
     rewards=(
-        FromEvidence(name="opened", evidence="opened", kind="outcome", weight=1.0),
+        FromEvidence(name="opened", evidence="opened", kind="outcome", weight=1.0, levels=(0, 1)),
         FromEvidence(name="right_key", evidence="right_key", kind="process", weight=0.1, per_turn=True),
     ),
     gates=(NeedsOutcome(at_least=0.5), CapProcess(limit=0.3)),

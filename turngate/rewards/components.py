@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from turngate.errors import ConfigError
-from turngate.rewards.parts import Agg, Facts, Kind, Line, Reward, Span, Verdict
+from turngate.rewards.parts import Agg, Facts, Kind, Reward, Span, Verdict
 from turngate.types import Evidence
 
 
@@ -46,10 +46,6 @@ class Charged(Reward):
     def span(self, n_verdicts: float) -> Span:
         """At most one whole budget, however many verdicts."""
         return min(self.weight, 0.0), max(self.weight, 0.0)
-
-    def lines(self, verdicts: list[Verdict], facts: Facts) -> list[Line]:
-        """Imagined verdicts, too, use up one budget and no more."""
-        return super().lines(_clipped(verdicts, 0.0, 1.0), facts)
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """What each turn uses up of the budget."""
@@ -166,6 +162,9 @@ class LengthCost(Reward):
         """One verdict on the episode."""
         if self.only_if is not None:
             outcomes = facts.verdicts(self.only_if)
+            for turn, value in outcomes:
+                if not isinstance(value, (int, float)):
+                    self._reject(facts, turn, f"read {value!r}; '{self.only_if}' must be a bool or a number")
             if not outcomes or max(value for _, value in outcomes) < self.at_least:
                 return [(None, 0.0)] if outcomes else []
         length = float(facts.n_turns)
@@ -175,6 +174,12 @@ class LengthCost(Reward):
                 return []
             length = sum(_amount(self, facts, turn, value)[1] for turn, value in measured)
         return [(None, min(max((length - self.start) / (self.limit - self.start), 0.0), 1.0))]
+
+    def turns_of(self, verdicts: Sequence[Verdict]) -> int:
+        """As many as cost so much, if turns are counted."""
+        if self.evidence is not None:
+            return super().turns_of(verdicts)
+        return max((math.ceil(self.start + value * (self.limit - self.start)) for _, value in verdicts), default=0)
 
     def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
         """The length that costs as much; nothing if turns are counted, because evidence does not make them."""
@@ -190,6 +195,11 @@ class InformationGain(Reward):
     ``evidence`` holds the mean log-probability (nats) of the gold answer after each turn, ``start`` that before the
     first one, for the whole episode. The last turn earns nothing here; the outcome pays there. Gains telescope, so an
     episode earns between −weight and weight whatever its length; a turn that was not measured is spanned by the next.
+
+    That needs every term. A gate that closes single turns (``requires``) may close just those in which the belief fell,
+    and the rest has no bound: an agent whose belief rises and falls for 2n turns is paid n times the weight.
+    ``Rubric.check`` then says so (I3). Behind such a gate ``budget`` bounds it again; gates that close or cut the whole
+    component keep the sum.
     """
 
     type: Literal["information_gain"] = "information_gain"
@@ -214,15 +224,25 @@ class InformationGain(Reward):
         """Beliefs lie in [0, 1], so all gains together lie in [−1, 1]."""
         return -abs(self.weight), abs(self.weight)
 
-    def lines(self, verdicts: list[Verdict], facts: Facts) -> list[Line]:
-        """Imagined gains, too, add up to no more than a belief can move."""
-        return super().lines(_clipped(verdicts, -1.0, 1.0), facts)
+    def part_span(self, n_verdicts: float) -> Span:
+        """A belief can rise to 1 in every second turn, and a gate may drop the turns between in which it falls."""
+        times = n_verdicts if math.isinf(n_verdicts) else (n_verdicts + 1) // 2
+        return -abs(self.weight) * times, abs(self.weight) * times
+
+    def imagined(self, value: float, n: int) -> list[list[Verdict]]:
+        """One step all the way; and one back after each step forth, so that a gate has something to drop."""
+        swings: list[Verdict] = [(turn, -value if turn % 2 else value) for turn in range(n - 1 + n % 2)]
+        return [[(0, value)], swings]
+
+    def turns_of(self, verdicts: Sequence[Verdict]) -> int:
+        """One more, because the last turn earns nothing."""
+        return super().turns_of(verdicts) + 1
 
     def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
         """Beliefs that move by so much, up from almost 0 or down from 1."""
         if not verdicts:
             return ()
-        belief = 0.0 if sum(value for _, value in verdicts) > 0 else 1.0
+        belief = 0.0 if verdicts[0][1] > 0 else 1.0
         facts = [Evidence(name=self.start, value=_log(belief))]
         for turn, value in verdicts:
             belief = min(max(belief + value, 0.0), 1.0)
@@ -255,16 +275,6 @@ def _amount(reward: Reward, facts: Facts, turn: int | None, value: Any) -> tuple
     if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         reward._reject(facts, turn, f"read {value!r}; an amount is a bool or a finite number ≥ 0")
     return turn, float(value)
-
-
-def _clipped(verdicts: Sequence[Verdict], low: float, high: float) -> list[Verdict]:
-    """The same verdicts, each reduced so that their running sum stays in [low, high]."""
-    paid, kept = 0.0, list[Verdict]()
-    for turn, value in verdicts:
-        total = min(max(paid + value, low), high)
-        kept.append((turn, min(max(total - paid, low), high)))
-        paid = total
-    return kept
 
 
 def _uncharged(cost: Charged, verdicts: Sequence[Verdict]) -> list[tuple[int | None, float]]:

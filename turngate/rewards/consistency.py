@@ -27,12 +27,12 @@ def consistency(
     """How well the process scores of an episode fit its outcome: float64[B].
 
     ``c = (2o − 1) · 2 (agg_t p_t − p̄)``, p̄ the mean of all verdicts of the batch, less ``off_length`` if the episode
-    has fewer than ``min_turns`` or more than ``max_turns`` verdicts. High scores speak for a success and against a
-    failure. The shift by p̄ moves all successes alike, and all failures, so it never changes a rank.
+    has some verdicts, but fewer than ``min_turns`` or more than ``max_turns``. High scores speak for a success and
+    against a failure. The shift by p̄ moves all successes alike, and all failures, so it never changes a rank.
 
     Source: https://arxiv.org/abs/2509.03403 and its released code (2, 30 and 10 are its values; its steps are
     paragraphs, so set ``min_turns=1`` where an episode of one turn is normal). ``agg="min"`` is for long episodes.
-    Degenerate: an episode without verdict agrees and disagrees with nothing, c = 0 before ``off_length``. Raises
+    Degenerate: an episode without verdict agrees and disagrees with nothing and has no length to be off, c = 0. Raises
     ShapeError, also for an outcome other than 0 or 1, which the released code drops silently.
     """
     if agg not in ("mean", "min"):
@@ -50,7 +50,7 @@ def consistency(
         np.minimum.at(score_B, traj_N[known_N], process_N[known_N])
     centre = float(process_N[known_N].mean()) if known_N.any() else 0.0
     distance_B = np.where(count_B > 0, score_B - centre, 0.0)
-    off_B = (count_B < min_turns) | (count_B > max_turns)
+    off_B = (count_B > 0) & ((count_B < min_turns) | (count_B > max_turns))
     return (2 * outcome_B - 1) * 2 * distance_B - np.where(off_B, off_length, 0.0)
 
 

@@ -129,24 +129,23 @@ class Requires(Gate):
         return name == self.on
 
     def fit(self, rewards: Sequence[Reward]) -> None:
-        """Raises UnknownName if there is no component ``on``."""
-        find(rewards, self.on, self)
+        """Raises UnknownName if there is no component ``on``, ConfigError for an outcome: gates on it would not know
+        that it is not paid."""
+        find_cuttable(rewards, self.on, self)
 
     def apply(self, draft: Draft) -> None:
         """Close the lines of ``on`` at turns without true evidence."""
         true: set[int | None] = set()
         false: set[int | None] = set()
-        truth = draft.facts.truth
         for fact in draft.facts.by_name.get(self.evidence, ()):
-            value = fact.value
-            (true if value is True or (value is not False and truth(fact)) else false).add(fact.turn)
+            (true if fact.value else false).add(fact.turn)
         opened, on, name = true - false, self.on, self.name
         for line in draft.lines:
             if line.name == on and line.turn not in opened:
                 line.close(name)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Any line may be closed. Outcomes are taken to be open."""
+        """Any line may be closed."""
         for name in ranges.of(self):
             ranges.may_close(name)
 
@@ -161,6 +160,11 @@ class NeedsOutcome(Gate):
     def name(self) -> str:
         """For instance ``needs_outcome(0.5)``."""
         return f"needs_outcome({self.at_least})"
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """``at_least``."""
+        return (self.at_least,)
 
     @property
     def late(self) -> bool:
@@ -212,6 +216,11 @@ class SuccessOnly(Gate):
     def name(self) -> str:
         """For instance ``success_only(1.0, on=length)``."""
         return f"success_only({', '.join([str(self.at_least), *(f'on={name}' for name in self.on)])})"
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """``at_least``."""
+        return (self.at_least,)
 
     @property
     def late(self) -> bool:

@@ -79,7 +79,7 @@ class Budget(Gate):
 
     def fit(self, rewards: Sequence[Reward]) -> None:
         """Raises UnknownName for an unknown component, ConfigError for an outcome or a limit that is never reached."""
-        low, high = find_cuttable(rewards, self.on, self).span(math.inf)
+        low, high = find_cuttable(rewards, self.on, self).part_span(math.inf)
         if max(high, -low) <= self.limit:
             raise ConfigError(f"{self.name} never closes: '{self.on}' pays {low:g} to {high:g} in all; lower the limit")
 
@@ -101,7 +101,7 @@ class Budget(Gate):
     def bound(self, ranges: Ranges, scene: Scene) -> None:
         """Within ± the limit."""
         for name in ranges.of(self):
-            ranges.paid_within(name, -self.limit, self.limit)
+            ranges.limit(name, self.limit)
 
 
 class BestSoFar(Gate):

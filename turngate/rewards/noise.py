@@ -197,7 +197,7 @@ def with_noise(
     Every fact about the whole episode named ``evidence`` is flipped as by ``flip_verdicts``, by the trajectory's id.
     The clean fact stays beside it, named ``evidence + "_clean"``, so that a run under noise can be judged by the truth.
     Unmeasured facts stay as they are. Raises ConfigError if the episode has no such fact, or rates outside [0, 1];
-    ShapeError for a value other than true or false.
+    ShapeError for a value other than true or false, NaN among them.
     """
     about_the_end = trajectory.facts_of(None)
     if all(fact.name != evidence for fact in about_the_end):
@@ -209,7 +209,7 @@ def with_noise(
             facts.append(fact)
             continue
         noisy = flip_verdicts(
-            np.array([fact.value], np.float64),
+            flags(f"evidence '{evidence}' of trajectory '{trajectory.id}'", np.array([fact.value], np.float64), (1,)),
             [trajectory.id],
             false_positive=false_positive,
             false_negative=false_negative,

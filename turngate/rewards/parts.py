@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
@@ -55,18 +57,26 @@ class Condition:
 class Facts:
     """The evidence of one record by name, restricted to the names that the rubric reads.
 
-    ``trajectory`` is its id, where it has one; errors name it.
+    ``readers`` maps each of those names to the components and gates that read it, ``trajectory`` is the record's id,
+    where it has one; errors name them. Raises ValueError for a value that is NaN or infinite or holds such a number at
+    any depth: what could not be measured is None, and every reader may rely on finite numbers.
     """
 
     __slots__ = ("by_name", "n_turns", "task_id", "trajectory")
 
-    def __init__(self, record: Record, wanted: frozenset[str], trajectory: str = "") -> None:
+    def __init__(self, record: Record, readers: Mapping[str, Sequence[str]], trajectory: str = "") -> None:
         self.task_id, self.n_turns, self.trajectory = record.task_id, record.n_turns, trajectory
-        self.by_name: dict[str, list[Evidence]] = {name: [] for name in wanted}
+        self.by_name: dict[str, list[Evidence]] = {name: [] for name in readers}
         by_name = self.by_name
         for fact in record.evidence:
-            name = fact.name
+            name, value = fact.name, fact.value
             if name in by_name:
+                if value is not True and value is not False and value is not None and (odd := _not_finite(value)):
+                    who = " and ".join(f"'{reader}'" for reader in readers[name])
+                    raise ValueError(
+                        f"evidence '{name}' of {self.owner}, {place(fact.turn)}, which {who} reads, {odd}; "
+                        "record None for what could not be measured"
+                    )
                 by_name[name].append(fact)
 
     @property
@@ -78,24 +88,22 @@ class Facts:
         """What was measured under ``name``; facts with value None are left out, so missing never turns into zero."""
         return [(fact.turn, fact.value) for fact in self.by_name.get(name, ()) if fact.value is not None]
 
-    def truth(self, fact: Evidence) -> bool:
-        """Whether a measured fact is true in Python's sense. Raises ValueError for NaN, which would count as true."""
-        value = fact.value
-        if value is True or value is False:
-            return value
-        if isinstance(value, float) and math.isnan(value):
-            raise ValueError(f"evidence '{fact.name}' of {self.owner}, {place(fact.turn)}, is NaN")
-        return bool(value)
-
     def happened(self, name: str) -> bool | None:
         """Whether any fact of that name is true; None if none is and one of them could not be measured."""
-        happened = unknown = False
-        for fact in self.by_name.get(name, ()):  # to the end, so that a NaN raises wherever it stands
-            if fact.value is None:
-                unknown = True
-            elif fact.value is not False:
-                happened |= self.truth(fact)
-        return True if happened else None if unknown else False
+        facts = self.by_name.get(name, ())
+        if any(fact.value for fact in facts):
+            return True
+        return None if any(fact.value is None for fact in facts) else False
+
+
+def _not_finite(value: Any, where: str = "") -> str:
+    """Which number in a value is not finite, and at which depth, in words; "" if all are."""
+    if isinstance(value, (str, int)):
+        return ""
+    if isinstance(value, Real):
+        return "" if math.isfinite(value) else f"is {value}" + (f" at {where}" if where else "")
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value if isinstance(value, Sequence) else ())
+    return next((odd for key, item in inner if (odd := _not_finite(item, f"{where}[{key!r}]"))), "")
 
 
 class Line:
@@ -209,6 +217,9 @@ class Reward(Part):
     high: float = 1.0
     per_turn: bool = False
     agg: Agg = "mean"
+    levels: tuple[float, ...] | None = None
+    """The values that an outcome can take, lowest first and from ``low`` to ``high``: (0, 1) for a yes or no. None: any
+    value in between. Another verdict is refused, so ``Rubric.check`` may rely on the gaps."""
 
     @property
     @abstractmethod
@@ -232,12 +243,38 @@ class Reward(Part):
             )
         if self.kind == "penalty" and max(ends) > 0:
             raise ConfigError(f"penalty '{self.name}' can pay up to {max(ends):g}; give it a negative weight")
+        if self.levels is not None:
+            self._fit_levels(self.levels)
+
+    def _fit_levels(self, levels: tuple[float, ...]) -> None:
+        """Raises ConfigError for levels of anything but an outcome with one verdict, and for those out of order."""
+        if self.kind != "outcome" or self.agg == "sum" or (self.per_turn and self.agg == "mean"):
+            raise ConfigError(
+                f"component '{self.name}' has levels={levels}; they are for an outcome with one verdict "
+                "(not a sum, and not a mean paid per turn)"
+            )
+        rising = all(below < above for below, above in pairwise(levels))
+        if not rising or (levels[:1], levels[-1:]) != ((self.low,), (self.high,)):
+            raise ConfigError(
+                f"component '{self.name}' has levels={levels}; they must rise from low={self.low:g} to "
+                f"high={self.high:g}, each once"
+            )
+
+    @property
+    def attainable(self) -> tuple[float, ...] | None:
+        """The overall verdicts that an outcome can have, lowest first; None = any in [low, high]."""
+        return self.levels
 
     def span(self, n_verdicts: float) -> Span:
         """Lowest and highest sum that ``n_verdicts`` verdicts can earn."""
         times = n_verdicts if self.agg == "sum" else 1.0
         low, high = sorted((self.weight * self.low, self.weight * self.high))
         return (low * times if low else 0.0), (high * times if high else 0.0)
+
+    def part_span(self, n_verdicts: float) -> Span:
+        """Lowest and highest sum of some of the lines of ``n_verdicts`` verdicts, while a gate closes the others."""
+        low, high = self.span(n_verdicts)
+        return min(low, 0.0), max(high, 0.0)
 
     def earn(self, facts: Facts) -> list[Line]:
         """The lines of this component, in turn order. Raises ValueError naming component, task, trajectory and turn.
@@ -256,11 +293,19 @@ class Reward(Part):
         name, kind, weight, agg = self.name, self.kind, self.weight, self.agg
         if not self.per_turn:
             values = [float(value) for _, value in verdicts]
-            return [Line(name, kind, None, _AGGREGATES[agg](values) if len(values) > 1 else values[0], weight)]
-        if agg not in ("mean", "sum"):
+            verdicts = [(None, _AGGREGATES[agg](values) if len(values) > 1 else values[0])]
+        elif agg not in ("mean", "sum"):
             verdicts = [_pick(verdicts, agg)]
         share = 1.0 / len(verdicts) if agg == "mean" else 1.0
+        if self.levels is not None:
+            self._on_a_level(verdicts[0], self.levels, facts)
         return [Line(name, kind, turn, float(value), weight, share) for turn, value in verdicts]
+
+    def _on_a_level(self, verdict: Verdict, levels: tuple[float, ...], facts: Facts) -> None:
+        turn, value = verdict
+        if all(abs(value - level) > SLACK for level in levels):
+            listed = ", ".join(f"{level:g}" for level in levels)
+            self._reject(facts, turn, f"earned {value!r}; its levels are {listed}")
 
     def overall(self, lines: Sequence[Line]) -> float:
         """The verdict on the whole episode before the weight, from this component's lines, at least one."""
@@ -270,6 +315,21 @@ class Reward(Part):
     def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
         """Evidence that earns these verdicts, for imagined episodes; taken to be the first name that it reads."""
         return tuple(Evidence(name=self.reads[0], value=value, turn=turn) for turn, value in verdicts)
+
+    def imagined(self, value: float, n: int) -> list[list[Verdict]]:
+        """Ways to earn most with ``n`` verdicts per turn, if ``value`` is the best; for imagined episodes.
+
+        The first is the same verdict in every turn. Others are for a component whose verdicts depend on each other, of
+        which a gate may close some.
+        """
+        turns = range(n) if self.kind != "outcome" or self.agg != "sum" else range(1)
+        if self.per_turn:
+            return [[(turn, value) for turn in turns]]
+        return [[(None, value) for _ in (turns if self.agg == "sum" else range(1))]]
+
+    def turns_of(self, verdicts: Sequence[Verdict]) -> int:
+        """How many turns an episode needs to earn these verdicts; for imagined episodes."""
+        return max((turn + 1 for turn, _ in verdicts if turn is not None), default=0)
 
     def _validate(self, verdicts: Sequence[Verdict], facts: Facts) -> bool:
         """Whether the verdicts, which are all good, stand in turn order (those about the whole episode last)."""
@@ -327,6 +387,11 @@ class Gate(Part):
     @property
     def openers(self) -> tuple[tuple[str, bool], ...]:
         """Evidence that it acts on, and whether it is better for that evidence to be true."""
+        return ()
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """Weighted outcomes from which on it acts otherwise; ``bound`` must treat all outcomes in between alike."""
         return ()
 
     @property

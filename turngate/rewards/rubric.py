@@ -120,10 +120,6 @@ class Rubric(BaseModel):
         return frozenset(self.readers) - often
 
     @cached_property
-    def _reads(self) -> frozenset[str]:
-        return frozenset(self.readers)
-
-    @cached_property
     def _late(self) -> frozenset[str]:
         """Components paid per turn whose payments are decided at the end, if those are booked there."""
         late = [gate for gate in self.gates if gate.late]
@@ -155,7 +151,8 @@ class Rubric(BaseModel):
         Payments without a turn land on the last turn; an episode without turns has an empty ``reward_T`` and its
         payments stand in the ledger only. The score is unusable, with ``problem`` saying why, if the ending is, if an
         outcome component has no verdict or if a gate lacks evidence that it cannot do without. Raises ValueError for
-        evidence that is no finite number within its component's range, naming component, task and turn.
+        evidence that is NaN or infinite at any depth, and for a verdict outside its component's range, naming the
+        component or gate, task, trajectory and turn.
         """
         draft = self._earn(record)
         if isinstance(draft, Score):
@@ -168,7 +165,7 @@ class Rubric(BaseModel):
         """What was earned before any gate, or the score of an unusable episode."""
         if record.ending is not FINISHED and not record.ending.usable:  # the common case costs no property
             return _unusable(record, f"the episode ended by {record.ending.value}")
-        draft = Draft(Facts(record, self._reads, trajectory))
+        draft = Draft(Facts(record, self.readers, trajectory))
         for reward in self.rewards:
             earned = reward.earn(draft.facts)
             if reward.kind == "outcome":
@@ -185,7 +182,7 @@ class Rubric(BaseModel):
         """What no later event can take back in an unfinished record: per-turn sums that no gate touches."""
         if not self._certain:
             return 0.0
-        facts = Facts(record, self._reads)
+        facts = Facts(record, self.readers)
         return sum(line.paid for reward in self._certain for line in reward.earn(facts))
 
     def score_records(
@@ -216,9 +213,9 @@ class Rubric(BaseModel):
         order = {gate.name: position for position, gate in enumerate(self.gates)}
         return {gate.name: _account(gate, order, events) for gate in self.gates}
 
-    def check(self, levels: Sequence[float] | None = None) -> Safety:
+    def check(self) -> Safety:
         """Whether process rewards can outrank the outcome, over all declared ranges. See ``safety.assess``."""
-        return assess(self.rewards, self.gates, levels)
+        return assess(self.rewards, self.gates)
 
 
 def rubric_reward(criteria: Sequence[float | None], weights: Sequence[float]) -> float | None:

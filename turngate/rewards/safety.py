@@ -1,19 +1,25 @@
 """What can overtake what: the bounds I1–I3, computed from declared ranges before any episode is played.
 
 * I1, no overtaking: between two outcomes on the same side of every gate, the better one is paid more whatever the
-  process scores. Holds iff the gap between the outcomes exceeds the range of process and penalties.
+  process scores. Holds iff the gap between the outcomes exceeds the range of process and penalties. Outcomes that can
+  take any value have no smallest gap, so there it holds iff nothing that is paid besides them varies.
 * I2, no gate inversion: getting past a gate never pays less. For a gate on the outcome the better outcome must be paid
-  strictly more; for a veto, an episode that keeps the rule must be paid at least the floor; for any other condition, an
-  episode that meets it must be paid at least what the same episode is paid that just misses it.
+  strictly more; for a veto, an episode that keeps the rule must be paid at least the floor; for a fact or a condition
+  on a component, an episode that meets it throughout must be paid at least what the same episode is paid without.
 * I3, bounded in length: what an episode can be paid does not grow with the number of verdicts.
+
+An outcome can be anything that its components can earn: every sum of their ``Reward.levels``, and every value between
+``low`` and ``high`` of a component that declares none.
 
 A bound that fails comes with two imagined episodes, staged as records and paid by the gates themselves, and every gate
 with an example of what gets past it. Leads below ``TIE`` count as none, for they may be rounding.
 
+I1, I3 and I2 for outcomes and vetoes are proven from the ranges. I2 for facts and conditions is tried: on pairs of
+episodes at the ends of the ranges, in the middle and close to nothing.
+
 Assumed: components reach their extremes independently, of each other and of the facts that gates read; optional
-components may also earn nothing; no payment of an outcome is closed (an episode whose outcome was withheld by
-``requires`` does not count as passing). Where these do not hold, or a mean of gains and losses is cut line by line, the
-ranges can be wider than what can happen: then a bound may fail without an example, and says that it is not proven.
+components may also earn nothing. Where that does not hold the ranges can be wider than what can happen: then a bound
+may fail without an example, and says that it is not proven.
 """
 
 from __future__ import annotations
@@ -21,30 +27,50 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Literal
+from functools import cached_property
+from itertools import product
+from typing import Literal, TypeAlias
 
-from turngate.errors import ConfigError
 from turngate.rewards.parts import Gate, Reward, Span
-from turngate.rewards.ranges import Ranges, Scene, outcome_range, scenes
+from turngate.rewards.ranges import Ranges, Scene
+from turngate.rewards.regions import TIE, Region, closest, regions
 from turngate.rewards.staging import Flip, Run, flips, stage, stage_flip, stage_veto
 
-TIE = 1e-6
-"""Totals that differ by less count as equal."""
+Name: TypeAlias = Literal["I1", "I2", "I3"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """One invariant. If it is violated, ``better`` should be paid more than ``worse`` and is not.
 
-    Both are None if it holds, if it is merely not proven, and for I3 if only losses are endless.
+    Both are None if it holds, if it is merely not proven, and for I3 if only losses are endless. ``advice`` says what
+    to change, where one change is the obvious one.
     """
 
-    name: Literal["I1", "I2", "I3"]
+    name: Name
     holds: bool
     sentence: str
     better: Run | None = None
     worse: Run | None = None
+    advice: str = ""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in a line, with the two episodes that show it where there are some; "" if it holds."""
+        if self.holds:
+            return ""
+        if self.better is None or self.worse is None:
+            return f"{self.name}, {_MEANING[self.name]}: {self.sentence}"
+        relation = "less than" if self.better.total < self.worse.total - TIE else "no more than"
+        shown = f"{self.better.story} is paid {relation} {self.worse.story}"
+        return f"{self.name}, {_MEANING[self.name]}: {shown}" + (f"; {self.advice}" if self.advice else "")
+
+
+_MEANING: dict[Name, str] = {
+    "I1": "a better outcome can be overtaken",
+    "I2": "staying behind a gate can pay",
+    "I3": "payments have no bound",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +78,7 @@ class Example:
     """What gets past a gate: ``better`` should be paid more than ``worse``, or as much where only the gate differs."""
 
     gate: str
-    bound: Literal["I1", "I2", "I3"]
+    bound: Name
     better: Run
     worse: Run
 
@@ -63,9 +89,15 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
-    """The verdict on a rubric; ``str()`` gives one line per bound and, if one fails, one per gate."""
+    """The verdict on a rubric; ``str()`` gives one line per bound and, if one fails, one per gate.
+
+    ``process`` and ``penalty`` say between what an episode's process payments and its penalties sum up, whatever its
+    length, its outcome and its facts; the floor of a veto is not in them.
+    """
 
     bounds: tuple[Bound, ...]
+    process: Span
+    penalty: Span
     examples: tuple[Example, ...] = ()
     gates: tuple[str, ...] = ()
 
@@ -73,6 +105,11 @@ class Safety:
     def safe(self) -> bool:
         """Whether all bounds hold."""
         return all(bound.holds for bound in self.bounds)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A line for each bound that fails, with the episodes that show it; empty for a safe rubric."""
+        return tuple(bound.problem for bound in self.bounds if not bound.holds)
 
     def __getitem__(self, name: str) -> Bound:
         return next(bound for bound in self.bounds if bound.name == name)
@@ -96,100 +133,145 @@ class _Finding:
     sentence: str
     better: Run | None = None
     worse: Run | None = None
+    advice: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """Rewards, gates and every scene at each outcome level."""
+    """Rewards, gates and every region of outcomes."""
 
     rewards: Sequence[Reward]
     gates: Sequence[Gate]
-    scenes: dict[float, list[Scene]] = field(default_factory=dict)
+    regions: Sequence[Region]
+    _known: dict[tuple[int, float, tuple[str, ...]], list[Ranges]] = field(default_factory=dict)
 
-    def ranges(self, scene: Scene, n: float, gates: Sequence[Gate] | None = None) -> Ranges:
-        """What can be paid in a scene after the gates, by default all."""
+    def ranges(self, region: Region, n: float, gates: Sequence[Gate] | None = None) -> list[Ranges]:
+        """What can be paid in each scene of a region, after the gates, by default all."""
+        applied = self.gates if gates is None else gates
+        key = id(region), n, tuple(gate.name for gate in applied)
+        if key not in self._known:
+            self._known[key] = [self._narrowed(scene, n, applied) for scene in region.scenes]
+        return self._known[key]
+
+    def _narrowed(self, scene: Scene, n: float, gates: Sequence[Gate]) -> Ranges:
         ranges = Ranges(self.rewards, scene, n)
-        for gate in self.gates if gates is None else gates:
+        for gate in gates:
             gate.bound(ranges, scene)
         return ranges
 
-    def worst(self, level: float, n: float) -> tuple[float, Scene]:
-        """The least that an episode with this outcome is paid without a veto, and in which scene."""
-        totals = [self.ranges(scene, n) for scene in self.scenes[level]]
-        lows = [level + ranges.process()[0] + ranges.penalty()[0] for ranges in totals]
+    @cached_property
+    def entangled(self) -> bool:
+        """Whether somebody else reads what an outcome is made of, and so may differ between outcomes of one region."""
+        made_of = {name for reward in self.rewards if reward.kind == "outcome" for name in reward.reads}
+        others = [reward.reads for reward in self.rewards if reward.kind != "outcome"]
+        return any(made_of.intersection(reads) for reads in [*others, *(gate.reads for gate in self.gates)])
+
+    def least(self, region: Region, n: float) -> tuple[float, Scene]:
+        """The least that is paid besides the outcome, without a veto, and in which scene."""
+        lows = [ranges.process()[0] + ranges.penalty()[0] for ranges in self.ranges(region, n)]
         place = min(range(len(lows)), key=lows.__getitem__)
-        return lows[place], self.scenes[level][place]
+        return lows[place], region.scenes[place]
 
-    def best(self, level: float, n: float) -> tuple[float, Scene]:
+    def most(self, region: Region, n: float) -> tuple[float, Scene]:
         """The most."""
-        totals = [self.ranges(scene, n) for scene in self.scenes[level]]
-        highs = [level + ranges.process()[1] + ranges.penalty()[1] for ranges in totals]
+        highs = [ranges.process()[1] + ranges.penalty()[1] for ranges in self.ranges(region, n)]
         place = max(range(len(highs)), key=highs.__getitem__)
-        return highs[place], self.scenes[level][place]
+        return highs[place], region.scenes[place]
 
-    def extent(self, level: float, gates: Sequence[Gate] | None = None) -> tuple[Span, Span]:
-        """The range of process payments and of penalties at a level, whatever the length."""
-        every = [self.ranges(scene, math.inf, gates) for scene in self.scenes[level]]
-        process, penalty = [ranges.process() for ranges in every], [ranges.penalty() for ranges in every]
-        return _hull(process), _hull(penalty)
+    def extent(self, region: Region, gates: Sequence[Gate] | None = None) -> tuple[Span, Span]:
+        """The range of process payments and of penalties in a region, whatever the length."""
+        every = self.ranges(region, math.inf, gates)
+        return _hull([ranges.process() for ranges in every]), _hull([ranges.penalty() for ranges in every])
 
 
-def assess(rewards: Sequence[Reward], gates: Sequence[Gate], levels: Sequence[float] | None = None) -> Safety:
+def assess(rewards: Sequence[Reward], gates: Sequence[Gate]) -> Safety:
     """Compute I1–I3 for all episodes that the declared ranges allow.
 
-    ``levels`` are the weighted outcomes that can occur; by default the lowest and the highest, as if the outcome were
-    all or nothing. A graded outcome has more: name them. The work grows with 3^(components that gates compare with
-    thresholds). Raises ConfigError for fewer than two levels and for one that the outcome components cannot earn.
+    The work grows with 3^(components that gates compare with thresholds) and with the number of sums that the levels
+    of the outcome components have.
     """
-    low, high = outcome_range(rewards, {})
-    steps = sorted(set((low, high) if levels is None else levels))
-    if len(steps) < 2 or not all(map(math.isfinite, steps)):
-        raise ConfigError(f"levels {list(steps)} must hold at least two different finite outcomes")
-    rules = _Rules(rewards=rewards, gates=gates, scenes={step: scenes(rewards, gates, step) for step in steps})
-    outside = [step for step in steps if not rules.scenes[step]]
-    if outside:
-        raise ConfigError(f"levels {outside} cannot occur: the weighted outcome lies in [{low:g}, {high:g}]")
-    findings = [_outranks(rules, upper, lower) for lower, upper in combinations(steps, 2)]
+    rules = _Rules(rewards=rewards, gates=gates, regions=regions(rewards, gates))
+    findings = [found for pair in product(rules.regions, repeat=2) if (found := _outranks(rules, *pair))]
     findings += [_beats_veto(rules, gate, floor) for gate in gates if (floor := gate.replaces()) is not None]
     findings += [_survives(rules, flip) for flip in flips(rewards, gates)]
-    endless, padding = _bounded(rules)
+    extents = [rules.extent(region) for region in rules.regions]
+    process, penalty = _hull([process for process, _ in extents]), _hull([penalty for _, penalty in extents])
+    endless, padding = _bounded(rules, process, penalty)
     bounds = (
-        _bound("I1", findings, "no two outcome levels lie on the same side of every gate, so nothing can overtake"),
+        _bound("I1", findings, "no two outcomes lie on the same side of every gate, so nothing can overtake"),
         _bound("I2", findings, "no gate depends on the outcome, on a condition or on a forbidden act"),
         endless,
     )
-    return Safety(bounds=bounds, examples=_examples(gates, findings, padding), gates=tuple(g.name for g in gates))
+    return Safety(
+        bounds=bounds,
+        process=process,
+        penalty=penalty,
+        examples=_examples(gates, findings, padding),
+        gates=tuple(gate.name for gate in gates),
+    )
 
 
 # --- claims ----------------------------------------------------------------------------------------------------------
 
 
-def _outranks(rules: _Rules, upper: float, lower: float) -> _Finding:
-    """The better outcome is paid more, whatever the rest."""
+def _outranks(rules: _Rules, upper: Region, lower: Region) -> _Finding | None:
+    """A better outcome in ``upper`` is paid more than any in ``lower``, whatever the rest; None if none is better."""
+    spans = closest(upper.outcomes, lower.outcomes)
+    if spans is None:
+        return None
+    (start, _), (_, end) = spans
+    gap = start - end
 
-    def margin(n: float) -> float:
-        return rules.worst(upper, n)[0] - rules.best(lower, n)[0]
+    def lead(n: float) -> float:
+        """By how much the better outcome is behind, or ahead, in all else."""
+        return rules.least(upper, n)[0] - rules.most(lower, n)[0]
+
+    def broken(n: float) -> bool:
+        return gap + lead(n) <= TIE if gap > TIE else lead(n) < -TIE
 
     parting = tuple(g.name for g in rules.gates if rules.extent(upper, [g]) != rules.extent(lower, [g]))
     bound: Literal["I1", "I2"] = "I1" if rules.extent(upper) == rules.extent(lower) else "I2"
-    worst, best = rules.worst(upper, math.inf)[0], rules.best(lower, math.inf)[0]
-    sentence = f"at worst outcome {upper:g} is paid {worst:g}, outcome {lower:g} at best {best:g}"
-    if worst - best > TIE:
-        return _Finding(bound=bound, gates=parting, broken=False, margin=worst - best, sentence=sentence)
-    n = _first(lambda n: margin(n) <= TIE)
-    better = stage(rules.rewards, rules.gates, rules.worst(upper, n)[1], n, best=False)
-    worse = stage(rules.rewards, rules.gates, rules.best(lower, n)[1], n, best=True)
-    if better.total - worse.total > TIE:
-        return _unproven(bound, parting, worst - best, sentence)
+    least, most = rules.least(upper, math.inf)[0], rules.most(lower, math.inf)[0]
+    if gap > TIE:
+        sentence = f"at worst outcome {start:g} is paid {start + least:g}, outcome {end:g} at best {end + most:g}"
+    else:
+        sentence = f"however close two outcomes are, the better one is paid {least:+g} besides at worst, the other "
+        sentence += f"{most:+g} at best"
+    margin = max(gap, 0.0) + lead(math.inf)
+    if not broken(math.inf):
+        return _Finding(bound=bound, gates=parting, broken=False, margin=margin, sentence=sentence)
+    n = _first(broken)
+    one, other = (start, end) if gap > TIE else _apart(*spans, -lead(n) / 2)
+    better = stage(rules.rewards, rules.gates, rules.least(upper, n)[1].at(one), n, best=False)
+    worse = stage(rules.rewards, rules.gates, rules.most(lower, n)[1].at(other), n, best=True)
+    if better.total - worse.total > TIE or better.outcome - worse.outcome <= TIE:
+        return _unproven(bound, parting, margin, sentence)
     through = tuple(g.name for g in rules.gates if _lets_through(rules, g, better) or _lets_through(rules, g, worse))
-    return _refuted(bound, parting if bound == "I2" else through, better, worse)
+    advice = "" if gap > TIE else _advice(rules.rewards)
+    return _refuted(bound, parting if bound == "I2" else through, better, worse, advice)
+
+
+def _advice(rewards: Sequence[Reward]) -> str:
+    graded = " and ".join(f"'{r.name}'" for r in rewards if r.kind == "outcome" and r.attainable is None)
+    return f"if {graded} cannot take every value in its range, declare those it can take: levels=(0, 1) for a yes or no"
+
+
+def _apart(upper: Span, lower: Span, distance: float) -> Span:
+    """An outcome of each of two spans that overlap or touch, about this far apart, as high as may be.
+
+    Where they touch the two lie on either side, neither on the edge.
+    """
+    one = min(max(lower[1] + 2 * distance / 3, upper[0]), upper[1])
+    return one, min(max(one - distance, lower[0]), lower[1])
 
 
 def _beats_veto(rules: _Rules, gate: Gate, floor: float) -> _Finding:
     """An episode that keeps the rule is paid at least the floor."""
 
     def lawful(n: float) -> tuple[float, Scene]:
-        return min((rules.worst(level, n) for level in rules.scenes), key=lambda found: found[0])
+        found = [(region.outcomes[0][0], *rules.least(region, n)) for region in rules.regions]
+        outcome, least, scene = min(found, key=lambda one: one[0] + one[1])
+        return outcome + least, scene.at(outcome)
 
     worst = lawful(math.inf)[0]
     sentence = f"at worst a lawful episode is paid {worst:g}, an episode closed by {gate.name} {floor:g}"
@@ -204,13 +286,19 @@ def _beats_veto(rules: _Rules, gate: Gate, floor: float) -> _Finding:
 
 
 def _survives(rules: _Rules, flip: Flip) -> _Finding:
-    """Meeting a condition pays at least as much as just missing it, all else equal."""
+    """Meeting a condition pays at least as much as just missing it, all else equal. Tried, not proven.
+
+    Where the outcome's own evidence decides about something else, it is tried with several outcomes, and with each of
+    several outcome components as small as may be: the first one in the order of the rewards is.
+    """
+    orders = [rules.rewards, rules.rewards[::-1]] if rules.entangled else [rules.rewards]
     pairs = [
-        stage_flip(rules.rewards, rules.gates, flip, scene, best=best)
-        for level in rules.scenes.values()
-        for scene in level
-        for best in (False, True)
+        stage_flip(rewards, rules.gates, flip, scene.at(outcome), best=best, strength=strength)
+        for rewards in orders
+        for region in rules.regions
+        for outcome, scene in product(region.samples if rules.entangled else region.samples[:1], region.scenes)
         if flip.possible(scene)
+        for best, strength in product((False, True), (1.0, 0.5, 0.001))
     ]
     if not pairs:
         sentence = f"'{flip.what}' cannot be missed"
@@ -226,7 +314,7 @@ def _survives(rules: _Rules, flip: Flip) -> _Finding:
     )
 
 
-def _refuted(bound: Literal["I1", "I2"], gates: tuple[str, ...], better: Run, worse: Run) -> _Finding:
+def _refuted(bound: Literal["I1", "I2"], gates: tuple[str, ...], better: Run, worse: Run, advice: str = "") -> _Finding:
     margin = better.total - worse.total
     relation = "less than" if margin < -TIE else "no more than"
     return _Finding(
@@ -237,6 +325,7 @@ def _refuted(bound: Literal["I1", "I2"], gates: tuple[str, ...], better: Run, wo
         sentence=f"{better} is paid {relation} {worse}",
         better=better,
         worse=worse,
+        advice=advice,
     )
 
 
@@ -270,16 +359,22 @@ def _bound(name: Literal["I1", "I2"], findings: Sequence[_Finding], vacuous: str
     if not mine:
         return Bound(name=name, holds=True, sentence=vacuous)
     worst = min(mine, key=lambda finding: (not finding.broken, finding.better is None, finding.margin))
-    return Bound(name=name, holds=not worst.broken, sentence=worst.sentence, better=worst.better, worse=worst.worse)
+    return Bound(
+        name=name,
+        holds=not worst.broken,
+        sentence=worst.sentence,
+        better=worst.better,
+        worse=worst.worse,
+        advice=worst.advice,
+    )
 
 
-def _bounded(rules: _Rules) -> tuple[Bound, tuple[Run, Run] | None]:
+def _bounded(rules: _Rules, process: Span, penalty: Span) -> tuple[Bound, tuple[Run, Run] | None]:
     """I3 and, if gains are endless, a short episode and one in which repetition is worth more than the outcome."""
-    every = [(level, scene, rules.ranges(scene, math.inf)) for level, found in rules.scenes.items() for scene in found]
-    names = {name for _, _, ranges in every for name in ranges.endless()}
+    every = [ranges for region in rules.regions for ranges in rules.ranges(region, math.inf)]
+    names = {name for ranges in every for name in ranges.endless()}
     names |= {r.name for r in rules.rewards if r.kind == "outcome" and not all(map(math.isfinite, r.span(math.inf)))}
     if not names:
-        process, penalty = _hull([r.process() for *_, r in every]), _hull([r.penalty() for *_, r in every])
         sentence = f"process pays {process[0]:g} to {process[1]:g} and penalties cost at most {-penalty[0]:g}"
         return Bound(name="I3", holds=True, sentence=f"whatever the length, {sentence}"), None
     guilty = [reward for reward in rules.rewards if reward.name in names]
@@ -290,18 +385,26 @@ def _bounded(rules: _Rules) -> tuple[Bound, tuple[Run, Run] | None]:
     if any(reward.kind == "process" for reward in guilty):
         advice += ", or cap_process"
     sentence = f"every further verdict pays again for {listed}; {advice}"
-    pair = _padding(rules, [scene for _, scene, ranges in every if max(ranges.process()[1], 0.0) == math.inf])
+    pair = _padding(rules)
     runs = {"better": pair[0], "worse": pair[1]} if pair else {}
-    return Bound(name="I3", holds=False, sentence=sentence, **runs), pair
+    return Bound(name="I3", holds=False, sentence=sentence, **runs, advice=advice), pair
 
 
-def _padding(rules: _Rules, farms: Sequence[Scene]) -> tuple[Run, Run] | None:
+def _padding(rules: _Rules) -> tuple[Run, Run] | None:
+    """Two episodes of one scene in which process can be paid without end, if there is one; the last one is taken."""
+    farms = [
+        (region, place)
+        for region in rules.regions
+        for place, ranges in enumerate(rules.ranges(region, math.inf))
+        if ranges.process()[1] == math.inf
+    ]
     if not farms:
         return None
-    levels = list(rules.scenes)
-    scene = farms[-1]
+    region, place = farms[-1]
+    scene = region.scenes[place]
+    lowest, highest = rules.regions[0].outcomes[0][0], rules.regions[-1].outcomes[-1][1]
     short = stage(rules.rewards, rules.gates, scene, 1, best=True)
-    n = _first(lambda n: rules.ranges(scene, n).process()[1] - short.process > max(levels) - min(levels))
+    n = _first(lambda n: rules.ranges(region, n)[place].process()[1] - short.process > highest - lowest)
     long = stage(rules.rewards, rules.gates, scene, n, best=True)
     return (short, long) if long.total - short.total > TIE else None
 

@@ -76,6 +76,11 @@ class Soft(Gate):
         return ((self.answered, True), (self.malformed, False)) if self.malformed else ((self.answered, True),)
 
     @property
+    def thresholds(self) -> tuple[float, ...]:
+        """``at_least``."""
+        return (self.at_least,)
+
+    @property
     def late(self) -> bool:
         """It reads the outcome."""
         return True
@@ -158,6 +163,11 @@ class Trust(Gate):
         """The component ``on``."""
         return (self.on,)
 
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """``open_from``."""
+        return (self.open_from,)
+
     def touches(self, name: str, kind: Kind) -> bool:
         """The component ``on``."""
         return name == self.on
@@ -192,12 +202,12 @@ class Trust(Gate):
 
     def imagine(self, draft: Draft) -> None:
         """Among siblings with γ = 1, in step 0."""
-        self._cut(draft, float(draft.outcome >= self.open_from))
+        self._cut(draft, float(reaches(draft.outcome, self.open_from)))
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
         """Anything from nothing to all, or nothing below ``open_from``."""
         for name in ranges.of(self):
-            if scene.outcome >= self.open_from:
+            if reaches(scene.outcome, self.open_from):
                 ranges.may_shrink(name)
             else:
                 ranges.close(name)

@@ -1,26 +1,32 @@
 """Imagined episodes at the extremes of what a rubric declares, staged as records and paid by its own gates.
 
-``safety`` shows them as counter-examples. Every component gives the same verdict in every turn, which is enough: within
-a scene the extremes lie at the ends of the ranges.
+``safety`` shows them as counter-examples. Every component gives the verdicts of ``Reward.imagined``, in general the
+same in every turn, which is enough: within a scene the extremes lie at the ends of the ranges.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
-from turngate.rewards.parts import SLACK, Condition, Draft, Facts, Gate, Reward, Verdict
-from turngate.rewards.ranges import Scene, cells, weighted
+from turngate.rewards.parts import SLACK, Condition, Draft, Facts, Gate, Line, Reward, Verdict
+from turngate.rewards.ranges import Scene
+from turngate.rewards.regions import cells, outcome_spans, weighted_values
 from turngate.types import Ending, Evidence, Record
+
+Truth: TypeAlias = bool | frozenset[int | None]
+"""Whether a fact is true of every turn and of the episode, of none, or of all but these turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """An imagined episode. ``n_verdicts``: of each component with agg "sum"; ``paid``: by component.
 
-    ``record`` earns it if every component reads its verdicts under the first name that it reads, as ``FromEvidence``
-    does. Gates that compare siblings are taken where they pay most (``Gate.imagine``).
+    ``record`` earns it, except by a component that reads its evidence in a way of its own and does not say so in
+    ``Reward.evidence_of``. Gates that compare siblings are taken where they pay most (``Gate.imagine``).
     """
 
     outcome: float
@@ -86,52 +92,83 @@ def flips(rewards: Sequence[Reward], gates: Sequence[Gate]) -> list[Flip]:
 
 
 def stage(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n: int, *, best: bool) -> Run:
-    """The episode of ``n`` turns that is paid most, or least, in a scene."""
+    """The episode with ``n`` verdicts per turn that is paid most, or least, in a scene."""
     values = _outcomes(rewards, scene)
     for reward in rewards:
         if reward.kind != "outcome":
             values[reward.name] = _extreme(reward, scene, best)
-    return _play(rewards, gates, scene, n, values, _helpful(rewards, gates, values, best))
+    ways = {reward.name: _imagined(reward, values[reward.name], n) for reward in rewards}
+    runs = []
+    for way in range(max(map(len, ways.values()))):
+        verdicts = {name: found[min(way, len(found) - 1)] for name, found in ways.items()}
+        truths = _helpful(rewards, gates, verdicts, best)
+        runs.append(_play(rewards, gates, scene, n, verdicts, truths))
+    return (max if best else min)(runs, key=lambda run: run.total)
 
 
 def stage_veto(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n: int, gate: Gate) -> Run:
     """An episode in which nothing happened but the act that ``gate`` forbids."""
     values = _outcomes(rewards, scene)
-    values |= {reward.name: None for reward in rewards if reward.kind != "outcome"}
-    return _play(rewards, gates, scene, n, values, dict.fromkeys(gate.reads, True), vetoed_by=gate.name)
+    verdicts = {reward.name: _imagined(reward, values.get(reward.name), n)[0] for reward in rewards}
+    return _play(rewards, gates, scene, n, verdicts, dict.fromkeys(gate.reads, True), vetoed_by=gate.name)
 
 
 def stage_flip(
-    rewards: Sequence[Reward], gates: Sequence[Gate], flip: Flip, scene: Scene, *, best: bool
+    rewards: Sequence[Reward], gates: Sequence[Gate], flip: Flip, scene: Scene, *, best: bool, strength: float
 ) -> tuple[Run, Run]:
     """An episode that meets the flip and the same that just misses it.
 
-    What the flip can change earns most, or least; everything else earns as little as the scene allows.
+    What the flip can change earns most, or least, times ``strength``: a limit may hide a large difference. Everything
+    else earns as little as the scene and the facts that other gates want allow.
     """
     touching = [gate for gate in gates if gate.name == flip.gate or flip.evidence in gate.reads]
     values = _outcomes(rewards, scene)
     for reward in rewards:
         if reward.kind == "outcome":
             continue
+        cell = scene.cells.get(reward.name)
         if any(gate.touches(reward.name, reward.kind) for gate in touching):
-            values[reward.name] = _extreme(reward, scene, best)
+            value = _extreme(reward, scene, best)
+            low, high = cell or (reward.low, reward.high)
+            values[reward.name] = None if value is None else min(max(value * strength, low), high)
         else:
-            cell = scene.cells.get(reward.name)
             values[reward.name] = None if cell is None else min(cell, key=abs)
-    truths = {evidence: good for gate in gates for evidence, good in gate.openers if evidence not in gate.states}
+    truths: dict[str, Truth] = {e: good for gate in gates for e, good in gate.openers if e not in gate.states}
+    for reward in rewards:
+        if any(truths.get(name) for name in reward.reads) and values[reward.name] is None:
+            values[reward.name] = _least_true(reward)
     if flip.condition is not None:
         name = flip.condition.component
-        met, missed = values | {name: flip.met}, values | {name: flip.missed}
-        return _play(rewards, gates, scene, 1, met, truths), _play(rewards, gates, scene, 1, missed, truths)
-    on, off = truths | {flip.evidence: True}, truths | {flip.evidence: False}
+        return _twins(
+            rewards, gates, scene, (values | {name: flip.met}, truths), (values | {name: flip.missed}, truths)
+        )
     earning = [r for r in rewards if r.kind != "outcome" and flip.evidence in r.reads]
     with_it = values | {reward.name: _least_true(reward) for reward in earning}
     without = values | {reward.name: None for reward in earning}
-    runs = (
-        _play(rewards, gates, scene, 1, with_it, on),
-        _play(rewards, gates, scene, 1, without, off),
-    )
+    on, off = truths | {flip.evidence: True}, truths | {flip.evidence: False}
+    runs = _twins(rewards, gates, scene, (with_it, on), (without, off))
     return runs if flip.good else runs[::-1]
+
+
+Values: TypeAlias = Mapping[str, float | None]
+
+
+def _twins(
+    rewards: Sequence[Reward],
+    gates: Sequence[Gate],
+    scene: Scene,
+    one: tuple[Values, Mapping[str, Truth]],
+    other: tuple[Values, Mapping[str, Truth]],
+) -> tuple[Run, Run]:
+    first, second = (
+        _play(rewards, gates, scene, 1, {r.name: _imagined(r, values[r.name], 1)[0] for r in rewards}, truths)
+        for values, truths in (one, other)
+    )
+    return first, second
+
+
+def _imagined(reward: Reward, value: float | None, n: int) -> list[list[Verdict]]:
+    return [[]] if value is None else reward.imagined(value, n)
 
 
 def _least_true(reward: Reward) -> float:
@@ -155,36 +192,44 @@ def _extreme(reward: Reward, scene: Scene, best: bool) -> float | None:
 
 
 def _helpful(
-    rewards: Sequence[Reward], gates: Sequence[Gate], values: Mapping[str, float | None], best: bool
-) -> dict[str, bool]:
-    """For each fact that opens payments, whether it should be true for the total to be extreme."""
-    truths = dict[str, bool]()
+    rewards: Sequence[Reward], gates: Sequence[Gate], verdicts: Mapping[str, Sequence[Verdict]], best: bool
+) -> dict[str, Truth]:
+    """For each fact that opens payments, where it should be true for the total to be extreme."""
+    worth = dict[str, Counter[int | None]]()
     for gate in gates:
-        hurts = False
-        for reward in rewards:
-            value = values[reward.name]
-            if reward.kind != "outcome" and value is not None and gate.touches(reward.name, reward.kind):
-                amount = reward.weight * value
-                hurts |= amount < 0 if best else amount > 0
+        touched = [r for r in rewards if r.kind != "outcome" and gate.touches(r.name, r.kind)]
         for evidence, good in gate.openers:
             if evidence not in gate.states:
-                truths[evidence] = good is not hurts and truths.get(evidence, True)
+                turns = worth.setdefault(evidence, Counter())
+                for reward in touched:
+                    own = verdicts[reward.name]
+                    for turn, value in own:
+                        amount = reward.weight * value / (len(own) if reward.agg == "mean" else 1)
+                        turns[turn] += amount if good is best else -amount
+    truths = dict[str, Truth]()
+    for evidence, turns in worth.items():
+        hurts = frozenset(turn for turn, amount in turns.items() if amount < 0)
+        truths[evidence] = True if not hurts else hurts if len(hurts) < len(turns) else False
     return truths
 
 
 def _outcomes(rewards: Sequence[Reward], scene: Scene) -> dict[str, float | None]:
     """Verdicts of the outcome components, within their cells, that add up to the outcome of the scene."""
     outcomes = [reward for reward in rewards if reward.kind == "outcome"]
-    spans = {reward.name: weighted(reward, scene.cells.get(reward.name)) for reward in outcomes}
-    left = scene.outcome - sum(low for low, _ in spans.values())
-    values = dict[str, float | None]()
-    for reward in outcomes:
-        low, high = spans[reward.name]
-        more = min(max(left, 0.0), high - low)
-        left -= more
-        value = (low + more) / reward.weight if reward.weight else reward.low
+    values, left = dict[str, float | None](), scene.outcome
+    for place, reward in enumerate(outcomes, start=1):
         cell = scene.cells.get(reward.name) or (reward.low, reward.high)
-        values[reward.name] = min(max(value, cell[0]), cell[1])
+        rest = outcome_spans(outcomes[place:], scene.cells)
+        amount = next(
+            max(low, left - most)
+            for low, high in weighted_values(reward, cell)
+            for least, most in rest
+            if max(low, left - most) <= min(high, left - least) + SLACK
+        )
+        left -= amount
+        value = min(max(amount / reward.weight if reward.weight else cell[0], cell[0]), cell[1])
+        levels = reward.attainable or (value,)
+        values[reward.name] = min(levels, key=lambda level: abs(level - value))
     return values
 
 
@@ -193,17 +238,16 @@ def _play(
     gates: Sequence[Gate],
     scene: Scene,
     n: int,
-    values: Mapping[str, float | None],
-    truths: Mapping[str, bool],
+    verdicts: Mapping[str, list[Verdict]],
+    truths: Mapping[str, Truth],
     vetoed_by: str = "",
 ) -> Run:
-    verdicts = {reward.name: _verdicts(reward, values[reward.name], n) for reward in rewards}
-    facts = {state: state in scene.facts for gate in gates for state in gate.states} | dict(truths)
-    record = _record(rewards, verdicts, [name for name, value in facts.items() if value], n)
-    wanted = frozenset(fact.name for fact in record.evidence)
-    draft = Draft(Facts(record, wanted))
+    facts: dict[str, Truth] = {state: state in scene.facts for gate in gates for state in gate.states}
+    facts.update(truths)
+    record = _record(rewards, verdicts, facts, n)
+    draft = Draft(Facts(record, {fact.name: () for fact in record.evidence}))
     for reward in rewards:
-        lines = reward.lines(verdicts[reward.name], draft.facts)
+        lines = _earned(reward, verdicts[reward.name], draft.facts)
         draft.lines += lines
         if lines:
             draft.scores[reward.name] = reward.overall(lines)
@@ -217,47 +261,57 @@ def _play(
         paid[line.name] = paid.get(line.name, 0.0) + line.paid
         kinds[line.kind] += line.paid
     return Run(
-        outcome=scene.outcome,
+        outcome=draft.outcome,
         process=kinds["process"],
         penalty=kinds["penalty"],
         total=sum(kinds.values()),
         n_verdicts=n,
         record=record,
         paid=paid,
-        story=_story(rewards, values, facts, n, sum(kinds.values())),
+        story=_story(rewards, verdicts, facts, sum(kinds.values())),
         vetoed_by=vetoed_by,
     )
 
 
-def _verdicts(reward: Reward, value: float | None, n: int) -> list[Verdict]:
-    if value is None:
-        return []
-    turns = range(n) if reward.kind != "outcome" or reward.agg != "sum" else range(1)
-    if reward.per_turn:
-        return [(turn, value) for turn in turns]
-    return [(None, value) for _ in (turns if reward.agg == "sum" else range(1))]
+def _earned(reward: Reward, verdicts: list[Verdict], facts: Facts) -> list[Line]:
+    """What the record earns, or what the verdicts would where a component cannot read the evidence that was guessed."""
+    try:
+        lines = reward.earn(facts)
+    except ValueError:
+        lines = []
+    return lines or reward.lines(verdicts, facts)
 
 
-def _record(rewards: Sequence[Reward], verdicts: Mapping[str, list[Verdict]], facts: Sequence[str], n: int) -> Record:
+def _record(
+    rewards: Sequence[Reward], verdicts: Mapping[str, list[Verdict]], facts: Mapping[str, Truth], n: int
+) -> Record:
     """Facts that a component earns from are left to the component."""
+    n_turns = max(n, *(reward.turns_of(verdicts[reward.name]) for reward in rewards))
     evidence = [fact for reward in rewards for fact in reward.evidence_of(verdicts[reward.name])]
     earning = {name for reward in rewards for name in reward.reads}
-    turns = (*range(n), None)
-    evidence += [Evidence(name=name, value=True, turn=t) for name in facts if name not in earning for t in turns]
-    return Record(task_id="imagined", n_turns=n, ending=Ending.FINISHED, evidence=tuple(evidence))
+    for name, truth in facts.items():
+        if name not in earning and truth is not False:
+            turns = [turn for turn in (*range(n_turns), None) if truth is True or turn not in truth]
+            evidence += [Evidence(name=name, value=True, turn=turn) for turn in turns]
+    return Record(task_id="imagined", n_turns=n_turns, ending=Ending.FINISHED, evidence=tuple(evidence))
 
 
 def _story(
-    rewards: Sequence[Reward], values: Mapping[str, float | None], facts: Mapping[str, bool], n: int, total: float
+    rewards: Sequence[Reward],
+    verdicts: Mapping[str, Sequence[Verdict]],
+    facts: Mapping[str, Truth],
+    total: float,
 ) -> str:
     """What happens, in a line: verdicts and facts."""
     words = []
     for reward in rewards:
-        value = values[reward.name]
-        if value is not None:
-            often = f" ×{n}" if n > 1 and reward.agg == "sum" and reward.kind != "outcome" else ""
-            words.append(f"{reward.name}={value:.10g}{often}")
-    words += [_said(name, truth) for name, truth in facts.items()]
+        values = [value for _, value in verdicts[reward.name]]
+        if values:
+            shown = " and ".join(f"{value:.10g}" for value in dict.fromkeys(values))
+            often = f" ×{len(values)}" if len(values) > 1 and reward.agg == "sum" and reward.kind != "outcome" else ""
+            words.append(f"{reward.name}={shown}{often}")
+    for name, truth in facts.items():
+        words.append(_said(name, truth) if isinstance(truth, bool) else f"'{name}' but in {len(truth)} turns")
     return f"[{', '.join(words)}] = {total:g}"
 
 

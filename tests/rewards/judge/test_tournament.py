@@ -57,18 +57,43 @@ def test_eight_need_fourteen_matches_instead_of_twenty_eight():
     assert standings.reward_B.argmax() == 1
 
 
+PUBLISHED = [[8, 6, 15, 8], [16, 12, 2, 10], [8, 11, 12, 11], [12, 18, 7, 1]]
+"""Points of i against j."""
+
+
+@pytest.mark.parametrize("faithful", [False, True])
+def test_the_seeding_of_competitor_0_weighs_as_one_match(faithful):
+    """Means after the seeding: 29/3, 16, 8, 12, so 1 meets 2 and loses 2 to 11, 3 beats 0, and 2 beats 3.
+
+    Of the two that lost first, 1 has (16 + 2) / 2 = 9 and 0 has (29/3 + 8) / 2 = 8.83. Over its four matches one by one
+    0 would have 9.25.
+    """
+    points = lambda i, j: verdict(PUBLISHED[i][j], PUBLISHED[j][i])  # noqa: E731
+    standings, asked = play(4, points, faithful=faithful)
+    assert asked == [((0, 1), (0, 2), (0, 3)), ((1, 2), (3, 0)), ((2, 3),)]
+    assert standings.reward_B == pytest.approx([0, 1 / 3, 1, 2 / 3])
+
+
 def test_places_by_hand():
-    """Six: seeding against 0, then 0 3 | 4 1 | 2 5 by seed, one of three passes, and the final."""
+    """Six: seeding against 0, then 0 3 | 4 1 | 2 5 by seed; of three the last passes, and stands first in the final."""
     points = {(0, 1): (4, 16), (0, 2): (6, 14), (0, 3): (8, 12), (0, 4): (9, 11), (0, 5): (12, 8)}
     # means: 0: 39/5 = 7.8, 1: 16, 2: 14, 3: 12, 4: 11, 5: 8, so the seeds are 1 2 3 4 5 0
-    points |= {(1, 4): (15, 5), (5, 2): (11, 9), (3, 0): (10, 9)}
-    # 1 beats 4; 5 beats 2; 3 beats 0. Next round: 1 against 5, 3 passes; then 1 or 5 against 3
-    points |= {(1, 5): (8, 12), (5, 3): (7, 13)}
+    points |= {(1, 4): (15, 5), (5, 2): (11, 9), (3, 0): (10, 8)}
+    # 1 beats 4; 5 beats 2; 3 beats 0. Next round: 1 against 5, 3 passes; then 3 against 5
+    points |= {(1, 5): (8, 12), (3, 5): (13, 7)}
     standings, asked = play(6, lambda i, j: verdict(*points[i, j]))
-    assert asked[1:] == [((1, 4), (5, 2), (3, 0)), ((1, 5),), ((5, 3),)]
-    # champion 3, then 5, then 1, then the first round's losers by mean: 2 (14 + 9) / 2; 0 (39 + 9) / 6 = 8 and
-    # 4 (11 + 5) / 2 = 8 are equal, and 4 is the better seed
+    assert asked[1:] == [((1, 4), (5, 2), (3, 0)), ((1, 5),), ((3, 5),)]
+    # champion 3, then 5, then 1, then the first round's losers by mean: 2 (14 + 9) / 2; 4 (11 + 5) / 2 = 8 and
+    # 0 (39/5 + 8) / 2 = 7.9
     assert standings.reward_B == pytest.approx([0.0, 0.6, 0.4, 1.0, 0.2, 0.8])
+
+
+def test_who_passes_stands_first_in_the_next_round():
+    """Five seeds: 0 3 | 4 1 | 2. The third passes and meets the winner of the first pair; then the other one passes."""
+    strength = [9, 8, 7, 6, 5]
+    standings, asked = play(5, by_strength(strength))
+    assert asked[1:] == [((0, 3), (4, 1)), ((2, 0),), ((1, 0),)]
+    assert standings.reward_B == pytest.approx([1, 0.75, 0.5, 0.25, 0])
 
 
 def test_a_tie_is_won_by_the_better_seed_or_by_the_first_shown():

@@ -11,6 +11,7 @@ from turngate.rewards.judge import (
     Fault,
     FaultKind,
     PairScores,
+    PairVerdict,
     Rule,
     Verdict,
     majority,
@@ -89,6 +90,21 @@ def test_the_probability_of_a_yes():
     assert yes_probability({"No": -0.2, "Well": -1.8}) == pytest.approx(1 - 0.832018, abs=1e-6)
     assert yes_probability({"Maybe": -0.1}) is None
     assert yes_probability({}) is None
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda bad: Verdict(passed=True, score=bad),
+        lambda bad: PairScores(first=bad, second=1.0),
+        lambda bad: PairVerdict(first=1.0, second=bad, consistent=True),
+        lambda bad: yes_probability({"Yes": bad, "No": -1.0}),
+    ],
+)
+def test_what_is_no_number_is_no_verdict(say, bad):
+    with pytest.raises(ValueError, match=str(bad)):
+        say(bad)
 
 
 @given(st.floats(-30, 0), st.floats(-30, 0))

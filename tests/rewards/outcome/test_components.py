@@ -48,7 +48,9 @@ def test_without_a_guard_only_the_tests_to_fix_count():
 
 
 def test_evidence_of_another_form_names_component_and_evidence():
-    with pytest.raises(ValueError, match="component 'tests' of task 't/1': evidence 'fail_to_pass' must map"):
+    with pytest.raises(
+        ValueError, match="component 'tests' of task 't/1', whole episode: evidence 'fail_to_pass' must map"
+    ):
         score(UnitTests(name="tests"), fail_to_pass={"a": "passed"})
 
 

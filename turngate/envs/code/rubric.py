@@ -12,7 +12,14 @@ from turngate.rewards.rubric import FromEvidence, Rubric
 NOT_SUBMITTED, EMPTY_PATCH, TESTS_FAIL, RESOLVED = -1.0, -0.5, 0.0, 1.0
 
 _LADDER = FromEvidence(
-    name="ladder", evidence="ladder", kind="outcome", weight=1.0, low=NOT_SUBMITTED, high=RESOLVED, agg="last"
+    name="ladder",
+    evidence="ladder",
+    kind="outcome",
+    weight=1.0,
+    low=NOT_SUBMITTED,
+    high=RESOLVED,
+    levels=(NOT_SUBMITTED, EMPTY_PATCH, TESTS_FAIL, RESOLVED),
+    agg="last",
 )
 _VETOES = (Veto(evidence="tampering", floor=-1.0), Veto(evidence="control_passed", floor=-1.0))
 

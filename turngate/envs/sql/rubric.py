@@ -5,7 +5,7 @@ from turngate.rewards.rubric import FromEvidence, Rubric
 
 RUBRIC = Rubric(
     rewards=(
-        FromEvidence(name="correct", evidence="correct", kind="outcome", weight=1.0),
+        FromEvidence(name="correct", evidence="correct", kind="outcome", weight=1.0, levels=(0, 1)),
         FromEvidence(name="executes", evidence="executes", kind="process", weight=0.1, per_turn=True, agg="mean"),
     ),
     gates=(
@@ -18,7 +18,7 @@ RUBRIC = Rubric(
 
 REASONING_RUBRIC = Rubric(
     rewards=(
-        FromEvidence(name="correct", evidence="correct", kind="outcome", weight=1.0),
+        FromEvidence(name="correct", evidence="correct", kind="outcome", weight=1.0, levels=(0, 1)),
         FromEvidence(name="executes", evidence="executes", kind="process", weight=0.15, per_turn=True, agg="mean"),
         FromEvidence(name="empty", evidence="empty", kind="process", weight=-0.05, per_turn=True, agg="mean"),
         FromEvidence(name="repeated", evidence="repeated", kind="process", weight=-0.1, per_turn=True, agg="mean"),

@@ -52,16 +52,18 @@ def bracket(n: int) -> tuple[int, ...]:
 def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Sequence[PairVerdict | None], Standings]:
     """Yields rounds of matches (i, j), is sent one verdict per match (points for i and for j), returns the standings.
 
-    1. Seeding: all against competitor 0, who gets the mean of its points; seeds by points, first come on equal ones.
-    2. Bracket: see ``bracket``; an odd one out passes. Rank: champion, then losers, later rounds first, inside a round
-       by their mean points over all matches, the better seed first on equal ones.
+    1. Seeding: all against competitor 0, for whom the mean of its points counts as one match; seeds by points, first
+       come on equal ones.
+    2. Bracket: see ``bracket``; an odd one out passes and stands first in the next round. Rank: champion, then losers,
+       later rounds first, inside a round by their mean points over the seeding and all matches after it, the better
+       seed first on equal ones.
 
     Where ours differs from the published code, which ``faithful=True`` reproduces:
 
     * a match without verdict (None) makes the tournament void: every reward is NaN, so a judge that fails never lifts
       anybody. Published: 5 to 5, and the round goes on;
-    * a tie is won by the better seed. Published: by whoever stands first in the pair, which after an odd bracket can
-      be the worse one (six seeds: 4 before 1);
+    * a tie is won by the better seed. Published: by whoever stands first in the pair, which can be the worse one: of
+      six seeds the pairs are 0 3 | 4 1 | 2 5, and who passes stands first;
     * if every match is a tie nobody is ahead: rewards ½. Published: ranks by seed, a spread from nothing.
 
     The free pass of an odd bracket can go to the worst seed (of three, always), which then ends second unearned: make N
@@ -75,6 +77,7 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
     seeding = tuple((0, index) for index in range(1, n))
     if seeding:
         table.record(seeding, (yield seeding))
+        table.count_as_one(0)
     seeds = sorted(range(n), key=lambda index: -table.mean(index))
     place = {index: seed for seed, index in enumerate(seeds)}
     alive = [seeds[seed] for seed in bracket(n)]
@@ -86,7 +89,7 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
         losers.append(
             [first if first != winner else other for (first, other), winner in zip(pairs, winners, strict=True)]
         )
-        alive = winners + alive[2 * len(pairs) :]
+        alive = alive[2 * len(pairs) :] + winners
     behind = [sorted(out, key=lambda index: (-table.mean(index), place[index])) for out in reversed(losers)]
     ranking = alive + [loser for out in behind for loser in out]
     return table.standings(ranking)
@@ -117,6 +120,10 @@ class _Table:
     def mean(self, index: int) -> float:
         own = self.points[index]
         return sum(own) / len(own) if own else 0.0
+
+    def count_as_one(self, index: int) -> None:
+        """From here on the matches of a competitor so far weigh as much as one: all others have played one too."""
+        self.points[index] = [self.mean(index)]
 
     def record(self, pairs: Round, results: Sequence[PairVerdict | None]) -> list[PairVerdict]:
         if len(results) != len(pairs):

@@ -23,20 +23,26 @@ class Quote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether one criterion is met; ``score`` in [0, 1]."""
+    """Whether one criterion is met; ``score`` in [0, 1]. Raises ValueError for a score that is no finite number."""
 
     passed: bool
     score: float
     quotes: tuple[Quote, ...] = ()
 
+    def __post_init__(self) -> None:
+        _finite(self, "score")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairScores:
-    """Points from 0 to 10 for the first and the second shown."""
+    """Points from 0 to 10 for the first and the second shown. Raises ValueError for points that are not finite."""
 
     first: float
     second: float
     quotes: tuple[Quote, ...] = ()
+
+    def __post_init__(self) -> None:
+        _finite(self, "first", "second")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +81,17 @@ Answer: TypeAlias = Verdict | PairScores | Critique | Fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairVerdict:
-    """A pair after both orders: points (0 to 20) for the one and the other, and whether the orders agreed."""
+    """A pair after both orders: points (0 to 20) for the one and the other, and whether the orders agreed.
+
+    Raises ValueError for points that are not finite: compared with anything they would count as a tie.
+    """
 
     first: float
     second: float
     consistent: bool
+
+    def __post_init__(self) -> None:
+        _finite(self, "first", "second")
 
     @property
     def share(self) -> float:
@@ -136,11 +148,21 @@ def yes_probability(logprobs: Mapping[str, float], *, yes: str = "Yes", no: str 
 
     If one of the two is not among the returned tokens it is taken to be as likely as the least likely of them, an upper
     bound. After GenPRM (https://arxiv.org/abs/2504.00891); average it over samples for a vote.
+    Raises ValueError for one that is NaN or infinite.
     """
     if yes not in logprobs and no not in logprobs:
         return None
+    if not all(map(math.isfinite, logprobs.values())):
+        raise ValueError(f"log-probabilities {dict(logprobs)} must be finite")
     least = min(logprobs.values())
     return 1.0 / (1.0 + math.exp(logprobs.get(no, least) - logprobs.get(yes, least)))
+
+
+def _finite(answer: Verdict | PairScores | PairVerdict, *names: str) -> None:
+    """Raises ValueError for a number that is NaN or infinite: no verdict is a ``Fault``, never a number."""
+    for name in names:
+        if not math.isfinite(value := getattr(answer, name)):
+            raise ValueError(f"{name} of a {type(answer).__name__} is {value}; say a Fault where there is no verdict")
 
 
 def _sign(value: float) -> int:

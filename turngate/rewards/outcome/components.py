@@ -6,11 +6,13 @@ pays it. Here the facts themselves are recorded, so that a stored episode can be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
 from turngate.rewards.outcome.code import Results, all_tests_pass, fraction_of_tests
 from turngate.rewards.parts import Facts, Kind, Reward, Verdict
+from turngate.types import Evidence
 
 
 class UnitTests(Reward):
@@ -33,6 +35,22 @@ class UnitTests(Reward):
         """One name or two."""
         return (self.evidence,) if self.guard is None else (self.evidence, self.guard)
 
+    @property
+    def attainable(self) -> tuple[float, ...] | None:
+        """All or nothing, unless ``soft``: the number of tests, and so of shares, is the task's."""
+        return (0.0, 1.0) if self.levels is None and not self.soft else self.levels
+
+    def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
+        """As many tests as it takes to pass this share of them, and none that broke."""
+        found: list[Evidence] = []
+        for _, value in verdicts:
+            share = Fraction(value).limit_denominator(1000)
+            tests = {f"test {i}": i < share.numerator for i in range(share.denominator)}
+            found.append(Evidence(name=self.evidence, value=tests))
+            if self.guard is not None:
+                found.append(Evidence(name=self.guard, value={}))
+        return tuple(found)
+
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """One verdict about the whole episode, or none."""
         fix = self._last(facts, self.evidence)
@@ -48,8 +66,5 @@ class UnitTests(Reward):
         if value is None:
             return None
         if not isinstance(value, Mapping) or not all(passed in (True, False, None) for passed in value.values()):
-            raise ValueError(
-                f"component '{self.name}' of task '{facts.task_id}': evidence '{name}' must map tests to true, false "
-                f"or null, found {value!r}"
-            )
+            self._reject(facts, None, f"evidence '{name}' must map tests to true, false or null, found {value!r}")
         return value
