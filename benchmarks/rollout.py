@@ -32,9 +32,11 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Limits, Player, play_groups
 from turngate.agents.tiny import load, random_model, train_tokenizer
-from turngate.demonstrations import texts_of
+from turngate.config import EnvSection
 from turngate.envs.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
+from turngate.run.demonstrations import texts_of
+from turngate.run.environments import Environments
 from turngate.types import Request
 
 EPISODES, TURNS, TURN_TOKENS = 64, 4, 32
@@ -47,10 +49,11 @@ DEMO: dict[str, int] = tomllib.loads(Path("examples/sql_demo.toml").read_text(en
 
 def random_pair(layers: int, width: int, heads: int, vocabulary: int) -> tuple[Any, Any]:
     """A model with random weights and a tokenizer trained on the environment's text."""
-    env = SqlEnv(**SETTINGS)
-    tasks = [env.tasks.task("train", index) for index in range(1000)]
-    texts = texts_of(tasks, {task.id: list(env.oracle(task)) for task in tasks}, env)
-    tokenizer = train_tokenizer(texts, vocabulary=vocabulary)
+    name = "turngate/Sql-v1"
+    with Environments((EnvSection(id=name, kwargs=SETTINGS),)) as environments:
+        tasks = environments.heldout(name, "train", 1000)
+        lines = {task.id: list(environments[name].oracle(task)) for task in tasks}
+        tokenizer = train_tokenizer(texts_of(tasks, lines, environments), vocabulary=vocabulary)
     return random_model(tokenizer, layers=layers, width=width, heads=heads, context=1024, seed=0), tokenizer
 
 

@@ -14,12 +14,14 @@ from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Limits, Player, play_groups
 from turngate.envs.lock import COLOURS, KEYS, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import (
     Action,
     Completion,
     EndedBy,
     Ending,
     Observation,
+    Sampling,
     Score,
     ScoredGroup,
     Source,
@@ -71,7 +73,7 @@ def tasks(n, split="train"):
 
 
 def player(policy, *, limits=LIMITS, **sampling):
-    return Player(policy, chat(), limits, **sampling)
+    return Player(policy, chat(), limits, sampling=Sampling(**sampling))
 
 
 def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, seed=1, **sampling):
@@ -88,6 +90,12 @@ def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, se
 
 def local(source=None, *, lanes=5, order="fixed"):
     return LocalPolicy(source if source is not None else model(), chat(), lanes=lanes, order=order)
+
+
+def learner(source=None, *, lr=1e-3, **settings):
+    """A learner on ``source``; temperature, top_p and top_k among the settings are the sampler's."""
+    sampling = {name: settings.pop(name) for name in ("temperature", "top_p", "top_k") if name in settings}
+    return TorchLearner(source if source is not None else model(), lr=lr, sampling=Sampling(**sampling), **settings)
 
 
 @torch.no_grad()

@@ -130,6 +130,15 @@ def test_a_killed_run_goes_on_and_ends_like_one_that_was_not(tmp_path: Path) -> 
     assert recorded <= kept
 
 
+def test_a_run_that_was_killed_while_it_wrote_its_model_writes_it_again(trained: Path) -> None:
+    before = (trained / "model/model.safetensors").read_bytes()
+    (trained / "model").rename(trained / "writing_model")
+    (trained / "writing_model/model.safetensors").write_bytes(before[:100])
+    assert turngate("train", trained.parent.parent / "lock.toml") == 0
+    assert (trained / "model/model.safetensors").read_bytes() == before
+    assert not (trained / "writing_model").exists()
+
+
 def test_a_complete_run_says_so_and_trains_nothing(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = curve(trained)
     assert turngate("train", trained.parent.parent / "lock.toml") == 0
@@ -195,7 +204,7 @@ def test_credit_that_cannot_be_computed_is_one_line(
     ("arguments", "expected"),
     [
         (["train", "{config}", "--trian.steps=3"], "did you mean 'train'?"),
-        (["train", "{config}", "--credit.type=rlo"], "did you mean 'rloo'?"),
+        (["train", "{config}", "--credit.type=rlo"], "did you mean 'rloo'"),
         (["train", "{config}", "--env.id=turngate/Lok-v1"], "did you mean 'turngate/Lock-v1'"),
         (["train", "{config}", "--train.filters=['vared']"], "did you mean 'varied'?"),
         (["train", "{config}", "--eval.splits=['held']"], "did you mean 'heldout'?"),

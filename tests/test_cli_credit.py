@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import pytest
 from command_line import turngate
 from rich.console import Console
 
+from turngate.agents.policies.parts import PolicyPart
 from turngate.config import load
 from turngate.report.probes import ranges, show_probe
 from turngate.store import Store
 from turngate.trainer.filters import varied
+from turngate.trainer.learner import LearnerPart
+from turngate.trainer.loss import Objective
 from turngate.trainer.probe import GradientProbe, TurnShift
 
 CONFIG = """
@@ -39,6 +43,7 @@ group_size = 4
 [eval]
 tasks = 2
 """
+KL = "--loss.penalties=[{type = 'kl', coef = 0.1}]"
 TINY = """
 [model]
 layers = 1
@@ -77,7 +82,7 @@ def train(trained: Path, folder: Path, *overrides: str) -> tuple[int, list[dict[
 
 
 def test_a_kl_penalty_holds_the_policy_near_the_model_it_began_from(trained: Path, tmp_path: Path) -> None:
-    code, rows = train(trained, tmp_path, "--loss.kl.coef=0.1", "--learner.lr=0.003")
+    code, rows = train(trained, tmp_path, KL, "--learner.lr=0.003")
     assert code == 0
     divergence = [row["policy/kl_to_reference_nats"] for row in rows]
     assert divergence[0] == pytest.approx(0, abs=1e-6)
@@ -100,7 +105,7 @@ def test_decoupled_ppo_takes_its_ratio_against_the_weights_before_the_step(train
 
 
 def test_top_p_and_top_k_reach_sampler_and_learner(trained: Path, tmp_path: Path) -> None:
-    code, rows = train(trained, tmp_path, "--policy.top_p=0.9", "--policy.top_k=20", "--loss.kl.coef=0.01")
+    code, rows = train(trained, tmp_path, "--policy.top_p=0.9", "--policy.top_k=20", KL)
     assert code == 0
     for row in rows:
         assert 0 < row["canary/max_logprob_difference"] < 1e-4
@@ -114,6 +119,71 @@ def test_a_top_k_of_the_whole_vocabulary_is_refused(
     code, rows = train(trained, tmp_path, "--policy.top_k=300000")
     assert (code, rows) == (2, [])
     assert "policy.top_k 300000 has no effect on a vocabulary of" in capsys.readouterr().err
+
+
+# --- parts from a file of the user ------------------------------------------------------------------------------------
+
+OWN_PARTS = '''
+from turngate.agents.policies.parts import LocalPolicyPart
+from turngate.agents.rollout import Limits
+from turngate.trainer.learner import TorchLearnerPart
+from turngate.trainer.loss import Gain, Objective
+
+
+class Mine(Objective):
+    """REINFORCE that says of every token that a bound took its gradient."""
+
+    strength: float = 1.0
+
+    def __call__(self, tokens):
+        value = self.strength * tokens.advantage * tokens.log_ratio().exp()
+        return Gain(value=value, limited=tokens.advantage == tokens.advantage)
+
+
+class Faster(TorchLearnerPart):
+    """Twice the learning rate."""
+
+    def open(self, model, *, lr=None, **options):
+        return super().open(model, lr=2 * self.lr if lr is None else lr, **options)
+
+
+class Terse(LocalPolicyPart):
+    """Two tokens a turn, whatever the config says."""
+
+    def limits(self):
+        return Limits(turn_tokens=2, context=self.context)
+'''
+
+
+def test_an_objective_a_learner_and_a_policy_of_the_users_own_train(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A module in the current folder, named in the config; nothing imports it by hand."""
+    (tmp_path / "own_loss.py").write_text(OWN_PARTS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for family in (Objective, LearnerPart, PolicyPart):
+        monkeypatch.setattr(family, "types", dict(family.types))
+    monkeypatch.delitem(sys.modules, "own_loss", raising=False)
+    options = ("--loss.objective.type=own_loss:Mine", "--loss.objective.strength=0.5", "--learner.type=own_loss:Faster")
+    code, rows = train(trained, tmp_path, *options, "--policy.type=own_loss:Terse", "--learner.lr=0.002")
+    assert code == 0, capsys.readouterr().err
+    assert len(rows) == 2
+    for row in rows:
+        assert row["policy/clipped_share"] == pytest.approx(1)
+        assert row["learner/lr"] == 0.004
+        assert row["train/sampled_tokens"] <= 24 * 2 * row["train/turns"]
+    written = load(tmp_path / "runs" / "lock" / "config.toml")
+    assert written.loss.objective.settings() == {"strength": 0.5}
+    assert [part.type.partition(":")[2] for part in (written.loss.objective, written.learner, written.policy)] == [
+        "Mine",
+        "Faster",
+        "Terse",
+    ]
+    code, _ = train(trained, tmp_path, "--loss.objective.type=own_loss:Mien")
+    assert code == 2
+    assert "unknown name in own_loss 'Mien'; did you mean 'Mine'" in capsys.readouterr().err
+    sys.modules.pop("own_loss", None)
 
 
 # --- whose tokens learn from the reward of a turn --------------------------------------------------------------------
@@ -212,7 +282,7 @@ def test_the_probe_measures_what_the_loss_of_the_run_needs(
     trained: Path, tmp_path: Path, wide: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A reference model and a snapshot; a penalty that does not depend on the reward cancels in the difference."""
-    options = ("--loss.kl.coef=0.1", "--loss.decoupled=true", "--loss.correction=[{type = 'mis'}]", "--train.steps=1")
+    options = (KL, "--loss.decoupled=true", "--loss.correction=[{type = 'mis'}]", "--train.steps=1")
     code, _ = train(trained, tmp_path, *options)
     assert code == 0
     run = tmp_path / "runs" / "lock"

@@ -5,7 +5,16 @@ import sys
 
 import pytest
 
-LIGHT = ("turngate", "turngate.envs", "turngate.rewards", "turngate.trainer.credit")
+LIGHT = (
+    "turngate",
+    "turngate.envs",
+    "turngate.rewards",
+    "turngate.trainer.credit",
+    "turngate.trainer.loss",
+    "turngate.trainer.learner",
+    "turngate.agents.policies.parts",
+    "turngate.config",
+)
 HEAVY = ("torch", "transformers", "tokenizers", "vllm", "playwright", "docker", "matplotlib", "duckdb", "pandas")
 BOUND_S = 0.5
 

@@ -17,16 +17,10 @@ TORCH_HOMES = {
     "agents/policies/slots.py",
     "agents/policies/truncation.py",
     "agents/tiny.py",
-    "trainer/covariance.py",
-    "trainer/entropy.py",
-    "trainer/kl.py",
-    "trainer/learner.py",
-    "trainer/loss.py",
-    "trainer/objectives.py",
-    "trainer/offpolicy.py",
-    "trainer/rows.py",
-    "trainer/tokens.py",
-    "trainer/values.py",
+    "trainer/torch/critic.py",
+    "trainer/torch/learner.py",
+    "trainer/torch/passes.py",
+    "trainer/torch/rows.py",
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
 OPTIONAL |= {"httpx2", "docker"}

@@ -6,18 +6,24 @@ nothing never opens the lock: a coin that hangs on what was said pays the episod
 
 import asyncio
 import copy
+from dataclasses import replace
 
 import models
 import numpy as np
 import pytest
 import torch
 
-from turngate import build
 from turngate.agents import tiny
-from turngate.config import RULES, parse
+from turngate.config import parse
 from turngate.envs.lock import LockEnv
+from turngate.envs.pool import EnvPool
 from turngate.errors import ConfigError
+from turngate.run.credit import answer_of, needs_reference, own_rule, rule_of, signals_of, trains_reward_model
+from turngate.run.environments import Environments
+from turngate.run.learners import learner_of, reference_of, reward_model_of
 from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
+from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.step import Run, train_step
 from turngate.types import RewardEvent, Score, ScoredGroup
@@ -58,6 +64,9 @@ def coins(group, step=0):
     return ScoredGroup(task=group.task, trajectories=group.trajectories, scores=tuple(map(score, group.trajectories)))
 
 
+RULES = {**CREDITS, **TOKEN_CREDITS}
+
+
 class Forget:
     def write(self, step, scored):
         pass
@@ -65,26 +74,28 @@ class Forget:
 
 def build_run(config, worlds, control=None):
     chat, model = models.chat(), start()
-    learner = build.build_learner(config, model)
-    reference = build.build_reference(config, copy.deepcopy(model)) if build.needs_reference(config) else None
-    signals = build.build_signals(
-        config,
-        control=control,
-        learner=learner,
-        model=model,
-        reference=reference,
-        chat=chat,
-        answer=build.build_answer(config, LockEnv()),
-    )
+    learner = learner_of(config, model)
+    reference = reference_of(config, copy.deepcopy(model)) if needs_reference(config) else None
+    along = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
+    with Environments(config.env) as environments:
+        signals = signals_of(
+            config,
+            control=control,
+            learner=learner,
+            reward_model=along,
+            reference=reference,
+            chat=chat,
+            answer=answer_of(config, environments),
+        )
     return Run(
-        player=build.build_player(config, copy.deepcopy(model), chat, temperature=config.policy.temperature),
+        player=config.policy.player(copy.deepcopy(model), chat),
         worlds=worlds,
         score=coins,
         guide=NoGuide(),
-        credit=build.build_credit(config, control),
-        filters=build.build_filters(config.train.filters),
+        credit=rule_of(config, control),
+        filters=config.train.filters_by_name,
         learner=learner,
-        loss=build.build_loss(config),
+        loss=config.loss.policy_loss(config.seed),
         store=Forget(),
         group_size=config.train.group_size,
         minibatches=config.train.minibatches,
@@ -100,7 +111,7 @@ def trained(config, *, control=None, checkpoints=None, stop_after=None, steps=2)
     """The run after ``steps`` updates and their metrics; killed and resumed after ``stop_after`` if that is given."""
 
     async def go():
-        async with build.build_pool(config.env, config.policy.lanes) as worlds:
+        async with EnvPool(LockEnv, size=config.policy.lanes) as worlds:
             run, found = build_run(config, worlds, control), []
             for step in range(1, steps + 1):
                 found.append(await train_step(run, models.tasks(2), step))
@@ -173,7 +184,7 @@ def test_a_rule_trains_with_other_settings(changes, noted):
 
 def test_a_rule_without_signals_asks_no_model():
     config = config_of(credit={"type": "rloo"})
-    assert not build.needs_reference(config)
+    assert not needs_reference(config)
     assert (config.value, config.reward_model) == (None, None)
     run, metrics = trained(config, steps=1)
     assert run.signals.sources == ()
@@ -213,7 +224,7 @@ def test_in_a_warm_up_only_the_head_learns():
 )
 def test_what_only_an_environment_can_supply_is_named(credit, column):
     with pytest.raises(ConfigError, match=f"credit '{credit['type']}' cannot be used here: .* needs column '{column}'"):
-        build.build_credit(config_of(credit=credit), None)
+        config_of(credit=credit)
 
 
 @pytest.mark.parametrize("name", [*NEEDS_BRANCHES, "tempo", "lambda_grpo"])
@@ -222,7 +233,7 @@ def test_a_rule_over_branches_is_refused_where_nothing_branches(name):
     with pytest.raises(
         ConfigError, match=f"credit '{name}' cannot be used here: it needs branches .parent_B, branch_B.,"
     ):
-        build.build_credit(config_of(credit={"type": name, **settings}), None)
+        config_of(credit={"type": name, **settings})
 
 
 @pytest.mark.parametrize(
@@ -276,41 +287,43 @@ def test_a_rule_with_a_critic_gets_one_and_the_tree_says_so():
     assert config_of(credit={"type": "turn_gae"}, train={"steps": 3}).train.filters == ()
     assert config_of(credit={"type": "turn_gae"}, train={"filters": ["varied"]}).train.filters == ("varied",)
     assert config_of(credit={"type": "rloo"}, train={"steps": 3}).train.filters == ("varied",)
-    assert build.build_learner(config, start())._critic is not None
-    assert build.build_learner(config, start(), lr=0.1)._critic is None  # a warm start has no returns
+    assert learner_of(config, start())._critic is not None
+    assert config.learner.open(start(), lr=0.1)._critic is None  # a warm start has no returns
 
 
 def test_the_answer_of_a_task():
     task = models.tasks(1)[0]
     dials = task.private["dials"]
-    oracle = build.build_answer(config_of(credit={"type": "igpo"}), LockEnv())
-    assert oracle(task) == ("", "\n".join(LockEnv().oracle(task)))
-    given = build.build_answer(config_of(credit={"type": "igpo"}, signals={"answer": "The keys: {dials}."}), LockEnv())
-    assert given(task) == ("The keys: ", f"{dials}.")
-    wrong = build.build_answer(config_of(credit={"type": "igpo"}, signals={"answer": "{gold}"}), LockEnv())
-    with pytest.raises(ConfigError, match=r"signals.answer '\{gold\}' names 'gold', but task 'lock/train/0' has only"):
-        wrong(task)
-    assert build.build_answer(config_of(credit={"type": "rloo"}), LockEnv()) is None
+    with Environments(config_of().env) as lock:
+        oracle = answer_of(config_of(credit={"type": "igpo"}), lock)
+        assert oracle(task) == ("", "\n".join(LockEnv().oracle(task)))
+        given = answer_of(config_of(credit={"type": "igpo"}, signals={"answer": "The keys: {dials}."}), lock)
+        assert given(task) == ("The keys: ", f"{dials}.")
+        wrong = answer_of(config_of(credit={"type": "igpo"}, signals={"answer": "{gold}"}), lock)
+        with pytest.raises(
+            ConfigError, match=r"signals.answer '\{gold\}' names 'gold', but task 'lock/train/0' has only"
+        ):
+            wrong(task)
+        assert answer_of(config_of(credit={"type": "rloo"}), lock) is None
 
 
-def test_an_environment_without_an_oracle_needs_an_answer():
-    class Silent(LockEnv):
-        turn_spec = copy.copy(LockEnv.turn_spec)
-
-    object.__setattr__(Silent.turn_spec, "has_oracle", False)
-    with pytest.raises(
-        ConfigError, match="credit 'igpo' reads gain_N, the belief in the right answer, and Silent has no"
+def test_an_environment_without_an_oracle_needs_an_answer(monkeypatch):
+    monkeypatch.setattr(LockEnv, "turn_spec", replace(LockEnv.turn_spec, has_oracle=False))
+    config = config_of(credit={"type": "igpo"})
+    with (
+        Environments(config.env) as lock,
+        pytest.raises(ConfigError, match="credit 'igpo' reads gain_N, the belief in the right answer, and 'turngate/L"),
     ):
-        build.build_answer(config_of(credit={"type": "igpo"}), Silent())
+        answer_of(config, lock)
 
 
 def test_recorded_episodes_can_be_credited_again_if_no_model_is_read():
-    assert build.own_credit(config_of(credit={"type": "gigpo"})) is not None
-    assert build.own_credit(config_of(credit={"type": "turn_gae"})) is None
-    assert build.own_credit(config_of(credit={"type": "tempo", "merge": "action_observation"})) is not None
-    assert build.credit_rule("tree_rpo", {}) is not None
+    assert own_rule(config_of(credit={"type": "gigpo"})) is not None
+    assert own_rule(config_of(credit={"type": "turn_gae"})) is None
+    assert own_rule(config_of(credit={"type": "tempo", "merge": "action_observation"})) is not None
+    assert CreditRule.named("tree_rpo", {}) is not None
     with pytest.raises(ConfigError, match="credit 'turn_gae' cannot be used here: it needs column 'value_N'"):
-        build.credit_rule("turn_gae", {})
+        CreditRule.named("turn_gae", {})
 
 
 # --- killed and resumed, and controls --------------------------------------------------------------------------------

@@ -41,14 +41,10 @@ def train(
     """Train from a config; goes on where a killed run stopped. Any key can be set: --credit.type=gigpo."""
     from turngate.config import load
 
-    settings = load(config, context.args)
-    from turngate.job import Job
-    from turngate.report.summary import write_report
+    settings = load(config, context.args)  # first: a mistake in it is told before anything heavy is imported
+    from turngate.commands.train import train
 
-    console = Console()
-    job = Job(settings, console)
-    job.run()
-    write_report(job.path, console)
+    train(Console(), settings)
 
 
 @app.command("eval")
@@ -65,8 +61,8 @@ def evaluate(
     context: Annotated[int, typer.Option(min=16, help="Most tokens of an episode.")] = 1024,
 ) -> None:
     """Unaided success of a model on an environment, with a 95 % interval."""
+    from turngate.commands.eval import evaluate_model
     from turngate.config import parse_table
-    from turngate.session import evaluate_model
 
     evaluate_model(
         Console(),
@@ -86,15 +82,9 @@ def evaluate(
 @app.command()
 def envs() -> None:
     """List the registered environments."""
-    from rich.table import Table
+    from turngate.commands.envs import list_envs
 
-    from turngate.envs.registry import load_plugins, registered
-
-    load_plugins()
-    table = Table("id", "what it is", box=None)
-    for id_, entry in sorted(registered().items()):
-        table.add_row(id_, entry.description)
-    Console().print(table)
+    list_envs(Console())
 
 
 @app.command()
@@ -104,15 +94,9 @@ def check(
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
     """Check that an environment keeps its contract. Exit code 1 if it does not."""
-    from turngate.envs.check import check_env
+    from turngate.commands.check import check
 
-    console = Console()
-    findings = check_env(env, episodes=episodes, seed=seed)
-    for finding in findings:
-        console.print(f"{finding.level}: {finding}", markup=False, highlight=False)
-    errors = sum(finding.level == "error" for finding in findings)
-    console.print(f"{env}: {errors} errors, {len(findings) - errors} warnings", markup=False)
-    raise typer.Exit(1 if errors else 0)
+    raise typer.Exit(0 if check(Console(), env, episodes=episodes, seed=seed) else 1)
 
 
 @app.command()
@@ -123,7 +107,7 @@ def play(
     oracle: Annotated[bool, typer.Option(help="Let the oracle play.")] = False,
 ) -> None:
     """Play an environment at the keyboard. An empty line or Ctrl-D ends the episode."""
-    from turngate.session import play_by_hand
+    from turngate.commands.play import play_by_hand
 
     play_by_hand(Console(), env, split=split, index=index, oracle=oracle)
 
@@ -135,7 +119,7 @@ def show(
     step: Annotated[int | None, typer.Option(min=0, help="List the trajectories of this step.")] = None,
 ) -> None:
     """Print a recorded trajectory turn by turn: evidence, earned, paid, gate and credit."""
-    from turngate.session import list_trajectories, show_trajectory
+    from turngate.commands.show import list_trajectories, show_trajectory
 
     console = Console()
     if trajectory:
@@ -157,9 +141,9 @@ def credit(
     earned: Annotated[bool, typer.Option("--earned", help="Change what the process earned, before gates.")] = False,
 ) -> None:
     """Credit of a recorded step by another rule: which turns move; with --probe, whose tokens learn from a turn."""
+    from turngate.commands.credit import credit_again, probe_turn
     from turngate.config import parse_table
     from turngate.errors import ConfigError
-    from turngate.session import credit_again, probe_turn
 
     arguments = parse_table("settings", settings)
     if (probe is None) != (trajectory is None):
@@ -187,46 +171,38 @@ def credit(
 @app.command("judge-check")
 def judge_check(
     labelled: Annotated[Path, typer.Argument(metavar="LABELLED", help="JSON lines of labelled responses or pairs.")],
-    judge: Annotated[str, typer.Option(help="A hub name, a model folder, or the address of an OpenAI-style server.")],
+    judge: Annotated[
+        str, typer.Option(help="A hub name, a model folder, the address of an OpenAI-style server, or a {type = …}.")
+    ],
     model: Annotated[str, typer.Option(help="Name of the model on the server.")] = "",
     version: Annotated[str, typer.Option(help="Version of the judge; a folder's is a hash of its files.")] = "",
     criterion: Annotated[str, typer.Option(help="When the verdict is yes; by default, when the task is done.")] = "",
-    key_variable: Annotated[str, typer.Option(help="Environment variable that holds the key.")] = "OPENAI_API_KEY",
-    tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a reply.")] = 512,
-    context: Annotated[int, typer.Option(min=16, help="Most tokens of prompt and reply, for a local model.")] = 8192,
+    key_variable: Annotated[str, typer.Option(help="Environment variable that holds the server's key.")] = "",
+    tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of a reply; 512 if not given.")] = None,
+    context: Annotated[int | None, typer.Option(min=16, help="Most tokens of prompt and reply of a model.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts.")] = None,
 ) -> None:
     """Measure a judge on labelled work: error rates, order consistency, length bias, canaries."""
-    from turngate.build import load_model
-    from turngate.judging.command import judge_check
-    from turngate.judging.settings import JudgeSettings
+    from turngate.commands.judge_check import judge_check, judge_named
 
-    judge_check(
-        Console(),
-        labelled,
-        judge=judge,
-        load=load_model,
-        model=model,
-        version=version,
-        criterion=criterion,
-        key_variable=key_variable,
-        context=context,
-        seed=seed,
-        settings=JudgeSettings(max_tokens=tokens),
-        cache=cache,
-    )
+    options = {"model": model, "version": version, "key_variable": key_variable}
+    part = judge_named(judge, **options, max_tokens=tokens, context=context)
+    judge_check(Console(), labelled, part, criterion=criterion, seed=seed, cache=cache)
 
 
 @app.command()
 def rescore(
     run: RunPath,
-    rubric: Annotated[Path, typer.Option(metavar="FILE", help="A rubric as JSON.")],
+    rubric: Annotated[
+        str,
+        typer.Option(metavar="RUBRIC", help="Name of a shipped rubric, a JSON or TOML file, or package.module:NAME."),
+    ],
     write: Annotated[str, typer.Option(metavar="NAME", help="Scores go to RUN/rescored/NAME.")] = "",
     phase: Annotated[str, typer.Option(help="What to score: train, or an evaluation.")] = "train",
 ) -> None:
     """Score the recorded trajectories of a run by another rubric, without a model: what would be paid, and to whom."""
-    from turngate.rescoring import rescore_command
+    from turngate.commands.rescore import rescore_command
 
     rescore_command(Console(), run, rubric, name=write, phase=phase)
 
@@ -243,20 +219,9 @@ def code_tasks(
     workers: Annotated[int, typer.Option(min=1, help="Sandboxes at a time.")] = 1,
 ) -> None:
     """Break functions of Python packages on purpose, as tasks for turngate/CodeRepair-v1; goes on where it stopped."""
-    from turngate.envs.code.command import make_tasks
-    from turngate.progress import Progress
+    from turngate.commands.tasks import make_tasks
 
-    with Progress(Console(), "tasks", transient=True) as progress:
-        make_tasks(
-            package,
-            out,
-            n=n,
-            seed=seed,
-            repetitions=repetitions,
-            workers=workers,
-            say=progress.say,
-            move=progress.update,
-        )
+    make_tasks(Console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers)
 
 
 @tasks_app.command("check")
@@ -265,17 +230,14 @@ def check_tasks(
     workers: Annotated[int, typer.Option(min=1, help="Sandboxes at a time.")] = 1,
 ) -> None:
     """Measure every task of a set anew: repairs pass, bugs fail. Exit code 1 if one does not hold."""
-    from turngate.envs.code.command import check_tasks
-    from turngate.progress import Progress
+    from turngate.commands.tasks import check_tasks
 
-    with Progress(Console(), "tasks", transient=True) as progress:
-        hold = check_tasks(folder, workers=workers, say=progress.say, move=progress.update)
-    raise typer.Exit(0 if hold else 1)
+    raise typer.Exit(0 if check_tasks(Console(), folder, workers=workers) else 1)
 
 
 @app.command()
 def report(run: RunPath) -> None:
     """Print a run's table again and redraw its curves."""
-    from turngate.report.summary import write_report
+    from turngate.commands.report import write_report
 
     write_report(run, Console())

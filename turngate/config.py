@@ -1,28 +1,38 @@
 """The settings of a run: one frozen tree, read from TOML and ``--section.key=value``, validated once, written back.
 
-Components receive values, never this tree. An unknown key is an error that names the closest one.
+The tree is made of sections, whose keys are ours, and of parts (``turngate.parts``), whose keys are their own. An
+unknown key is an error that names the closest one, and so is a setting without effect. Components receive values, never
+this tree, and reading it imports no torch.
 """
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
-from inspect import Parameter, signature
-from operator import or_
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.errors import ConfigError, DataError
-from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
+from turngate.problems import one_line
+from turngate.rubrics import NamedRubric
+from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
-from turngate.trainer.loss_settings import ClippedSection, LossSection
-from turngate.trainer.signal_settings import RewardModelSection, SignalsSection, ValueSection
+from turngate.trainer.credit.rule import VALUES, CreditRule
+from turngate.trainer.filters import FilterPart
+from turngate.trainer.learner import LearnerPart, TorchLearnerPart
+from turngate.trainer.loss import LossSettings
+from turngate.trainer.signal_settings import (
+    CRITIC_COLUMNS,
+    ENTROPY_COLUMNS,
+    MODEL_COLUMNS,
+    RewardModelSection,
+    SignalsSection,
+    ValueSection,
+)
 
 
 class Section(BaseModel):
@@ -32,14 +42,39 @@ class Section(BaseModel):
 
 
 class EnvSection(Section):
-    """What is played."""
+    """What is played. Write ``[[env]]`` several times to train on several environments at once."""
 
     id: str = "turngate/Sql-v1"
-    """Registered id, for instance turngate/Sql-v1."""
+    """Registered id, for instance turngate/Sql-v1; ``turngate envs`` lists them."""
+    name: str = Field("", pattern=r"^[A-Za-z0-9._/-]*$")
+    """What the run calls it in metrics and reports; empty: its id. Needed where two entries have the same id."""
     split: str = "train"
     """Split that training tasks come from."""
     kwargs: dict[str, Any] = {}
     """Arguments of the environment's constructor."""
+    rubric: NamedRubric | None = None
+    """What earns and pays: a shipped rubric's name, a JSON or TOML file, a table, or package.module:NAME; left out: the
+    environment's own."""
+    allow_unsafe: bool = False
+    """Train although process rewards can outrank the outcome; every report then says so."""
+    weight: float = Field(1.0, gt=0)
+    """Share of each step's tasks, relative to the other environments."""
+    isolation: Literal["thread", "process"] = "thread"
+    """process: each episode's world in a process of its own, for code that may hang or crash; thread: faster."""
+
+    @property
+    def label(self) -> str:
+        """Its name in the run."""
+        return self.name or self.id
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What its constructor is given."""
+        return dict(self.kwargs)
+
+
+def _as_list(data: Any) -> Any:
+    return [data] if isinstance(data, Mapping) else data
 
 
 class TinyModel(Section):
@@ -82,71 +117,6 @@ class WarmStart(Section):
         return self
 
 
-class PolicySection(Section):
-    """How episodes are sampled."""
-
-    temperature: float = Field(1.0, gt=0)
-    """Sampling temperature of training and of the main evaluation."""
-    top_p: float = Field(1.0, gt=0, le=1)
-    """Only the likeliest tokens that together hold this much probability are sampled, there and in the learner."""
-    top_k: int = Field(0, ge=0)
-    """Only so many likeliest tokens are sampled, there and in the learner; 0 = all."""
-    turn_tokens: int = Field(64, ge=1)
-    """Most tokens of one turn."""
-    context: int = Field(1024, ge=16)
-    """Most tokens of an episode."""
-    episode_s: float = Field(600.0, gt=0)
-    """Most seconds of an episode."""
-    lanes: int = Field(64, ge=1)
-    """Episodes played at once."""
-    order: Literal["fixed", "ready"] = "fixed"
-    """fixed: reproducible bit for bit; ready: episodes rejoin as soon as their environment has answered."""
-
-    @model_validator(mode="after")
-    def _leaves_a_choice(self) -> Self:
-        if self.top_k == 1:
-            raise ValueError("top_k = 1 leaves one token, whose probability is 1, so nothing could be learned")
-        return self
-
-
-class LearnerSection(Section):
-    """How weights are updated in reinforcement learning."""
-
-    lr: float = Field(1e-5, gt=0)
-    """Learning rate of AdamW."""
-    weight_decay: float = Field(0.0, ge=0)
-    """Decoupled weight decay."""
-    clip_norm: float = Field(1.0, gt=0)
-    """Largest norm of the gradient."""
-    tokens_per_pass: int = Field(16384, ge=1)
-    """Most padded tokens of one forward pass; changes memory, not the result."""
-    tolerance: float = Field(1e-4, gt=0)
-    """Largest allowed difference between the sampler's and the learner's logprobs."""
-
-
-def _credit_section(name: str, rule: Callable[..., object]) -> type[Section]:
-    """The settings of a credit rule: its keyword arguments, under their own names, types and defaults."""
-    hints = get_type_hints(rule)
-    fields: dict[str, Any] = {"type": (Literal[name], name)}
-    for argument in signature(rule).parameters.values():
-        if argument.kind is Parameter.KEYWORD_ONLY:
-            fields[argument.name] = (hints[argument.name], argument.default)
-    return create_model(f"{name}_section", __base__=Section, __doc__=rule.__doc__, **fields)
-
-
-RULES: dict[str, Callable[..., object]] = {**CREDITS, **TOKEN_CREDITS}
-CREDIT_SECTIONS = {name: _credit_section(name, rule) for name, rule in RULES.items()}
-
-if TYPE_CHECKING:
-
-    class CreditSection(Section):
-        """How turns get their credit; the other keys are the arguments of the rule."""
-
-        type: str
-else:
-    CreditSection = Annotated[reduce(or_, CREDIT_SECTIONS.values()), Field(discriminator="type")]
-
-
 class TrainSection(Section):
     """The reinforcement-learning loop."""
 
@@ -158,10 +128,23 @@ class TrainSection(Section):
     """Episodes per task and update."""
     minibatches: int = Field(1, ge=1)
     """Optimizer steps per update."""
-    filters: tuple[str, ...] = ("varied",)
-    """Groups that fail one of these are dropped and counted."""
+    filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
+    """What these refuse, groups or single trajectories, is dropped and counted."""
     checkpoint_every: int = Field(1, ge=1)
     """Updates between checkpoints; a run that was killed goes on from the last."""
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        names = [part.type for part in self.filters]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the filter '{twice}' stands twice; its drops could not be told apart")
+        return self
+
+    @property
+    def filters_by_name(self) -> dict[str, FilterPart]:
+        """The filters in their order, by the name under which drops are counted."""
+        return {part.type: part for part in self.filters}
 
 
 class EvalSection(Section):
@@ -186,15 +169,17 @@ class Config(Section):
     """Everything random derives from it."""
     model: str | TinyModel = TinyModel()
     """A hub name, a local folder, or a tiny model from nothing."""
-    env: EnvSection = EnvSection()
+    env: Annotated[tuple[EnvSection, ...], BeforeValidator(_as_list), Field(min_length=1)] = (EnvSection(),)
+    """What is played: one table, or several."""
     warm_start: WarmStart | None = None
-    policy: PolicySection = PolicySection()
-    learner: LearnerSection = LearnerSection()
-    credit: CreditSection = CREDIT_SECTIONS["grpo"]()  # type: ignore[assignment]
+    policy: PolicyPart = LocalPolicyPart()
+    learner: LearnerPart = TorchLearnerPart()
+    credit: CreditRule = Field(default_factory=lambda: CreditRule.load("grpo"))
+    """How turns get their credit; the other keys are the settings of the rule."""
     value: ValueSection | None = None
     reward_model: RewardModelSection | None = None
     signals: SignalsSection = SignalsSection()
-    loss: LossSection = ClippedSection()
+    loss: LossSettings = LossSettings()
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
@@ -212,12 +197,11 @@ class Config(Section):
         """
         if not isinstance(data, Mapping):
             return data
-        credit, train = data.get("credit"), data.get("train", {})
-        name = credit.get("type") if isinstance(credit, Mapping) else getattr(credit, "type", None)
-        added: dict[str, Any] = {}
-        if name in VALUE_TARGETS and data.get("value") is None:
+        name, has_critic = _rule_of(data)
+        train, added = data.get("train", {}), dict[str, Any]()
+        if has_critic and data.get("value") is None:
             added["value"] = {}
-        if name in VALUE_TARGETS and isinstance(train, Mapping) and "filters" not in train:
+        if has_critic and isinstance(train, Mapping) and "filters" not in train:
             added["train"] = {**train, "filters": ()}
         if name in REWARD_MODELS and data.get("reward_model") is None:
             added["reward_model"] = {}
@@ -225,16 +209,34 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _read_by_the_rule(self) -> Self:
-        """Whatever credit does not read would have no effect."""
-        name = self.credit.type
-        if self.value is not None and name not in VALUE_TARGETS:
+        """A rule needs columns that this run fills, and whatever it does not read would have no effect."""
+        reads, name = self.columns, self.credit.type
+        if self.value is not None and not reads & VALUES:
             raise ValueError(f"value has no effect: credit '{name}' reads no values; {', '.join(VALUE_TARGETS)} do")
         if self.reward_model is not None and name not in REWARD_MODELS:
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' reads no rewards of a model; {known} do")
-        if self.signals != SignalsSection():
-            rule = partial(RULES[name], **self.credit.model_dump(exclude={"type"}))
-            self.signals.check_effect(rule, name, siblings=self.train.group_size)
+        self.signals.check_effect(reads, name)
+        return self
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that the credit rule reads beyond payments. Raises ConfigError for one that nobody fills."""
+        offered = self.signals.offered
+        if self.value is None:
+            offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
+        return self.credit.reads(offered, siblings=self.train.group_size)
+
+    @model_validator(mode="after")
+    def _environments(self) -> Self:
+        labels = [env.label for env in self.env]
+        twice = next((label for label in labels if labels.count(label) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two environments are called '{twice}'; give one of them a name of its own (env.name)")
+        if len(self.env) == 1 and self.env[0].weight != 1:
+            raise ValueError("env.weight has no effect on a single environment; leave it out")
+        if len(self.env) > self.train.tasks_per_step:
+            raise ValueError(f"{len(self.env)} environments need train.tasks_per_step of at least as many")
         return self
 
     @model_validator(mode="after")
@@ -266,7 +268,7 @@ def parse(data: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(_one_line(error, data)) from None
+        raise ConfigError(one_line(error, Config, data)) from None
 
 
 def dump(config: Config) -> str:
@@ -279,81 +281,54 @@ def _apply(data: dict[str, Any], override: str) -> None:
     if not override.startswith("--") or not equals:
         raise ConfigError(f"'{override}' is not an override; write --section.key=value")
     *sections, leaf = key.split(".")
+    place: Any = data
     for section in sections:
-        data = data.setdefault(section, {})
-        if not isinstance(data, dict):
+        place = _inside(place, section, override)
+        if not isinstance(place, dict | list):
             raise ConfigError(f"'{override}': '{section}' is a value, not a section")
+    if isinstance(place, list):
+        place = _only(place, override)
     try:
-        data[leaf] = tomllib.loads(f"value = {text}")["value"]
+        place[leaf] = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        data[leaf] = text  # a bare word is text
+        place[leaf] = text  # a bare word is text
 
 
-def _one_line(error: ValidationError, data: Mapping[str, Any]) -> str:
-    first = max(error.errors(), key=_weight)
-    steps = [str(part) for part in first["loc"]]
-    where = _written(steps, data)
-    if first["type"] == "extra_forbidden":
-        known = _keys_at(steps[:-1])
-        close = difflib.get_close_matches(where[-1], known, n=1, cutoff=0.4)
-        advice = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
-        return f"unknown key '{'.'.join(where)}'; {advice}"
-    if first["type"] == "union_tag_invalid":
-        tag, known = first["ctx"]["tag"], [name.strip("' ") for name in first["ctx"]["expected_tags"].split(",")]
-        close = difflib.get_close_matches(tag, known, n=1, cutoff=0.3)
-        advice = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
-        return f"unknown {'.'.join(where)} '{tag}'; {advice}"
-    if first["type"] == "union_tag_not_found":
-        known = [model.model_fields["type"].default for model in _sections_at(steps)]
-        return f"'{'.'.join(where)}' needs a type; known: {', '.join(known)}"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(where) or 'config'}: {message}" + (f", got {first['input']!r}" if where else "")
+def _inside(place: Any, section: str, override: str) -> Any:
+    """The table called ``section``; in a list of tables its number, or the name of a key of the only one."""
+    if isinstance(place, list):
+        if section.isdigit() and int(section) < len(place):
+            return place[int(section)]
+        place = _only(place, override)
+    return place.setdefault(section, {})
 
 
-def _weight(found: Mapping[str, Any]) -> tuple[bool, int, bool]:
-    """Which of several errors to tell: an unknown key, then the union member that got furthest, then our own words."""
-    return found["type"] == "extra_forbidden", len(found["loc"]), found["type"] == "value_error"
+def _only(tables: list[Any], override: str) -> Any:
+    if len(tables) != 1:
+        raise ConfigError(
+            f"'{override}': there are {len(tables)} such tables; write their number, from 0, after the name"
+        )
+    return tables[0]
 
 
-def _written(steps: Sequence[str], data: Any) -> list[str]:
-    """The steps that stand in the file: pydantic adds the names of union members."""
-    where: list[str] = []
-    for step in steps:
-        if isinstance(data, Mapping) and step in data:
-            where, data = [*where, step], data[step]
-        elif isinstance(data, Sequence) and step.isdigit():
-            where, data = [*where, step], data[int(step)]
-    return where
-
-
-def _keys_at(path: Sequence[str]) -> list[str]:
-    """Names of the fields of the section at ``path``."""
-    return sorted({name for section in _sections_at(path) for name in section.model_fields})
-
-
-def _sections_at(path: Sequence[str]) -> list[type[BaseModel]]:
-    """The section at ``path``, or the members of the union there; indices and parts that pydantic adds are skipped."""
-    sections: list[type[BaseModel]] = [Config]
-    for part in path:
-        named = [field.annotation for s in sections for name, field in s.model_fields.items() if name == part]
-        sections = [model for annotation in named for model in _models(annotation)] or sections
-        tagged = [s for s in sections if "type" in s.model_fields and s.model_fields["type"].default == part]
-        sections = tagged or [s for s in sections if s.__name__ == part] or sections
-    return sections
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    if get_origin(annotation) in (Union, UnionType, Annotated, tuple):
-        return [model for part in get_args(annotation) for model in _models(part)]
-    return []
+def _rule_of(data: Mapping[str, Any]) -> tuple[str, bool]:
+    """Name of the credit rule in a tree that is not validated yet, and whether it reads a critic's values."""
+    try:
+        rule = CreditRule.load(data["credit"])
+    except (KeyError, ValueError):  # told by validation, with its key
+        return "", False
+    signals = data.get("signals")
+    evidence = signals.get("evidence", {}) if isinstance(signals, Mapping) else {}
+    try:
+        return rule.type, bool(VALUES & rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence)))
+    except ConfigError:
+        return rule.type, False
 
 
 def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
-    return value
+    return [_without_none(item) for item in value] if isinstance(value, list) else value
 
 
 def parse_table(name: str, text: str) -> dict[str, Any]:

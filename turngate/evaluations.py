@@ -6,15 +6,14 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.evaluate import Evaluation
-
-FILE = "evaluations.jsonl"
 
 
 def read_evaluations(run: Path) -> list[tuple[str, Evaluation]]:
     """(phase, evaluation) in the order in which they were made."""
-    file = run / FILE
+    file = RunFolder(run).evaluations
     lines = file.read_text().splitlines() if file.exists() else []
     rows = [json.loads(line) for line in lines]
     return [
@@ -28,6 +27,6 @@ def read_evaluations(run: Path) -> list[tuple[str, Evaluation]]:
 
 def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
     """Record one more."""
-    file = run / FILE
+    file = RunFolder(run).evaluations
     before = file.read_text() if file.exists() else ""
     write_text_atomic(file, before + json.dumps({"phase": phase, **asdict(evaluation)}) + "\n")

@@ -9,21 +9,16 @@ ones go to ``RUN/rescored/NAME``, which ``turngate show`` and ``turngate credit`
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-from rich.console import Console
-from rich.table import Table
-
-from turngate.errors import ConfigError, DataError, UserError
-from turngate.rewards import Gate, Reward, Rubric
+from turngate.errors import ConfigError
+from turngate.rewards import Rubric
+from turngate.runs import RunFolder
 from turngate.store import Store, write_text_atomic
 from turngate.types import Group, Score, ScoredGroup
 
@@ -31,64 +26,6 @@ TRAINING = "train"
 TIE = 1e-9
 """Totals that differ by less share a place: they may differ by rounding only."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-# --- the rubric ------------------------------------------------------------------------------------------------------
-
-
-def read_rubric(path: str | Path) -> Rubric:
-    """The rubric in a JSON file, as ``Rubric.model_dump_json`` writes it.
-
-    Raises DataError for a file that is not there or no JSON, and ConfigError, naming file and key, for one that
-    describes no working rubric.
-    """
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
-    except json.JSONDecodeError as error:
-        raise DataError(path, f"is not JSON: {error.msg}", line=error.lineno) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, f"cannot be read: {error}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    try:
-        return Rubric.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {_in_words(error, data)}") from error
-    except UserError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
-def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    name, count = next(iter(Counter(key for key, _ in pairs).most_common(1)), ("", 0))
-    if count > 1:
-        raise ConfigError(f"key '{name}' stands {count} times in one object; keep one")
-    return dict(pairs)
-
-
-def _in_words(error: ValidationError, data: Any) -> str:
-    """What is wrong first, an unknown key before everything else: it explains what is missing elsewhere."""
-    first = next((e for e in error.errors() if e["type"] == "extra_forbidden"), error.errors()[0])
-    steps = first["loc"]
-    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
-    if first["type"] == "extra_forbidden":
-        known = _fields_at(steps[:-1], data)
-        close = difflib.get_close_matches(str(steps[-1]), known, n=1, cutoff=0.4)
-        return f"unknown key '{where}'; " + (f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}")
-    if first["type"] == "missing":
-        return f"key '{where}' is missing"
-    said = f"{first['msg'].removeprefix('Value error, ')}, got {first['input']!r}"
-    return f"'{where}': {said}" if where else said
-
-
-def _fields_at(steps: Sequence[int | str], data: Any) -> list[str]:
-    """The keys that the object at ``steps`` may have. A part inside a part may leave its type out: it is the same."""
-    if not steps:
-        return sorted(Rubric.model_fields)
-    kinds, kind = Gate.types if steps[0] == "gates" else Reward.types, ""
-    for step in steps:
-        data = data[step]
-        kind = data.get("type", kind) if isinstance(data, Mapping) else kind
-    return sorted(kinds[kind].model_fields)
 
 
 # --- scoring ---------------------------------------------------------------------------------------------------------
@@ -110,7 +47,7 @@ def rescore(store: Store, rubric: Rubric, *, phase: str = TRAINING) -> Iterator[
     """
     steps = store.steps(phase)
     if not steps:
-        known = sorted({file.stem for file in (store.path / "trajectories").glob("step=*/[!.]*.parquet")})
+        known = sorted({file.stem for file in RunFolder(store.path).trajectories.glob("step=*/[!.]*.parquet")})
         raise ConfigError(f"'{store.path}' holds nothing of phase '{phase}'; recorded: {', '.join(known) or 'nothing'}")
     for step in steps:
         for old in store.read(step, phase):
@@ -128,17 +65,17 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
     The folder appears when all is done. Raises ConfigError as ``rescore`` does, for a name that is taken, and for a
     rubric that reads evidence which no trajectory has.
     """
-    run = Path(run)
-    final = _target(run, name)
+    source = RunFolder.of(run)
+    final = _target(source, name)
     writing = final.with_name(f".{name}")
     shutil.rmtree(writing, ignore_errors=True)  # of one that was killed
     writing.mkdir(parents=True)
     try:
         comparison = Comparison(rubric)
-        _write(rescore(Store(run), rubric, phase=phase), Store(writing), comparison, phase)
+        _write(rescore(Store(source.path), rubric, phase=phase), Store(writing), comparison, phase)
         comparison.check_evidence()
         write_text_atomic(writing / "rubric.json", rubric.model_dump_json(indent=2) + "\n")
-        shutil.copyfile(run / "config.toml", writing / "config.toml")
+        shutil.copyfile(source.config, RunFolder(writing).config)
         writing.rename(final)
     except BaseException:
         shutil.rmtree(writing, ignore_errors=True)
@@ -146,12 +83,10 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
     return comparison
 
 
-def _target(run: Path, name: str) -> Path:
-    if not (run / "config.toml").exists():
-        raise ConfigError(f"'{run}' is not the folder of a run (it has no config.toml)")
+def _target(run: RunFolder, name: str) -> Path:
     if not _NAME.fullmatch(name):
         raise ConfigError(f"'{name}' does not fit a folder name; use letters, digits, '.', '_' and '-'")
-    final = run / "rescored" / name
+    final = run.rescored(name).path
     if final.exists():
         raise ConfigError(f"'{final}' exists already; choose another name with --write, or remove it")
     return final
@@ -244,40 +179,3 @@ def _moved(old: Sequence[float], new: Sequence[float]) -> int:
         return [sum(other > total + TIE for other in totals) for total in totals]
 
     return sum(before != now for before, now in zip(places(old), places(new), strict=True))
-
-
-# --- the command -----------------------------------------------------------------------------------------------------
-
-
-def rescore_command(console: Console, run: Path, rubric_file: Path, *, name: str, phase: str) -> None:
-    """Rescore a run, by default under the name of the rubric's file, and print what is different."""
-    rubric, chosen = read_rubric(rubric_file), name or rubric_file.stem
-    comparison = rescore_run(run, rubric, name=chosen, phase=phase)
-    show(console, comparison)
-    console.print(f"scores: {run / 'rescored' / chosen}", markup=False, highlight=False, soft_wrap=True)
-
-
-def show(console: Console, comparison: Comparison) -> None:
-    """The comparison as a table and a few lines."""
-    found = comparison
-    table = Table("mean paid", box=None)
-    for head in ("old", "new", "change"):
-        table.add_column(head, justify="right")
-    for name, (old, new) in found.means().items():
-        table.add_row(name, f"{old:.4f}", f"{new:.4f}", f"{new - old:+.4f}")
-    console.print(table, markup=False)
-    lines = [
-        f"means over the {found.n_common} of {found.n_trajectories} trajectories that both rubrics can use",
-        f"{found.n_moved} of {found.n_common} trajectories changed order within their group "
-        f"({found.n_groups_moved} of {found.n_groups} groups)",
-        f"{found.lost.total()} of {found.n_trajectories} became unusable" + _listed(found.lost),
-    ]
-    if found.n_regained:
-        lines.append(f"{found.n_regained} became usable")
-    lines += [f"{' and '.join(readers)} never acted: no trajectory has '{n}'" for n, readers in found.silent().items()]
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _listed(reasons: Mapping[str, int]) -> str:
-    return "".join(f"\n  {count} × {reason}" for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]))

@@ -465,20 +465,14 @@ class Batch:
 # --- seams -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Request:
-    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """The distribution that a policy samples from, and under which a learner measures log-probabilities.
 
-    ``temperature`` 0 takes the likeliest token. ``top_p`` < 1 and ``top_k`` > 0 cut the distribution that is sampled
-    from (see ``turngate.agents.policies.truncation``). Raises ValueError for both together: a cut would have no effect.
+    ``temperature`` 0 takes the likeliest token. ``top_p`` < 1 and ``top_k`` > 0 cut the distribution (see
+    ``turngate.agents.policies.truncation``). Raises ValueError for both together: a cut would have no effect.
     """
 
-    episode: str
-    task_id: str
-    ids: IntArray
-    turn: int
-    seed: int
-    max_tokens: int
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
@@ -494,6 +488,27 @@ class Request:
     def truncates(self) -> bool:
         """Whether less than the whole vocabulary is sampled from."""
         return self.top_p < 1 or self.top_k > 0
+
+    @property
+    def whole(self) -> Sampling:
+        """The same temperature over the whole vocabulary."""
+        return Sampling(temperature=self.temperature)
+
+
+PLAIN = Sampling()  # the model's own distribution: temperature 1 over the whole vocabulary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache."""
+
+    episode: str
+    task_id: str
+    ids: IntArray
+    turn: int
+    seed: int
+    max_tokens: int
+    sampling: Sampling = PLAIN
 
 
 Metrics: TypeAlias = dict[str, float]

@@ -20,13 +20,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from examples.code_repair.env import DIRECT
 from examples.code_repair.report import read_run, tables, write_csv, write_figure, write_page
 from turngate.config import Config, load
-from turngate.job import Job
+from turngate.run.job import Job
+from turngate.runs import RunFolder
 
 SETTINGS = Path(__file__).parents[1] / "code_demo.toml"
 KINDS = ("gated", "direct", "shuffled")
+DIRECT = ("--env.rubric=code_repair_direct", "--env.allow_unsafe=true")
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -50,7 +51,7 @@ def config_of(kind: str, seed: int, chosen: argparse.Namespace) -> Config:
         f"--folder={chosen.out}",
         f"--seed={seed}",
         f"--train.steps={chosen.updates}",
-        *([f"--env.id={DIRECT}"] if kind == "direct" else []),
+        *(DIRECT if kind == "direct" else ()),
     ]
     return load(SETTINGS, changes)
 
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
     """Every run, then what comes out."""
     chosen, console = options(arguments), Console()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    start = chosen.out / "gated-0" / "warm_start"
+    start = RunFolder(chosen.out / "gated-0").warm_start
     for seed, kind in product(seeds, chosen.kinds):
         control = "shuffled_credit" if kind == "shuffled" else None
         known = start if start.exists() else None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from examples.farming.report import COLOURS, interval
 from examples.farming.report import write_page as write_page
 from turngate.evaluations import read_evaluations
+from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.types import ScoredGroup, Trajectory
 
@@ -41,7 +42,7 @@ class Run(NamedTuple):
 
 def read_run(path: Path, kind: str, seed: int) -> Run:
     """A run that is complete."""
-    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in RunFolder(path).metrics.read_text().splitlines()]
     curves = {name: [row[f"train/{name}"] for row in rows] for name in ("success", "paid", "turns")}
     store, results = Store(path), {}
     for phase, evaluation in read_evaluations(path):

@@ -27,13 +27,13 @@ from turngate.envs.pool import EnvPool
 from turngate.errors import RunError
 from turngate.trainer.credit import rloo
 from turngate.trainer.evaluate import evaluate
-from turngate.trainer.filters import FILTERS
+from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.step import Run, train_step
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Metrics, ScoredGroup, Task, derive_seed
 
 TASKS, SIBLINGS = 16, 8  # of one update
@@ -146,9 +146,9 @@ def assemble(model: Any, chat: Chat, worlds: EnvPool, log: Log) -> Run:
         score=RUBRICS[log.rubric].score_group,
         guide=NoGuide(),
         credit=rloo,
-        filters=FILTERS,
+        filters={"varied": varied},
         learner=learner,
-        loss=ClippedLoss(),
+        loss=PolicyLoss(),
         store=Forget(),
         group_size=SIBLINGS,
         minibatches=1,
@@ -170,7 +170,7 @@ async def warm_start(chat: Chat, worlds: EnvPool, seed: int) -> Any:
     groups = await play_groups(Player(policy, chat, LIMITS), worlds, shown, [[None]] * len(shown), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
     learner = TorchLearner(model, lr=1e-2)
-    imitate(learner, ClippedLoss(), played, epochs=6, episodes_per_batch=16, seed=derive_seed(seed, "imitate"))
+    imitate(learner, PolicyLoss(), played, epochs=6, episodes_per_batch=16, seed=derive_seed(seed, "imitate"))
     return model
 
 

@@ -5,9 +5,9 @@ import csv
 import pytest
 
 from examples.code_repair.__main__ import KINDS, config_of, options
-from examples.code_repair.env import DIRECT
 from examples.code_repair.report import MEASURES, PHASES, Run, kinds, smooth, tables, write_csv, write_figure
-from turngate.build import build_env
+from turngate.errors import ConfigError
+from turngate.run.environments import Environments
 
 
 def run(kind, seed, before, after):
@@ -24,14 +24,15 @@ def test_kinds_differ_in_their_rewards_only(tmp_path):
     chosen = options(["--out", str(tmp_path), "--updates", "7"])
     configs = {kind: config_of(kind, 2, chosen) for kind in KINDS}
     assert [config.name for config in configs.values()] == ["gated-2", "direct-2", "shuffled-2"]
-    assert configs["direct"].env.id == DIRECT
     for kind in ("direct", "shuffled"):
         same = {"name": "gated-2", "env": configs["gated"].env}
         assert configs[kind].model_copy(update=same) == configs["gated"]
-    for kind in ("gated", "direct"):
-        env = build_env(configs[kind].env)
-        assert env.turn_spec.rubric.check().safe is (kind == "gated")
-        env.close()
+    for kind, unsafe in (("gated", False), ("direct", True)):
+        with Environments(configs[kind].env) as environments:
+            assert bool(environments.unsafe) is unsafe
+    (direct,) = configs["direct"].env
+    with pytest.raises(ConfigError, match=r"is unsafe: .*; repair it, or set env\.allow_unsafe = true"):
+        Environments((direct.model_copy(update={"allow_unsafe": False}),))
 
 
 def test_numbers_below_one_are_refused(capsys):

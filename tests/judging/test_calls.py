@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 from scripted_judge import CRITERION, DOWN, FAST, NO, fails_for_good, is_null, item, items, judge, yes
 
 from turngate.errors import ConfigError
@@ -40,7 +41,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("fault", "kind"), FAILURES)
 def test_every_failure_is_retried_counted_and_then_missing(fault, kind):
-    who = judge(fails_for_good(fault), settings=replace(FAST, call_s=0.02))
+    who = judge(fails_for_good(fault), settings=FAST.model_copy(update=dict(call_s=0.02)))
     judged = pointwise(who)
     assert kinds(judged) == [kind] * 3
     assert judged.tally.faults == {kind: 9}  # three attempts each
@@ -53,7 +54,7 @@ def test_every_failure_is_retried_counted_and_then_missing(fault, kind):
 def test_a_retry_that_succeeds_counts(fault, kind):
     who = judge(
         lambda prompt, n: NO if is_null(prompt) else fault(prompt) if n == 1 else yes(prompt),
-        settings=replace(FAST, call_s=0.05),
+        settings=FAST.model_copy(update=dict(call_s=0.05)),
     )
     judged = pointwise(who)
     assert [answer.passed for answer in judged.answers] == [True] * 3
@@ -131,10 +132,12 @@ def test_a_mistake_of_the_caller_is_raised_as_it_is():
         {"temperature": -1},
         {"canary_min": 0},
         {"canary_share": 2},
+        {"doubt": (0.7, 0.3)},
+        {"atempts": 3},
     ],
 )
 def test_settings_that_cannot_be(wrong):
-    with pytest.raises(ConfigError):
+    with pytest.raises((ConfigError, ValidationError)):
         JudgeSettings(**wrong)
 
 

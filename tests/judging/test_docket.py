@@ -100,7 +100,9 @@ async def hang():
 
 
 def test_nobody_waits_longer_than_allowed():
-    with Docket(judge(lambda prompt, n: hang(), settings=replace(FAST, deadline_s=600)), wait_s=0.1) as docket:
+    with Docket(
+        judge(lambda prompt, n: hang(), settings=FAST.model_copy(update=dict(deadline_s=600))), wait_s=0.1
+    ) as docket:
         assert docket.pointwise(item(0), CRITERION) == Fault(kind=FaultKind.TIMEOUT, detail="no verdict within 0.1 s")
     assert docket.tally.faults == {FaultKind.TIMEOUT: 1}
 
@@ -113,7 +115,7 @@ def test_closing_lets_nobody_wait():
         return hang()
 
     with ThreadPoolExecutor(1) as threads:
-        with Docket(judge(script, settings=replace(FAST, call_s=600, deadline_s=600))) as docket:
+        with Docket(judge(script, settings=FAST.model_copy(update=dict(call_s=600, deadline_s=600)))) as docket:
             future = threads.submit(docket.pointwise, item(0), CRITERION)
             assert started.wait(30)
         with pytest.raises(RuntimeError, match="closed before there was a verdict"):

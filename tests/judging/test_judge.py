@@ -156,8 +156,8 @@ def test_a_known_verdict_is_not_asked_for_again(tmp_path):
     [
         {"version": "2"},
         {"name": "other"},
-        {"settings": replace(FAST, temperature=0.5)},
-        {"settings": replace(FAST, quotes="always")},
+        {"settings": FAST.model_copy(update=dict(temperature=0.5))},
+        {"settings": FAST.model_copy(update=dict(quotes="always"))},
     ],
 )
 def test_another_judge_version_or_setting_is_asked(tmp_path, change):
@@ -170,7 +170,7 @@ def test_the_seed_matters_only_where_something_is_drawn(tmp_path):
     cold, warm = VerdictCache(tmp_path / "cold"), VerdictCache(tmp_path / "warm")
     pointwise(judge(fair, cache=cold, seed=1))
     assert pointwise(judge(fair, cache=cold, seed=2)).tally.n_cached == 3
-    drawn = replace(FAST, temperature=0.5)
+    drawn = FAST.model_copy(update=dict(temperature=0.5))
     pointwise(judge(fair, cache=warm, seed=1, settings=drawn))
     assert pointwise(judge(fair, cache=warm, seed=2, settings=drawn)).tally.n_cached == 0
 
@@ -205,7 +205,7 @@ def test_only_doubtful_verdicts_are_put_to_the_vote():
             return yes(prompt, score=6) if n == 1 else NO
         return yes(prompt)
 
-    who = judge(script, settings=replace(FAST, votes=3))
+    who = judge(script, settings=FAST.model_copy(update=dict(votes=3)))
     judged = pointwise(who)
     assert [answer.passed for answer in judged.answers] == [True, False, True]
     assert judged.answers[1].score == pytest.approx((0.6 + 0.1 + 0.1) / 3)
@@ -219,7 +219,7 @@ def test_a_judge_that_is_fooled_only_when_it_votes_voids_the_batch():
             return yes(prompt) if n > 1 and len(said(prompt)[0]) > 8 else NO
         return yes(prompt, score=6)
 
-    judged = pointwise(judge(script, settings=replace(FAST, votes=3)))
+    judged = pointwise(judge(script, settings=FAST.model_copy(update=dict(votes=3))))
     assert kinds(judged) == [FaultKind.VOID] * 3
     assert judged.tally.n_canaries == 8
 

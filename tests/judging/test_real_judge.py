@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 import tiny_judge
@@ -54,7 +53,7 @@ def test_a_model_that_learned_nothing_gives_none(trained):
 def test_the_same_seed_gives_the_same_words(trained):
     _, tokenizer = trained
     model = tiny.random_model(tokenizer, layers=1, width=32, heads=2, context=tiny_judge.CONTEXT, seed=1)
-    warm = replace(SETTINGS, temperature=1.0, max_tokens=8)
+    warm = SETTINGS.model_copy(update=dict(temperature=1.0, max_tokens=8))
 
     def words(seed):
         speaker, heard = tiny_judge.speaker(model, tokenizer), []
@@ -89,7 +88,7 @@ def test_a_call_that_takes_too_long_is_withdrawn_and_the_policy_goes_on(trained)
     speaker = tiny_judge.speaker(*trained)
 
     async def go():
-        hurried = Judge(speaker, settings=replace(SETTINGS, call_s=1e-4, attempts=2))
+        hurried = Judge(speaker, settings=SETTINGS.model_copy(update=dict(call_s=1e-4, attempts=2)))
         calm = Judge(speaker, settings=SETTINGS)
         return await hurried.pointwise(items(3), CRITERION), await calm.pointwise(items(3), CRITERION)
 
@@ -154,7 +153,7 @@ def test_a_server_that_is_busy_is_asked_again(url):
     ],
 )
 def test_every_failure_of_a_server_is_counted_and_missing(url, model, kind, calls):
-    hurried = replace(SETTINGS, call_s=0.2) if model == "slow" else SETTINGS
+    hurried = SETTINGS.model_copy(update=dict(call_s=0.2)) if model == "slow" else SETTINGS
     judged = ask_server(url, model, settings=hurried)
     assert kinds(judged) == [FaultKind.VOID] * 2
     assert judged.tally.faults[kind] == judged.tally.n_calls == calls * (2 + 4)

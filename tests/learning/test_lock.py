@@ -21,14 +21,14 @@ from turngate.trainer.credit import grpo, turn_gae
 from turngate.trainer.credit.control import shuffle_between_trajectories
 from turngate.trainer.credit.turn_gae import value_targets
 from turngate.trainer.evaluate import evaluate
-from turngate.trainer.filters import FILTERS
+from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.learner import Critic
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.signals import Signals, Values
 from turngate.trainer.step import Run, train_step
-from turngate.trainer.values import Critic
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import derive_seed
 
 STEPS, TASKS, SIBLINGS = 30, 16, 8
@@ -52,7 +52,7 @@ def start():
     policy = ScriptedPolicy(ignorant, models.chat(), lanes=8)
     shown = models.play(policy, make_env=LockEnv, n_tasks=200, siblings=1)
     model = models.plain_model()
-    imitate(TorchLearner(model, lr=1e-2), ClippedLoss(), shown, epochs=6, episodes_per_batch=16, seed=0)
+    imitate(TorchLearner(model, lr=1e-2), PolicyLoss(), shown, epochs=6, episodes_per_batch=16, seed=0)
     return model
 
 
@@ -75,9 +75,9 @@ def success_after(model, steps, credit, seed=0, critic=None):
                 score=RUBRIC.score_group,
                 guide=NoGuide(),
                 credit=credit,
-                filters={} if critic else FILTERS,
+                filters={} if critic else {"varied": varied},
                 learner=learner,
-                loss=ClippedLoss(),
+                loss=PolicyLoss(),
                 store=Forget(),
                 group_size=SIBLINGS,
                 minibatches=1,

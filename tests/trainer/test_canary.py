@@ -10,15 +10,14 @@ import pytest
 
 from turngate.errors import MismatchError
 from turngate.trainer.canary import PROBE_TOKENS, check_agreement, longest, probe
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.pack import pack, pack_demonstrations
 
 TOLERANCE = 1e-4
 
 
 def learner(temperature=1.0, **truncation):
-    return TorchLearner(models.model(), lr=1e-2, temperature=temperature, **truncation)
+    return models.learner(lr=1e-2, temperature=temperature, **truncation)
 
 
 def spoken(policy, *, seed=0, **sampling):
@@ -36,7 +35,7 @@ def blamed(batch, taught):
 
 def updated(taught):
     """A learner after one step that changed its policy."""
-    taught.forward_backward(pack_demonstrations(models.play(models.local(), n_tasks=2)), ClippedLoss())
+    taught.forward_backward(pack_demonstrations(models.play(models.local(), n_tasks=2)), PolicyLoss())
     taught.optim_step()
     return taught
 

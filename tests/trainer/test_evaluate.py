@@ -8,7 +8,6 @@ import models
 import pytest
 
 from turngate.agents.policies.scripted import ScriptedPolicy
-from turngate.agents.rollout import Player
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
 from turngate.trainer.evaluate import Evaluation, evaluate
@@ -19,7 +18,7 @@ def run(script, tasks, *, samples=1, score=RUBRIC.score_group, make_env=LockEnv,
     async def go():
         async with EnvPool(make_env, size=4) as pool:
             policy = ScriptedPolicy(script, models.chat())
-            player = Player(policy, models.chat(), models.LIMITS, temperature=temperature)
+            player = models.player(policy, temperature=temperature)
             return await evaluate(player, pool, score, tasks, split="heldout", samples=samples, seed=0)
 
     return asyncio.run(asyncio.wait_for(go(), 60))

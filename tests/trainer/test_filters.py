@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.filters import FILTERS, keep, varied
+from turngate.trainer.filters import keep, varied
 from turngate.types import Guidance, RewardEvent, ScoredGroup, Task
 
 
@@ -57,7 +57,7 @@ def dropped(drops):
 
 def test_good_groups_pass_unchanged_and_in_order():
     groups = [paid("a", [0, 1]), paid("b", [1, 0, 0])]
-    kept, drops = keep(groups, FILTERS)
+    kept, drops = keep(groups, {"varied": varied})
     assert [one is other for one, other in zip(kept, groups, strict=True)] == [True, True]
     assert drops == {
         "drop/unusable_trajectories": 0,
@@ -166,7 +166,7 @@ def test_varied_judges_each_cohort():
     apart = paid("a", [0, 0, 1, 1], help=[None, None, ("hint", 1), ("hint", 1)])
     assert not varied(apart).any()
     mixed = paid("b", [0, 0, 1, 0], help=[None, None, ("hint", 1), ("hint", 1)])
-    kept, drops = keep([apart, mixed], FILTERS)
+    kept, drops = keep([apart, mixed], {"varied": varied})
     assert names(kept) == [["b2", "b3"]]
     assert dropped(drops) == {"not_varied_trajectories": 6, "not_varied_groups": 1}
 

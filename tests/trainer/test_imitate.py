@@ -8,9 +8,9 @@ import pytest
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import LockEnv
 from turngate.trainer.imitate import imitate
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.pack import pack_demonstrations
+from turngate.trainer.torch.learner import TorchLearner
 
 
 class Notes:
@@ -37,7 +37,7 @@ def run(n=10, *, epochs=3, episodes_per_batch=4, seed=0):
     notes, reports = Notes(), []
     imitate(
         notes,
-        ClippedLoss(),
+        PolicyLoss(),
         numbered(n),
         epochs=epochs,
         episodes_per_batch=episodes_per_batch,
@@ -77,10 +77,10 @@ def test_it_learns_what_it_is_shown():
     oracle = ScriptedPolicy(lambda request: "press a" if request.turn else "press b", chat)
     shown = models.play(oracle, make_env=LockEnv, n_tasks=8, siblings=1)
     learner = TorchLearner(models.plain_model(), lr=1e-2)
-    before = learner.forward_backward(pack_demonstrations(shown), ClippedLoss())["loss/imitation"]
+    before = learner.forward_backward(pack_demonstrations(shown), PolicyLoss())["loss/imitation"]
     learner.optim_step(lr_scale=0.0)
-    imitate(learner, ClippedLoss(), shown, epochs=20, episodes_per_batch=4, seed=0)
-    after = learner.forward_backward(pack_demonstrations(shown), ClippedLoss())["loss/imitation"]
+    imitate(learner, PolicyLoss(), shown, epochs=20, episodes_per_batch=4, seed=0)
+    after = learner.forward_backward(pack_demonstrations(shown), PolicyLoss())["loss/imitation"]
     assert before > 2
     assert after < 0.05
     played = models.play(models.local(learner.model), make_env=LockEnv, n_tasks=3, siblings=1, temperature=0)

@@ -10,22 +10,15 @@ import pytest
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.gates import needs_outcome
 from turngate.rewards.rubric import FromEvidence, Rubric
-from turngate.trainer.covariance import KlCov
 from turngate.trainer.credit import returns, rloo
 from turngate.trainer.credit.sag import sag
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss, PolicyLoss
-from turngate.trainer.objectives import Gspo, Reinforce
+from turngate.trainer.loss import Gspo, KlCov, PolicyLoss, Reinforce
 from turngate.trainer.pack import pack
 from turngate.trainer.probe import probe_gradient
 from turngate.trainer.table import tabulate
 from turngate.types import Evidence, Group, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE
-
-
-def learner(**settings):
-    return TorchLearner(models.model(), lr=1e-3, **settings)
 
 
 def as_sampled(trajectory):
@@ -74,7 +67,7 @@ def test_from_evidence_to_the_loss(aggregate, loss):
     expected = [1.060660, 1.060660, 0.353553, -0.707107, -0.707107, -0.707107]
     np.testing.assert_allclose(batch.advantage_L[spoken], expected, atol=1e-5)
     assert not batch.advantage_L[~spoken].any()
-    metrics = learner().forward_backward(batch, ClippedLoss())
+    metrics = models.learner().forward_backward(batch, PolicyLoss())
     assert metrics["loss/policy"] == pytest.approx(loss, abs=1e-5)
 
 
@@ -82,8 +75,8 @@ def test_guide_tokens_get_exactly_no_gradient():
     groups = gated_groups()
     batch = pack(groups, sag(tabulate(groups)))
     marks = np.concatenate([turn.source for one in groups[0].trajectories for turn in one.turns])
-    for loss in (ClippedLoss(), PolicyLoss(objective=Gspo(unit="turn")), PolicyLoss(objective=KlCov())):
-        gradient_L = learner().token_gradient(batch, loss)
+    for loss in (PolicyLoss(), PolicyLoss(objective=Gspo(unit="turn")), PolicyLoss(objective=KlCov())):
+        gradient_L = models.learner().token_gradient(batch, loss)
         assert (gradient_L[marks == P] != 0).all()
         assert not gradient_L[marks != P].any()
 
@@ -108,12 +101,12 @@ def groups_of(n=3, seed=0):
 
 
 def test_an_episode_without_turns_moves_nobody():
-    groups, taught = groups_of(), learner(tokens_per_pass=60)
+    groups, taught = groups_of(), models.learner(tokens_per_pass=60)
     one = longest(groups)
     probe = partial(
         probe_gradient,
         credit=partial(returns, baseline="none"),
-        loss=ClippedLoss(),
+        loss=PolicyLoss(),
         trajectory=one.id,
         turn=0,
         delta=0.75,
@@ -136,12 +129,12 @@ def longest(groups):
 
 def test_the_reward_of_a_turn_moves_the_tokens_of_that_turn_and_of_no_other_trajectory():
     """Returns with γ = .5 and no baseline: turn k and the turns that led to it, by γ^(k−t)·δ, and nobody else."""
-    groups, taught = groups_of(), learner(tokens_per_pass=60)
+    groups, taught = groups_of(), models.learner(tokens_per_pass=60)
     one, delta = longest(groups), 0.75
     k = len(one.turns) - 1
     assert k >= 1
     credit = partial(returns, gamma=0.5, baseline="none")
-    found = probe_gradient(taught, groups, credit, ClippedLoss(), trajectory=one.id, turn=k, delta=delta)
+    found = probe_gradient(taught, groups, credit, PolicyLoss(), trajectory=one.id, turn=k, delta=delta)
     n_tokens = sum(len(turn.completion.ids_K) for group in groups for t in group.trajectories for turn in t.turns)
     place = 0
     for shift in found.shifts:
@@ -166,7 +159,7 @@ def test_with_the_last_turn_alone_the_change_is_that_turns_alone():
     groups = groups_of()
     one = longest(groups)
     credit = partial(returns, gamma=0.0, baseline="none")
-    found = probe_gradient(learner(), groups, credit, ClippedLoss(), trajectory=one.id, turn=1, delta=1.0)
+    found = probe_gradient(models.learner(), groups, credit, PolicyLoss(), trajectory=one.id, turn=1, delta=1.0)
     ((only,),) = (found.moved,)
     assert (only.trajectory, only.turn) == (one.id, 1)
     assert found.norm == pytest.approx(only.norm)
@@ -177,15 +170,15 @@ def test_the_change_is_that_of_the_parameters_gradient():
     groups = groups_of()
     one = longest(groups)
     credit = partial(returns, gamma=0.5, baseline="none")
-    found = probe_gradient(learner(), groups, credit, ClippedLoss(), trajectory=one.id, turn=1, delta=2.0)
+    found = probe_gradient(models.learner(), groups, credit, PolicyLoss(), trajectory=one.id, turn=1, delta=2.0)
     table = tabulate(groups)
     rows = [t.id for group in groups for t in group.trajectories for _ in t.turns]
     reward_N = table.reward_N.copy()
     reward_N[rows.index(one.id) + 1] += 2.0
     gradients = []
     for one_table in (table, replace(table, reward_N=reward_N)):
-        taught = learner()
-        taught.forward_backward(pack(groups, credit(one_table)), ClippedLoss())
+        taught = models.learner()
+        taught.forward_backward(pack(groups, credit(one_table)), PolicyLoss())
         gradients.append(np.concatenate([weight.grad.flatten().numpy() for weight in taught.model.parameters()]))
     assert found.norm == pytest.approx(np.linalg.norm(gradients[1] - gradients[0]), rel=1e-3)
 
@@ -194,7 +187,7 @@ def test_a_baseline_spreads_the_change_over_siblings_and_no_further():
     """RLOO of three: the perturbed trajectory gains δ, each sibling loses δ/2, the other task sees nothing."""
     groups = groups_of()
     found = probe_gradient(
-        learner(), groups, rloo, PolicyLoss(objective=Reinforce()), trajectory="0/t1", turn=0, delta=1.0
+        models.learner(), groups, rloo, PolicyLoss(objective=Reinforce()), trajectory="0/t1", turn=0, delta=1.0
     )
     for shift in found.shifts:
         gain = 0.0 if shift.trajectory.startswith("1/") else 1.0 if shift.trajectory == "0/t1" else -0.5
@@ -204,21 +197,31 @@ def test_a_baseline_spreads_the_change_over_siblings_and_no_further():
 
 def test_process_verdicts_can_be_perturbed_instead():
     groups = gated_groups()
-    found = probe_gradient(learner(), groups, sag, ClippedLoss(), trajectory="a", turn=1, delta=0.4, column="process_N")
+    found = probe_gradient(
+        models.learner(), groups, sag, PolicyLoss(), trajectory="a", turn=1, delta=0.4, column="process_N"
+    )
     assert {shift.trajectory for shift in found.moved} == {"a"}
     closed = probe_gradient(
-        learner(), groups, sag, ClippedLoss(), trajectory="b", turn=1, delta=0.4, column="process_N"
+        models.learner(), groups, sag, PolicyLoss(), trajectory="b", turn=1, delta=0.4, column="process_N"
     )
     assert closed.moved == ()
     assert closed.norm == 0
 
 
 def test_nothing_is_trained_or_remembered():
-    groups, taught = groups_of(), learner()
+    groups, taught = groups_of(), models.learner()
     before = {name: weight.clone() for name, weight in taught.weights().items()}
-    probe_gradient(taught, groups, rloo, ClippedLoss(), trajectory="1/t0", turn=0, delta=1.0)
+    probe_gradient(taught, groups, rloo, PolicyLoss(), trajectory="1/t0", turn=0, delta=1.0)
     assert all((weight == before[name]).all() for name, weight in taught.weights().items())
     assert all(weight.grad is None for weight in taught.model.parameters())
+
+
+def test_a_learner_that_shows_no_gradient_is_named():
+    class Remote:
+        """A learner of another machine."""
+
+    with pytest.raises(ConfigError, match=r"Remote cannot show the gradient of a token; use learner.type = 'torch'"):
+        probe_gradient(Remote(), groups_of(), rloo, PolicyLoss(), trajectory="0/t1", turn=0, delta=1.0)
 
 
 @pytest.mark.parametrize(
@@ -233,4 +236,4 @@ def test_nothing_is_trained_or_remembered():
 def test_a_probe_that_asks_for_nothing_is_refused(changes, error, problem):
     arguments = {"trajectory": "0/t1", "turn": 0, "delta": 1.0} | changes
     with pytest.raises(error, match=problem):
-        probe_gradient(learner(), groups_of(), rloo, ClippedLoss(), **arguments)
+        probe_gradient(models.learner(), groups_of(), rloo, PolicyLoss(), **arguments)

@@ -13,7 +13,7 @@ from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import random_reward
 from turngate.trainer.credit.implicit import cross_entropy, istar, preference, prime
 from turngate.trainer.credit.turn_gae import turn_gae, value_targets
-from turngate.trainer.learner import TorchLearner
+from turngate.trainer.learner import Critic
 from turngate.trainer.signals import (
     Beliefs,
     Entropies,
@@ -26,14 +26,13 @@ from turngate.trainer.signals import (
     played_of,
 )
 from turngate.trainer.table import tabulate
-from turngate.trainer.values import Critic
 from turngate.types import Ending, Evidence, Score, Source
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE
 
 
 def learner(seed=0, **settings):
-    return TorchLearner(models.model(seed), lr=1e-3, **settings)
+    return models.learner(models.model(seed), **settings)
 
 
 def groups_of(rewards=((0, 1), (0.5,), (0, 0, 0)), endings=None):

@@ -14,10 +14,9 @@ from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
 from turngate.errors import MismatchError, RunError
 from turngate.trainer.credit import dr_grpo, rloo
-from turngate.trainer.filters import FILTERS
+from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.step import Run, summarize, train_step
 from turngate.types import Ending, Guidance, RewardEvent, Score, ScoredGroup, derive_seed
 
@@ -67,9 +66,9 @@ def steps(n=1, *, make_env=LockEnv, n_tasks=3, prepare=lambda run: run, **change
         "score": by_tokens,
         "guide": NoGuide(),
         "credit": rloo,
-        "filters": FILTERS,
-        "learner": TorchLearner(models.model(), lr=1e-3, temperature=0.9),
-        "loss": ClippedLoss(),
+        "filters": {"varied": varied},
+        "learner": models.learner(temperature=0.9),
+        "loss": PolicyLoss(),
         "store": Recorder(),
         "group_size": 4,
         "minibatches": 1,
@@ -245,7 +244,7 @@ def test_an_episode_without_room_for_a_turn_counts_in_the_baseline_of_its_siblin
 
     def tight(run):
         player = run.player
-        return replace(run, player=OneTight(player.policy, player.chat, player.limits, temperature=player.temperature))
+        return replace(run, player=OneTight(player.policy, player.chat, player.limits, sampling=player.sampling))
 
     def score(group, step=0):
         scores = tuple(
@@ -272,7 +271,7 @@ def test_an_episode_without_room_for_a_turn_counts_in_the_baseline_of_its_siblin
 
 
 def test_a_sampler_with_other_weights_is_found_before_anything_is_learned():
-    learner = TorchLearner(models.model(5), lr=1e-3, temperature=0.9)
+    learner = models.learner(models.model(5), temperature=0.9)
     before = {name: weight.clone() for name, weight in learner.weights().items()}
     with pytest.raises(MismatchError, match="part at turn 0"):
         steps(learner=learner)
@@ -315,7 +314,7 @@ CUT = {"top_p": 0.9, "top_k": 20}
 
 
 def test_a_sampler_that_cuts_its_distribution_trains_with_a_learner_that_cuts_it_alike():
-    taught = TorchLearner(models.model(), lr=1e-3, temperature=0.9, **CUT)
+    taught = models.learner(temperature=0.9, **CUT)
     run, found = steps(2, player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)
     for metrics in found:
         assert 0 < metrics["canary/max_logprob_difference"] < 1e-4
@@ -326,7 +325,7 @@ def test_a_sampler_that_cuts_its_distribution_trains_with_a_learner_that_cuts_it
 
 
 def test_without_the_renormalisation_in_the_learner_the_first_step_is_stopped_before_anything_is_learned():
-    taught = TorchLearner(models.model(), lr=1e-3, temperature=0.9)
+    taught = models.learner(temperature=0.9)
     before = {name: weight.clone() for name, weight in taught.weights().items()}
     with pytest.raises(MismatchError, match="part at turn 0"):
         steps(player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)

@@ -9,12 +9,11 @@ import pytest
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit import TOKEN_CREDITS, VALUE_TARGETS
-from turngate.trainer.learner import TorchLearner
-from turngate.trainer.loss import ClippedLoss
+from turngate.trainer.learner import Critic
+from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.pack import pack
 from turngate.trainer.signals import Signals, TokenRows, Values
 from turngate.trainer.table import tabulate
-from turngate.trainer.values import Critic
 from turngate.types import Score, Source, TokenCredit
 
 C, P, G = Source.CONTEXT, Source.POLICY, Source.GUIDE
@@ -49,13 +48,13 @@ POLICY_TOKENS = [2, 3, 6, 7, 10, 11, 12, 15, 16, 18]  # places in the batch: 2 +
 
 
 def gradient_of(groups, rule):
-    taught = TorchLearner(models.model(), lr=1e-3, critic=Critic())
+    taught = models.learner(critic=Critic())
     targets = partial(VALUE_TARGETS["token_gae"])
     source = Values(learner=taught, targets=targets, per_token=True, bootstrap=False)
     table, _ = Signals(sources=(TokenRows(), source)).measure(groups, tabulate(groups))
     credit = rule(table)
     batch = pack(groups, credit)
-    return taught.token_gradient(batch, ClippedLoss()), batch
+    return taught.token_gradient(batch, PolicyLoss()), batch
 
 
 # The reward of the second turn stands on its last token, place 7. What each rule says of a change by 1:
@@ -87,16 +86,16 @@ def test_the_parameters_gradient_changes_by_the_gradient_of_one_token():
     rule = partial(TOKEN_CREDITS["token_gae"], lam=0.0)
     found = []
     for change in (0.0, 1.0):
-        taught = TorchLearner(models.model(), lr=1e-3, critic=Critic())
+        taught = models.learner(critic=Critic())
         groups = groups_of(change)
         source = Values(learner=taught, targets=VALUE_TARGETS["token_gae"], per_token=True)
         table, _ = Signals(sources=(source,)).measure(groups, tabulate(groups))
         batch = pack(groups, rule(table))
-        taught.forward_backward(batch, ClippedLoss())
+        taught.forward_backward(batch, PolicyLoss())
         found.append(np.concatenate([weight.grad.flatten().numpy() for weight in taught.model.parameters()]))
     only_L = np.zeros(batch.n_tokens, np.float32)
     only_L[7] = -0.1
-    expected = TorchLearner(models.model(), lr=1e-3).gradient_norm(batch, only_L)
+    expected = models.learner().gradient_norm(batch, only_L)
     assert np.linalg.norm(found[1] - found[0]) == pytest.approx(expected, rel=1e-3)
     assert expected > 1e-3
 

@@ -20,6 +20,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
 from turngate.errors import EnvError, PolicyError, VerifierError
 from turngate.types import (
+    PLAIN,
     Ending,
     Evidence,
     Group,
@@ -27,6 +28,7 @@ from turngate.types import (
     IntArray,
     Observation,
     Request,
+    Sampling,
     Source,
     Task,
     Trajectory,
@@ -116,21 +118,13 @@ class Player:
         chat: Chat,
         limits: Limits,
         *,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
+        sampling: Sampling = PLAIN,
     ) -> None:
-        self.policy, self.chat, self.limits = policy, chat, limits
-        self.temperature, self.top_p, self.top_k = temperature, top_p, top_k
-
-    @property
-    def truncates(self) -> bool:
-        """Whether less than the whole vocabulary is sampled from."""
-        return self.top_p < 1 or self.top_k > 0
+        self.policy, self.chat, self.limits, self.sampling = policy, chat, limits, sampling
 
     def greedy(self) -> Player:
         """The same, taking the likeliest token."""
-        return Player(self.policy, self.chat, self.limits, temperature=0.0)
+        return Player(self.policy, self.chat, self.limits, sampling=Sampling(temperature=0.0))
 
     async def play(self, worlds: Worlds, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Play all episodes, as many at once as policy and environments allow; results in the order given.
@@ -207,9 +201,7 @@ class Player:
             turn=turn,
             seed=derive_seed(play.episode.seed, turn),
             max_tokens=self.limits.turn_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
+            sampling=self.sampling,
         )
 
     @staticmethod

@@ -1,8 +1,9 @@
 """Judges, the live half: asks a model, within deadlines, under guards, and remembers.
 
-``speaker`` who is asked (any policy), ``openai`` a server, ``calls`` how often and how long, ``settings`` within which
-limits, ``judge`` what can be asked, ``cache`` what is known already, ``docket`` for code that cannot await, ``check``
-how good a judge is, on ``labelled`` work. What is asked and what it means is in ``turngate.rewards.judge``.
+``parts`` a judge as a config names it, ``speaker`` who is asked (any policy), ``openai`` a server, ``calls`` how often
+and how long, ``settings`` within which limits, ``judge`` what can be asked, ``cache`` what is known already, ``docket``
+for code that cannot await, ``check`` how good a judge is, on ``labelled`` work. What is asked and what it means
+is in ``turngate.rewards.judge``.
 
 Judging happens before scoring: what comes out are facts that are recorded, so a run is scored again without a judge.
 A verifier asks, and yields the verdict as evidence; a verdict that could not be had is None, and the episode unusable:
@@ -43,7 +44,8 @@ The environment gets a ``Docket(judge)``; ``judge`` is for instance ``Judge(Open
 >>> reward, [(fact.name, fact.by) for fact in info["evidence"]]
 (1.0, [('civil', 'judge'), ('civil_judge', 'judge')])
 
-Siblings are compared after they were played: ``await judge.tournament(items, criterion)``, then ``tournament_facts``.
+Whatever can be judged after the episode is (``turngate.examine``): episodes, their steps, and siblings against each
+other.
 """
 
 from turngate.judging.cache import VerdictCache
@@ -53,6 +55,7 @@ from turngate.judging.docket import Docket
 from turngate.judging.judge import Judge, Judged
 from turngate.judging.labelled import read_labelled
 from turngate.judging.openai import OpenAISpeaker
+from turngate.judging.parts import JudgePart, ModelJudge, PolicyJudge, ServerJudge
 from turngate.judging.settings import JudgeSettings, Tally
 from turngate.judging.speaker import Ask, PolicySpeaker, Reply, Speaker
 
@@ -62,11 +65,15 @@ __all__ = [
     "CheckResult",
     "Docket",
     "Judge",
+    "JudgePart",
     "JudgeSettings",
     "Judged",
+    "ModelJudge",
     "OpenAISpeaker",
+    "PolicyJudge",
     "PolicySpeaker",
     "Reply",
+    "ServerJudge",
     "Speaker",
     "Tally",
     "VerdictCache",

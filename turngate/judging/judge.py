@@ -26,6 +26,7 @@ from turngate.rewards.judge import (
     Fault,
     FaultKind,
     Item,
+    JudgeId,
     PairScores,
     PairVerdict,
     Rule,
@@ -63,7 +64,10 @@ class Judged(Generic[T]):
 
 
 class Judge:
-    """One judge with its settings. Everything random derives from ``seed``."""
+    """One judge with its settings. Everything random derives from ``seed``.
+
+    ``total`` is added to with every batch.
+    """
 
     def __init__(
         self,
@@ -72,10 +76,16 @@ class Judge:
         seed: int = 0,
         settings: JudgeSettings | None = None,
         cache: VerdictCache | None = None,
+        total: Tally | None = None,
     ) -> None:
         self.speaker, self.seed, self.settings = speaker, seed, settings or JudgeSettings()
+        self.total = Tally() if total is None else total
         self._cache, self._caller = cache, Caller(speaker, self.settings, seed)
-        self.id = speaker.judge
+
+    @property
+    def id(self) -> JudgeId:
+        """Who judges: a policy that learns is another judge after every update."""
+        return self.speaker.judge
 
     # --- what can be asked --------------------------------------------------------------------------------------------
 
@@ -137,14 +147,15 @@ class Judge:
         Canaries are in the first round that asks anybody. If all items fail by rule, or by the ``essential`` criterion
         which is then asked first, nobody is rewarded.
         """
-        tally = Tally()
+        tally, before = Tally(), Tally()
         rounds = single_elimination(len(items), faithful=faithful)
-        failed = [rule is not None for rule in self._rules(items, tally)]
-        before = Tally()
-        if essential is not None and not all(failed):
+        failed = [rule_out(item) is not None for item in items]
+        if essential is None or all(failed):
+            self._rules(items, tally)
+        else:
             judged = await self.pointwise(items, essential)
             failed = [isinstance(a, Rule) or (isinstance(a, Verdict) and not a.passed) for a in judged.answers]
-            before = replace(judged.tally, n_ruled=0)
+            before = judged.tally
         if all(failed) or before.void:
             tally.add(before)
             unplayed = _unplayed(len(items), before.void)
@@ -167,6 +178,14 @@ class Judge:
         If anything is not in the cache, ``make_canaries`` is asked for its canaries, and a miss turns every answer
         into a fault. Verdicts enter the cache only after that.
         """
+        own = Tally()
+        try:
+            return await self._ask(calls, own, make_canaries)
+        finally:
+            tally.add(own)
+            self.total.add(own)
+
+    async def _ask(self, calls: Sequence[Call], tally: Tally, make_canaries: MakeCanaries | None) -> list[Answer]:
         keys = [self._key(call) for call in calls]
         wanted = dict(zip(keys, calls, strict=True))
         answers = self._cache.read(list(wanted)) if self._cache else {}
@@ -192,7 +211,8 @@ class Judge:
 
     def _rules(self, items: Sequence[Item], tally: Tally) -> list[Rule | None]:
         rules = [rule_out(item) for item in items]
-        tally.n_ruled += sum(rule is not None for rule in rules)
+        for counted in (tally, self.total):
+            counted.n_ruled += sum(rule is not None for rule in rules)
         return rules
 
     async def _votes(self, items: Sequence[Item], criterion: Criterion, tally: Tally) -> list[Verdict | Fault]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -49,6 +51,7 @@ class OpenAISpeaker(Speaker):
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._tokens_field, self._extra = tokens_field, dict(extra or {})
         self._client: httpx2.AsyncClient | None = None
+        self._room = asyncio.Semaphore(lanes)
 
     async def __aenter__(self) -> Self:
         """Open the connections."""
@@ -67,6 +70,12 @@ class OpenAISpeaker(Speaker):
         assert self._client is not None
         await self._client.aclose()
         self._client = None
+
+    @asynccontextmanager
+    async def lane(self) -> AsyncIterator[None]:
+        """One of its lanes, as soon as one is free: a call's time begins when a connection is."""
+        async with self._room:
+            yield
 
     async def say(self, ask: Ask) -> Reply:
         """One request."""

@@ -5,57 +5,53 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from turngate.errors import ConfigError
 from turngate.rewards.judge import FaultKind
-from turngate.rewards.judge.canaries import how_many
 from turngate.rewards.judge.replies import QuoteRule
 from turngate.types import Metrics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeSettings:
-    """How a judge asks. All defaults are ours. Raises ConfigError for values that cannot be."""
+class JudgeSettings(BaseModel):
+    """How a judge asks. All defaults are ours. Raises ConfigError for bounds the wrong way round."""
 
-    call_s: float = 60.0
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    call_s: float = Field(60.0, gt=0)
     """Most seconds of one call."""
-    deadline_s: float = 300.0
+    deadline_s: float = Field(300.0, gt=0)
     """Most seconds of one question with all its retries."""
-    attempts: int = 4
+    attempts: int = Field(4, ge=1)
     """Most calls per question."""
-    backoff_s: float = 0.5
+    backoff_s: float = Field(0.5, ge=0)
     """Wait before the first retry; doubles each time, with jitter."""
-    backoff_max_s: float = 30.0
+    backoff_max_s: float = Field(30.0, ge=0)
     """Longest wait."""
-    max_tokens: int = 512
+    max_tokens: int = Field(512, ge=1)
     """Most tokens of a reply."""
-    temperature: float = 0.0
+    temperature: float = Field(0.0, ge=0)
     """Of the first sample."""
-    votes: int = 1
+    votes: int = Field(1, ge=1)
     """Samples of a pointwise verdict whose score lies in ``doubt``."""
-    vote_temperature: float = 0.7
+    vote_temperature: float = Field(0.7, ge=0)
     """Of every further sample."""
     doubt: tuple[float, float] = (0.3, 0.7)
     """Scores between which more samples are asked for."""
-    canary_share: float = 0.02
+    canary_share: float = Field(0.02, ge=0, le=1)
     """Canaries of each of the four kinds, as a share of a batch's questions."""
-    canary_min: int = 1
+    canary_min: int = Field(1, ge=1)
     """Fewest canaries of each kind in a batch."""
     quotes: QuoteRule = "decisive"
     """Which verdicts need a quote, see ``read_answer``."""
-    limit: int = 4000
+    limit: int = Field(4000, ge=1)
     """Most characters shown of one text."""
 
-    def __post_init__(self) -> None:
-        positive = {"call_s": self.call_s, "deadline_s": self.deadline_s, "attempts": self.attempts}
-        positive |= {"max_tokens": self.max_tokens, "votes": self.votes, "limit": self.limit}
-        for name, value in positive.items():
-            if not value > 0:
-                raise ConfigError(f"{name} is {value}; it must be above 0")
-        if not 0 <= self.backoff_s <= self.backoff_max_s:
-            raise ConfigError(f"backoff_s {self.backoff_s} must lie between 0 and backoff_max_s {self.backoff_max_s}")
-        if min(self.temperature, self.vote_temperature) < 0:
-            raise ConfigError(f"temperatures {self.temperature} and {self.vote_temperature} must be at least 0")
-        how_many(0, share=self.canary_share, at_least=self.canary_min)
+    def model_post_init(self, context: object) -> None:
+        """Raises ConfigError for bounds the wrong way round."""
+        if self.backoff_s > self.backoff_max_s:
+            raise ConfigError(f"backoff_s {self.backoff_s} must not exceed backoff_max_s {self.backoff_max_s}")
+        if self.doubt[0] > self.doubt[1]:
+            raise ConfigError(f"doubt {self.doubt} must name the lower score first")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,12 +66,12 @@ class Tally:
     faults: Counter[FaultKind] = field(default_factory=Counter)
     void: str = ""
 
-    def metrics(self) -> Metrics:
-        """As ``judge/…`` numbers."""
+    def metrics(self, prefix: str = "judge/") -> Metrics:
+        """As numbers whose names begin with ``prefix``."""
         counts = {"calls": self.n_calls, "cached": self.n_cached, "ruled": self.n_ruled, "void": bool(self.void)}
         counts |= {"canaries": self.n_canaries, "canaries_missed": self.n_missed}
         counts |= {f"fault_{kind}": self.faults[kind] for kind in FaultKind}
-        return {f"judge/{name}": float(count) for name, count in counts.items()}
+        return {f"{prefix}{name}": float(count) for name, count in counts.items()}
 
     def add(self, other: Tally) -> None:
         """Count another batch in."""

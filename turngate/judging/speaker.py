@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
 from turngate.errors import PolicyError
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
-from turngate.types import Request
+from turngate.types import Request, Sampling
 
 T = TypeVar("T")
 
@@ -74,15 +75,22 @@ class Speaker(ABC):
 class PolicySpeaker(Speaker):
     """Any policy as a judge: local, vLLM, scripted. ``context``: most tokens of prompt and reply together.
 
-    The version in ``judge`` stands for the policy's weights; change it when they are published anew, or a cache would
-    hand out verdicts of old ones. A local policy should be made with ``order="ready"``: under "fixed" its engine waits
-    for a lane that pauses before a retry.
+    Without ``judge`` it is the judge "policy" in the version of the weights that it samples with now, so that a cache
+    never hands out verdicts of other weights. Several batches at once share the policy's lanes. A local policy of a
+    judge's own should be made with ``order="ready"``: under "fixed" its engine waits for a lane that pauses before a
+    retry.
     """
 
-    def __init__(self, policy: Policy, chat: Chat, judge: JudgeId, *, context: int) -> None:
-        self.judge, self.lanes = judge, policy.lanes
-        self._policy, self._chat, self._context = policy, chat, context
+    def __init__(self, policy: Policy, chat: Chat, judge: JudgeId | None = None, *, context: int) -> None:
+        self.lanes = policy.lanes
+        self._policy, self._chat, self._judge, self._context = policy, chat, judge, context
+        self._room = asyncio.Semaphore(policy.lanes)
         self._n_asked = 0
+
+    @property
+    def judge(self) -> JudgeId:  # type: ignore[override]
+        """The one given, or the policy and the version of its weights."""
+        return self._judge or JudgeId(name="policy", version=str(self._policy.version))
 
     async def say(self, ask: Ask) -> Reply:
         """One turn of an episode of its own."""
@@ -99,7 +107,7 @@ class PolicySpeaker(Speaker):
             turn=0,
             seed=ask.seed,
             max_tokens=ask.max_tokens,
-            temperature=ask.temperature,
+            sampling=Sampling(temperature=ask.temperature),
         )
         try:
             completion = await self._policy.complete(request)
@@ -111,8 +119,8 @@ class PolicySpeaker(Speaker):
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:
-        """A lane of the policy."""
-        async with self._policy.lane():
+        """A lane of the policy, as soon as one is free."""
+        async with self._room, self._policy.lane():
             yield
 
     async def outside(self, call: Awaitable[T]) -> T:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
+from turngate.trainer.probe import GradientProbe, TurnShift
 from turngate.types import IntArray
-
-if TYPE_CHECKING:  # the probe itself brings torch
-    from turngate.trainer.probe import GradientProbe, TurnShift
 
 PLACES_CHARS = 24
 AGREES = 1e-3  # relative: float32 sums of a few hundred tokens

@@ -1,18 +1,18 @@
-"""Verifiers that err: corrections for known error rates, estimates of them from appeals, and noise on purpose.
+"""Verifiers that err: corrections for known error rates, and estimates of them from appeals.
 
 Rates everywhere: ``false_positive`` ρ0 = P(says 1 | truth 0), ``false_negative`` ρ1 = P(says 0 | truth 1); one number,
 or one per trajectory. A verdict is 0, 1 or NaN (not measured), which every function leaves NaN.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.columns import Float64Array, Int64Array, flags, labels, numbers, share
-from turngate.types import BoolArray, Evidence, Trajectory, derive_seed
+from turngate.types import BoolArray, derive_seed
 
 _SEEDS = 2.0**63
 
@@ -50,43 +50,28 @@ def forward(verdict_B: npt.ArrayLike, *, false_negative: npt.ArrayLike) -> Float
 # --- appeals ---------------------------------------------------------------------------------------------------------
 
 
-def select_appeals(
-    verdict_B: npt.ArrayLike,
-    names: Sequence[str],
-    *,
-    limit: int,
-    seed: int,
-    doubt_B: npt.ArrayLike | None = None,
-) -> BoolArray:
+def select_appeals(verdict_B: npt.ArrayLike, names: Sequence[str], *, limit: int, seed: int) -> BoolArray:
     """Which rejected answers go to a second verifier: bool[B], at most ``limit``.
 
-    Without ``doubt_B`` they are drawn at random, by ``seed`` and each trajectory's name, whatever the order of the
-    batch; only such a sample gives unbiased rates (``estimate_rates``). With it the most doubtful rejections go first
-    (a high reward-model score, say), NaN last, ties at random: more overturned per call, but rates that are too high.
-
-    Accepted answers and unmeasured ones (NaN) never go. Raises ShapeError, ConfigError for limit < 0.
+    They are drawn at random, by ``seed`` and each trajectory's name, whatever the order of the batch: only such a
+    sample gives unbiased rates (``estimate_rates``). Accepted answers and unmeasured ones (NaN) never go; for an audit
+    of accepted answers pass ``1 − verdict_B``. Raises ShapeError, ConfigError for limit < 0.
     """
     if limit < 0:
         raise ConfigError(f"limit is {limit}; it must be at least 0")
     verdict_B = _verdicts(verdict_B)
-    random_B = _uniform(names, seed, "appeal", verdict_B)
-    doubt = np.zeros(len(verdict_B)) if doubt_B is None else doubt_B
-    doubt_rank_B = np.nan_to_num(numbers("doubt_B", doubt, verdict_B.shape, missing="allowed"), nan=-np.inf)
-    order = np.lexsort((random_B, -doubt_rank_B))
+    order = np.argsort(_uniform(names, seed, verdict_B), kind="stable")
     chosen_B = np.zeros(len(verdict_B), np.bool_)
     chosen_B[order[verdict_B[order] == 0][:limit]] = True
     return chosen_B
 
 
-def settle_appeals(
-    verdict_B: npt.ArrayLike, second_B: npt.ArrayLike, *, overturned: float = 1.0, confirm_accepted: bool = False
-) -> Float64Array:
+def settle_appeals(verdict_B: npt.ArrayLike, second_B: npt.ArrayLike, *, overturned: float = 1.0) -> Float64Array:
     """The verdict after appeals: float64[B]. ``second_B`` is NaN where the second verifier was not asked, or failed.
 
     A rejection that the second verifier accepts becomes ``overturned``; below 1, passing the first verifier stays
-    worth more than talking round a second, softer one. Otherwise the first verdict stands: an appeal never lowers an
-    accepted answer, and a second verifier that failed changes nothing. ``confirm_accepted`` makes audits of accepted
-    answers count as well: an accepted answer that the second one rejects becomes 0. Ours.
+    worth more than talking round a second, softer one. An audited acceptance that it rejects becomes 0. Otherwise the
+    first verdict stands: a second verifier that failed changes nothing. Ours.
 
     Raises ShapeError, ConfigError for ``overturned`` outside [0, 1].
     """
@@ -94,7 +79,7 @@ def settle_appeals(
     verdict_B = _verdicts(verdict_B)
     second_B = flags("second_B", second_B, verdict_B.shape, missing="allowed")
     settled_B = np.where((verdict_B == 0) & (second_B == 1), overturned, verdict_B)
-    return np.where((verdict_B == 1) & (second_B == 0), 0.0, settled_B) if confirm_accepted else settled_B
+    return np.where((verdict_B == 1) & (second_B == 0), 0.0, settled_B)
 
 
 # --- rates -----------------------------------------------------------------------------------------------------------
@@ -163,62 +148,6 @@ def update_rates(old: Rates, new: Rates, *, decay: float = 0.9, max_sum: float =
     return Rates(false_positive_G=positive_G * shrink_G, false_negative_G=negative_G * shrink_G)
 
 
-# --- noise on purpose ------------------------------------------------------------------------------------------------
-
-
-def flip_verdicts(
-    verdict_B: npt.ArrayLike,
-    names: Sequence[str],
-    *,
-    false_positive: npt.ArrayLike,
-    false_negative: npt.ArrayLike,
-    seed: int,
-) -> Float64Array:
-    """Verdicts of a verifier that errs at known rates: float64[B]; for experiments.
-
-    A trajectory's flip follows from the seed and its name alone, so it is the same in every order, in every batch and
-    when scored again; a higher rate flips a superset. Raises ShapeError; ConfigError for a rate outside [0, 1].
-    """
-    verdict_B = _verdicts(verdict_B)
-    rho0 = numbers("false_positive", false_positive)
-    rho1 = numbers("false_negative", false_negative)
-    for name, rate in (("false_positive", rho0), ("false_negative", rho1)):
-        share(name, float(rate.min(initial=0.0)))
-        share(name, float(rate.max(initial=0.0)))
-    flip_B = _uniform(names, seed, "noise", verdict_B) < np.where(verdict_B == 1, rho1, rho0)
-    return np.where(flip_B, 1.0 - verdict_B, verdict_B)
-
-
-def with_noise(
-    trajectory: Trajectory, *, evidence: str, false_positive: float, false_negative: float, seed: int
-) -> Trajectory:
-    """The trajectory as an erring verifier would have recorded it; for experiments.
-
-    Every fact about the whole episode named ``evidence`` is flipped as by ``flip_verdicts``, by the trajectory's id.
-    The clean fact stays beside it, named ``evidence + "_clean"``, so that a run under noise can be judged by the truth.
-    Unmeasured facts stay as they are. Raises ConfigError if the episode has no such fact, or rates outside [0, 1];
-    ShapeError for a value other than true or false, NaN among them.
-    """
-    about_the_end = trajectory.facts_of(None)
-    if all(fact.name != evidence for fact in about_the_end):
-        known = sorted({fact.name for fact in about_the_end})
-        raise ConfigError(f"trajectory '{trajectory.id}' has no evidence '{evidence}' about its end, only {known}")
-    facts: list[Evidence] = []
-    for fact in trajectory.evidence:
-        if fact.name != evidence or fact.turn is not None or fact.value is None:
-            facts.append(fact)
-            continue
-        noisy = flip_verdicts(
-            flags(f"evidence '{evidence}' of trajectory '{trajectory.id}'", np.array([fact.value], np.float64), (1,)),
-            [trajectory.id],
-            false_positive=false_positive,
-            false_negative=false_negative,
-            seed=seed,
-        )
-        facts += [replace(fact, value=bool(noisy[0])), replace(fact, name=f"{evidence}_clean")]
-    return replace(trajectory, evidence=tuple(facts))
-
-
 # --- shared ----------------------------------------------------------------------------------------------------------
 
 
@@ -245,11 +174,11 @@ def _rates(
     return rho0, rho1
 
 
-def _uniform(names: Sequence[str], seed: int, purpose: str, verdict_B: Float64Array) -> Float64Array:
+def _uniform(names: Sequence[str], seed: int, verdict_B: Float64Array) -> Float64Array:
     """A number in [0, 1) per trajectory that depends on its name and the seed only."""
     if len(names) != len(verdict_B):
         raise ShapeError(f"{len(names)} names for {len(verdict_B)} verdicts; each trajectory needs its own")
-    return np.array([derive_seed(seed, purpose, name) / _SEEDS for name in names], np.float64)
+    return np.array([derive_seed(seed, "appeal", name) / _SEEDS for name in names], np.float64)
 
 
 def _split(

@@ -1,7 +1,7 @@
 """What a rubric is made of: rewards, which say what was earned, and gates, which say what of it is paid.
 
-Both are frozen pydantic models told apart by ``type``, so a rubric survives a trip through JSON. A new reward or gate
-is a subclass with its own ``type``; defining it makes it loadable. Scoring works on ``Draft``, plain mutable objects
+Both are families of parts (``turngate.parts``), so a rubric survives a trip through JSON. A new reward or gate is a
+subclass with its own ``type``; defining it makes it loadable. Scoring works on ``Draft``, plain mutable objects
 that live for one call, because environments score thousands of episodes a second.
 """
 
@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
-
-from turngate.errors import ConfigError, DuplicateName, UnknownName
+from turngate.errors import ConfigError
+from turngate.parts import Part
 from turngate.types import Evidence, Record, RewardEvent
 
 if TYPE_CHECKING:
@@ -166,40 +165,6 @@ class Draft:
         self.problem = ""
 
 
-class Part(BaseModel):
-    """A frozen piece of a rubric, loadable by its ``type``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    types: ClassVar[dict[str, type[Part]]] = {}
-    noun: ClassVar[str] = "part"
-    type: str
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Make ``type`` known. Raises DuplicateName if another class has it."""
-        kind = cls.model_fields["type"].default
-        if not isinstance(kind, str):
-            return
-        holder = cls.types.get(kind, cls)
-        if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise DuplicateName(f"{cls.noun} type '{kind}' is taken by {holder.__module__}.{holder.__qualname__}")
-        cls.types[kind] = cls
-
-    @classmethod
-    def load(cls, data: Any) -> Any:
-        """The part that a mapping with a ``type`` describes; anything else is handed on. Raises UnknownName."""
-        if not isinstance(data, dict):
-            return data
-        kind = data.get("type")
-        if not isinstance(kind, str) or kind not in cls.types:
-            raise UnknownName(f"{cls.noun} type", str(kind), cls.types)
-        return cls.types[kind].model_validate(data)
-
-    def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
-        """A copy with changes, checked like a new one."""
-        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}))
-
-
 class Reward(Part):
     """A component: reads facts, earns. A subclass sets ``type`` and writes ``reads`` and ``verdicts``.
 
@@ -296,9 +261,9 @@ class Reward(Part):
             verdicts = [(None, _AGGREGATES[agg](values) if len(values) > 1 else values[0])]
         elif agg not in ("mean", "sum"):
             verdicts = [_pick(verdicts, agg)]
-        share = 1.0 / len(verdicts) if agg == "mean" else 1.0
         if self.levels is not None:
             self._on_a_level(verdicts[0], self.levels, facts)
+        share = 1.0 / len(verdicts) if agg == "mean" and self.per_turn else 1.0
         return [Line(name, kind, turn, float(value), weight, share) for turn, value in verdicts]
 
     def _on_a_level(self, verdict: Verdict, levels: tuple[float, ...], facts: Facts) -> None:

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny
+from pydantic import BaseModel, ConfigDict
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.parts import Draft, Facts, Gate, Reward, Verdict
@@ -69,8 +69,8 @@ class Rubric(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    rewards: tuple[Annotated[SerializeAsAny[Reward], BeforeValidator(Reward.load)], ...]
-    gates: tuple[Annotated[SerializeAsAny[Gate], BeforeValidator(Gate.load)], ...] = ()
+    rewards: tuple[Reward, ...]
+    gates: tuple[Gate, ...] = ()
     book_last: bool = False
     """Payments that a gate on the outcome decides about stand on the last turn of ``reward_T``, not on their own.
 

@@ -1,6 +1,6 @@
 """Trajectories on disk: one Parquet file per step and phase, one row per trajectory, its turns nested inside.
 
-    runs/NAME/config.toml machine.json metrics.jsonl trajectories/step=000012/train.parquet checkpoints/ report/
+    runs/NAME/trajectories/step=000012/train.parquet
 
 The files are ordinary Parquet (zstd) in a hive partition, so ``SELECT step::INT, avg(outcome) FROM
 'runs/NAME/trajectories/*/*.parquet' GROUP BY ALL`` works in DuckDB, and pandas or polars read the folder. Facts, tokens
@@ -26,6 +26,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from turngate.errors import StoreError, UnknownName
+from turngate.runs import RunFolder
 from turngate.store.columns import LAYOUTS, VERSION, Row
 from turngate.store.files import locked, sync_folder, write_atomic
 from turngate.types import ScoredGroup
@@ -40,7 +41,7 @@ class Store:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._folder = self.path / "trajectories"
+        self._folder = RunFolder(self.path).trajectories
         self._remove_leftovers()
 
     def write(self, step: int, scored: Sequence[ScoredGroup], *, phase: str = "train") -> None:
@@ -101,7 +102,7 @@ class Store:
         later = sorted((at for at in self.steps(None) if at > step), reverse=True)
         if not later:
             return []
-        aside = _next_folder(self.path / "set_aside")
+        aside = _next_folder(RunFolder(self.path).set_aside)
         with locked(self._folder):
             for at in later:
                 name = f"step={at:06d}"

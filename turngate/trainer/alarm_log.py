@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from turngate.errors import DataError
 from turngate.rewards.monitors.alarm import Alarm
+from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.types import JSON
-
-FILE = "alarms.jsonl"
 
 
 class Raised(NamedTuple):
@@ -30,7 +29,7 @@ class AlarmLog:
     """Writes the alarms of the run in folder ``run``."""
 
     def __init__(self, run: Path) -> None:
-        self._run = run
+        self._run, self._file = run, RunFolder(run).alarms
 
     def write(self, step: int, alarm: Alarm) -> None:
         """Add one."""
@@ -38,16 +37,16 @@ class AlarmLog:
 
     def truncate_after(self, step: int) -> None:
         """Forget those of later steps, which are played again."""
-        if (self._run / FILE).exists():
+        if self._file.exists():
             self._replace([raised for raised in read_alarms(self._run) if raised.step <= step])
 
     def _replace(self, alarms: Sequence[Raised]) -> None:
-        write_text_atomic(self._run / FILE, "".join(map(_line, alarms)))
+        write_text_atomic(self._file, "".join(map(_line, alarms)))
 
 
 def read_alarms(run: Path) -> list[Raised]:
     """The alarms of a run in the order in which they began; none if it has no file of them. Raises DataError."""
-    file = run / FILE
+    file = RunFolder(run).alarms
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return [_read(file, number, line) for number, line in enumerate(lines, start=1)]
 

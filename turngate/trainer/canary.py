@@ -91,9 +91,7 @@ async def _speak(player: Player, so_far: Trajectory, recorded: Turn) -> Turn:
             turn=number,
             seed=derive_seed(so_far.seed, number),
             max_tokens=PROBE_TOKENS,
-            temperature=player.temperature,
-            top_p=player.top_p,
-            top_k=player.top_k,
+            sampling=player.sampling,
         )
     )
     source = np.repeat(np.array([Source.CONTEXT, Source.POLICY], np.uint8), [len(context), len(completion.ids_K)])

@@ -1,5 +1,6 @@
 """Which tasks a step trains on: a pure function of seed and step, so a resumed run repeats and skips nothing."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -41,3 +42,17 @@ class TaskStream:
         order = np.random.default_rng(derive_seed(self._seed, "epoch", epoch)).permutation(self._size)
         chosen = order[place * self._per_step : (place + 1) * self._per_step]
         return [self._tasks.task(self._split, int(index)) for index in chosen]
+
+
+def shares(weights: Sequence[float], n: int, *, seed: int, step: int) -> tuple[int, ...]:
+    """How many of a step's ``n`` tasks each of several sources gives: whole numbers that sum to ``n``.
+
+    Systematic sampling: source i gets ``⌊n·w_i⌋`` or ``⌈n·w_i⌉`` (w normalised), ``n·w_i`` on average over the steps.
+    """
+    total = float(sum(weights))
+    ends = np.cumsum([n * weight / total for weight in weights])
+    ends[-1] = n
+    offset = np.random.default_rng(derive_seed(seed, "shares", step)).random() if len(weights) > 1 else 0.0
+    reached = np.floor(ends + offset + 1e-9).astype(int)
+    reached[-1] = n + int(np.floor(offset + 1e-9))
+    return tuple(int(count) for count in np.diff(reached, prepend=int(np.floor(offset + 1e-9))))

@@ -44,7 +44,7 @@ async def evaluate(
     usable = [(task, s) for task, s in played if s.usable]
     result = Evaluation(
         split=split,
-        temperature=player.temperature,
+        temperature=player.sampling.temperature,
         success_B=tuple((s.outcome or 0.0) >= SUCCESS for _, s in usable),
         task_B=tuple(task for task, _ in usable),
         unusable=len(played) - len(usable),

@@ -8,11 +8,13 @@ is who shares a baseline: siblings with the same guidance.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.parts import Part
+from turngate.trainer.selection import dcpo, prof, without_void
 from turngate.types import BoolArray, Metrics, ScoredGroup
 
 Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
@@ -38,7 +40,22 @@ def varied(group: ScoredGroup, *, by: Literal["total", "outcome"] = "total") -> 
     return np.array([differs[trajectory.cohort] for trajectory in group.trajectories], np.bool_)
 
 
-FILTERS: Mapping[str, Filter] = {"varied": varied}
+class FilterPart(Part):
+    """Which trajectories of a group are learned from. A function of a ``ScoredGroup`` is one too."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "filter"
+    from_function: ClassVar[bool] = True
+
+    def __call__(self, group: ScoredGroup) -> bool | BoolArray:
+        """Whether to keep the group, or which of its trajectories: bool[B]."""
+        assert self.function is not None, f"filter '{self.type}' is a class without __call__"
+        kept: bool | BoolArray = self.function(group, **self.settings())
+        return kept
+
+
+for _function in (varied, prof, dcpo, without_void):
+    FilterPart.of_function(_function.__name__, _function)
 
 
 def keep(groups: Sequence[ScoredGroup], filters: Mapping[str, Filter]) -> tuple[list[ScoredGroup], Metrics]:

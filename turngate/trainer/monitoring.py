@@ -20,6 +20,7 @@ from turngate.rewards.monitors.payments import correlation, paid_shares
 from turngate.rewards.monitors.starving import group_shares
 from turngate.rewards.monitors.step_facts import MEMORY, START, Learned, StepFacts, measure
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
+from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.types import FloatArray, Metrics, ScoredGroup, TurnTable
 
@@ -86,7 +87,7 @@ class Watch:
 
 def recorded(run: Path, *, until: int) -> Iterator[Played]:
     """The training steps on disk that a ``Watch`` still remembers after step ``until``, in order."""
-    store, file = Store(run), run / "metrics.jsonl"
+    store, file = Store(run), RunFolder(run).metrics
     rows = {int(row["step"]): row for row in read_metrics(file)} if file.exists() else {}
     for step in remembered([step for step in store.steps() if step <= until]):
         yield step, list(store.read(step, "train")), rows.get(step, {})

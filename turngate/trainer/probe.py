@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from turngate.errors import ConfigError, UnknownName
-from turngate.trainer.learner import NOTHING, Measured, TorchLearner
+from turngate.trainer.learner import NOTHING, Measured
+from turngate.trainer.loss import Loss
 from turngate.trainer.pack import Aggregate, pack, rows
 from turngate.trainer.table import tabulate
-from turngate.trainer.tokens import Loss
 from turngate.types import Batch, Credit, FloatArray, IntArray, ScoredGroup, TurnTable
+
+
+@runtime_checkable
+class GradientLearner(Protocol):
+    """A learner that also shows its gradient without training."""
+
+    def token_gradient(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> FloatArray:
+        """∂loss/∂log π of each token: float32[L], 0 where nothing is trained."""
+        ...
+
+    def gradient_norm(self, batch: Batch, coefficient_L: FloatArray) -> float:
+        """‖Σ_l coefficient_l·∇log π(token l)‖ over all parameters."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +65,7 @@ class GradientProbe:
 
 
 def probe_gradient(
-    learner: TorchLearner,
+    learner: object,
     groups: Sequence[ScoredGroup],
     credit: Credit,
     loss: Loss,
@@ -71,8 +84,11 @@ def probe_gradient(
     before. ``outcome_B`` and ``settled_B`` are left alone. With a loss in which tokens do not interact, only turns
     whose advantage changed move; a baseline of siblings spreads the change over them, as the estimator says.
 
-    Raises UnknownName for the trajectory, ConfigError for the turn or a delta of 0, ShapeError as credit and pack do.
+    Raises UnknownName for the trajectory, ConfigError for the turn, for a delta of 0, or for a learner that cannot show
+    its gradient (see ``GradientLearner``), ShapeError as credit and pack do.
     """
+    if not isinstance(learner, GradientLearner):
+        raise ConfigError(f"{type(learner).__name__} cannot show the gradient of a token; use learner.type = 'torch'")
     if delta == 0 or not np.isfinite(delta):
         raise ConfigError(f"the probe needs a finite delta other than 0, found {delta}")
     table = tabulate(groups)
@@ -123,7 +139,7 @@ def _perturbed(table: TurnTable, row: int, column: Literal["reward_N", "process_
     return replace(table, reward_N=values) if column == "reward_N" else replace(table, process_N=values)
 
 
-def _norm(learner: TorchLearner, batch: Batch, change_L: FloatArray) -> float:
+def _norm(learner: GradientLearner, batch: Batch, change_L: FloatArray) -> float:
     """The length of the parameters' gradient that ``change_L`` makes, from the trajectories that it touches alone."""
     touched = np.isin(batch.segment_L, np.unique(batch.segment_L[change_L != 0]))
     if not touched.any():

@@ -7,13 +7,11 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from turngate.trainer.credit.rehearsal import rehearse
-from turngate.trainer.loss_settings import Settings
+from turngate.trainer.learner import Critic
 
 MODEL_COLUMNS = frozenset(
     {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
@@ -25,6 +23,12 @@ CRITIC_COLUMNS = frozenset({"value_N", "value_S", "bootstrap_B"})
 
 ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
 """Exact entropies, which rules take in place of surprisal where they are measured."""
+
+
+class Settings(BaseModel):
+    """Base of these sections."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ValueSection(Settings):
@@ -53,6 +57,11 @@ class ValueSection(Settings):
     """λ of the returns that the critic learns; 1 = what was really paid, whatever the critic believes."""
     bootstrap: bool = True
     """Whether a truncated episode goes on with the critic's value; else what it was paid is all there is."""
+
+    def critic(self) -> Critic:
+        """How the learner learns values."""
+        settings = self.model_dump(exclude={"trunk", "lam", "bootstrap"})
+        return Critic(shared=self.trunk == "shared", **settings)
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
@@ -112,9 +121,8 @@ class SignalsSection(Settings):
         exact = ENTROPY_COLUMNS if self.entropy == "exact" else frozenset()
         return MODEL_COLUMNS | exact | frozenset(self.evidence)
 
-    def check_effect(self, rule: Callable[..., Any], name: str, *, siblings: int) -> None:
-        """Raise ValueError for a setting that the rule called ``name`` does not read."""
-        reads = rehearse(rule, self.offered, siblings=siblings)
+    def check_effect(self, reads: frozenset[str], name: str) -> None:
+        """Raise ValueError for a setting that the credit rule called ``name``, which reads ``reads``, does not need."""
         unread = sorted(set(self.evidence) - reads)
         if unread:
             raise ValueError(f"signals.evidence {unread[0]} has no effect: credit '{name}' does not read it")

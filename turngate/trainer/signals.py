@@ -18,10 +18,10 @@ from turngate.agents.chat import Chat
 from turngate.errors import ShapeError
 from turngate.trainer.credit.igpo import information_gain
 from turngate.trainer.learner import Learner
-from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.objectives import Reinforce
+from turngate.trainer.likelihoods import likelihoods_of
+from turngate.trainer.loss import PolicyLoss, Reinforce
 from turngate.trainer.pack import boundaries, pack, rows
-from turngate.types import Batch, FloatArray, IntArray, Metrics, ScoredGroup, Task, Trajectory, TurnTable
+from turngate.types import Batch, BoolArray, FloatArray, IntArray, Metrics, ScoredGroup, Task, Trajectory, TurnTable
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 Lesson: TypeAlias = Callable[[TurnTable], tuple[Mapping[str, FloatArray], Metrics]]
@@ -290,37 +290,23 @@ class Beliefs:
 
     def measure(self, played: Played) -> Found:
         """See ``Signal``."""
-        batch = self._asked(played)
-        logprob_L = self.learner.logprobs(batch, whole=True)
-        count_N = np.bincount(batch.segment_L, weights=batch.policy_weight_L, minlength=played.table.n_turns)
-        sum_N = np.bincount(batch.segment_L, weights=logprob_L, minlength=played.table.n_turns)
-        belief_N = np.where(count_N > 0, np.exp(sum_N / np.maximum(count_N, 1)), np.nan)
+        logprobs = likelihoods_of(self.learner)(*self._asked(played))
+        belief_N = np.array([np.exp(one.mean(dtype=np.float64)) if len(one) else np.nan for one in logprobs])
         gain_N = information_gain(played.table, belief_N, log=self.log)
         return Found(columns={"gain_N": gain_N.astype(np.float32)})
 
-    def _asked(self, played: Played) -> Batch:
-        """One segment per turn: everything before it is spoken, and the right answer instead."""
-        ids, spoken = [], []
+    def _asked(self, played: Played) -> tuple[list[IntArray], list[BoolArray]]:
+        """Per turn: everything before it is spoken, and the right answer instead, which is what is asked for."""
+        ids, asked = [], []
         for trajectory in played.trajectories:
             first, answer = (self.chat.encode_turn(text)[:-1] for text in self.answer(trajectory.task))
             so_far: list[IntArray] = []
             for turn in trajectory.turns:
                 so_far.append(turn.context_ids)
                 ids.append(np.concatenate([*so_far, first, answer]))
-                spoken.append(np.arange(len(ids[-1])) >= len(ids[-1]) - len(answer))
+                asked.append(np.arange(len(ids[-1])) >= len(ids[-1]) - len(answer))
                 so_far.append(turn.completion.ids_K)
-        weight_L = np.concatenate(spoken).astype(np.float32)
-        zeros_L = np.zeros(len(weight_L), np.float32)
-        return Batch(
-            ids_L=np.concatenate(ids).astype(np.int32),
-            logprob_L=zeros_L,
-            advantage_L=zeros_L,
-            policy_weight_L=weight_L,
-            ce_weight_L=zeros_L,
-            position_L=np.concatenate([np.arange(len(part), dtype=np.int32) for part in ids]),
-            segment_L=np.repeat(np.arange(len(ids), dtype=np.int32), [len(part) for part in ids]),
-            turn_L=np.zeros(len(weight_L), np.int32),
-        )
+        return ids, asked
 
 
 # --- another model beside the policy ----------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) ->
 
 
 def _check(run: Run, batch: Batch) -> Metrics:
-    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.truncates)
+    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.sampling.truncates)
 
 
 def summarize(groups: Sequence[ScoredGroup]) -> Metrics:

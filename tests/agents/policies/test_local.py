@@ -19,15 +19,16 @@ import torch
 
 from turngate.agents.rollout import Limits
 from turngate.errors import ConfigError, PolicyError
-from turngate.types import EndedBy, Ending, Request
+from turngate.types import EndedBy, Ending, Request, Sampling
 
 PROMPTS = ["red", "press the key of each colour", "click green", "é <|end|> blue blue blue", "w"]
 
 
 def request(ids, *, episode="e", turn=0, seed=0, max_tokens=6, temperature=1.0):
     ids = np.asarray(ids, np.int32)
+    sampling = Sampling(temperature=temperature)
     return Request(
-        episode=episode, task_id="t", ids=ids, turn=turn, seed=seed, max_tokens=max_tokens, temperature=temperature
+        episode=episode, task_id="t", ids=ids, turn=turn, seed=seed, max_tokens=max_tokens, sampling=sampling
     )
 
 

@@ -5,8 +5,6 @@
 3. The cut needs a temperature; with the likeliest token it would have no effect.
 """
 
-import dataclasses
-
 import models
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ import torch
 
 from turngate.agents.policies.local import _Job
 from turngate.agents.policies.truncation import truncated_log_softmax
-from turngate.types import Request
+from turngate.types import PLAIN, Request, Sampling
 
 LOGITS = torch.tensor(np.log([0.3, 0.05, 0.5, 0.15]), dtype=torch.float32)
 
@@ -27,9 +25,7 @@ def job(uniform, *, temperature=1.0, top_p=1.0, top_k=0):
         turn=0,
         seed=0,
         max_tokens=1,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
+        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k),
     )
     return _Job(order, None, np.array([uniform]))
 
@@ -102,14 +98,15 @@ def test_greedy_with_a_cut_is_refused(cut):
 
 def test_the_greedy_player_of_one_that_cuts_cuts_nothing():
     cutting = models.player(models.local(), top_p=0.9, top_k=20)
-    assert cutting.truncates
+    assert cutting.sampling.truncates
     greedy = cutting.greedy()
-    assert (greedy.temperature, greedy.top_p, greedy.top_k, greedy.truncates) == (0.0, 1.0, 0, False)
+    assert greedy.sampling == Sampling(temperature=0.0, top_p=1.0, top_k=0)
+    assert not greedy.sampling.truncates
     assert (greedy.policy, greedy.chat, greedy.limits) == (cutting.policy, cutting.chat, cutting.limits)
 
 
-def test_a_request_without_a_cut_says_so():
-    plain = job(0.5).request
-    assert not plain.truncates
-    assert dataclasses.replace(plain, top_k=2).truncates
-    assert dataclasses.replace(plain, top_p=0.99).truncates
+def test_sampling_without_a_cut_says_so():
+    assert not PLAIN.truncates
+    assert Sampling(top_k=2).truncates
+    assert Sampling(top_p=0.99).truncates
+    assert Sampling(temperature=0.7, top_p=0.99, top_k=3).whole == Sampling(temperature=0.7)

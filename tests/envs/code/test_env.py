@@ -170,6 +170,7 @@ def test_tests_are_measured_at_the_end_only_if_that_is_wanted(env_of, problem):
     _, _, _, _, info = env.step("submit")
     assert not [fact for fact in info["evidence"] if fact.name == "tests_fixed"]
     assert facts_of(info)["tests_fixed_at_end"] == 1.0
+    assert facts_of(info)["fail_to_pass"] == dict.fromkeys(problem.fail_to_pass, True)
     env.close()
 
 

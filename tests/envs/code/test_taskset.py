@@ -8,7 +8,7 @@ import pytest
 from command_line import turngate
 
 from tests.envs.code.sums import FILES, INFO, MODULE, put
-from turngate.envs.code import command
+from turngate.commands import tasks as command
 from turngate.envs.code.card import difficulty, source_of
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import problems_of, read, sources_of, split_of, write

@@ -17,12 +17,12 @@ from turngate.rewards.judge import (
     Standings,
     Verdict,
     critique_facts,
-    pair_facts,
     panel_facts,
     rubric_facts,
     rubric_score,
     tournament_facts,
     verdict_facts,
+    win_rate_facts,
 )
 from turngate.types import Ending, Record
 
@@ -122,15 +122,25 @@ def test_a_tournament_gives_each_its_reward_and_a_void_one_nothing():
 OTHER = JudgeId(name="other", version="1")
 
 
-def test_a_pair_gives_each_what_it_won():
-    first, second = pair_facts("better", PairVerdict(first=14, second=5, consistent=True), JUDGE)
-    assert [(facts[0].value, facts[0].by) for facts in (first, second)] == [(1.0, "judge"), (0.0, "judge")]
-    assert second[1].value == {"judge": "tiny", "version": "3", "points": [14, 5], "consistent": True, "place": 1}
-    tie = pair_facts("better", PairVerdict(first=10, second=10, consistent=False), JUDGE)
-    assert [facts[0].value for facts in tie] == [0.5, 0.5]
-    lost = pair_facts("better", Fault(kind=FaultKind.TIMEOUT), JUDGE)
-    assert [facts[0].value for facts in lost] == [None, None]
-    assert lost[1][1].value["missing"] == "timeout"
+def match(first, second):
+    return PairVerdict(first=first, second=second, consistent=True)
+
+
+def test_win_rates_are_the_shares_of_the_others_that_one_is_better_than():
+    matches = {(0, 1): match(14, 5), (0, 2): match(9, 3), (0, 3): match(2, 1), (1, 2): match(8, 0)}
+    matches |= {(1, 3): match(10, 10), (2, 3): match(3, 4)}
+    facts = win_rate_facts("better", 4, matches, JUDGE)
+    assert [(row[0].name, row[0].by) for row in facts] == [("better", "judge")] * 4
+    assert [row[0].value for row in facts] == pytest.approx([1, 0.5, 0, 0.5])
+    assert facts[1][1].value == {"judge": "tiny", "version": "3", "won": [0.0, None, 1.0, 0.5], "missing": []}
+
+
+def test_whoever_has_a_match_without_verdict_has_no_rate_and_nobody_is_lifted():
+    matches = {(0, 1): Fault(kind=FaultKind.TIMEOUT), (0, 2): match(9, 3), (1, 2): match(1, 5)}
+    facts = win_rate_facts("better", 3, matches, JUDGE)
+    assert [row[0].value for row in facts] == [None, None, 0.5]
+    assert facts[0][1].value["missing"] == ["timeout"]
+    assert win_rate_facts("better", 1, {}, JUDGE)[0][0].value is None
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from turngate.rewards.outcome import (
     fraction_of_tests,
     localisation,
     not_repeated,
+    pass_rates,
     patch_similarity,
     process_score,
     reproduced_first,
@@ -78,27 +79,31 @@ def test_hard_and_soft_agree_and_the_order_of_tests_is_free(results, order):
     assert fraction_of_tests(results | {"other": True, "more": True}, FIX, KEEP) == soft
 
 
+MATRIX = [[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 0, 0]]
+
+
+def test_pass_rates():
+    assert pass_rates(MATRIX).tolist() == [1, 0.5, 0.25]
+    np.testing.assert_array_equal(pass_rates([[1, math.nan, math.nan], [0, 1, math.nan]]), [0.5, 1, math.nan])
+    assert pass_rates(np.zeros((2, 0))).tolist() == []
+
+
 def test_difficulty_weights():
-    passed = [[1, 1, 0], [1, 0, 0]]
-    raw = np.array([1 - 3 / 4, 1 - 2 / 4, 1 - 1 / 4])
-    np.testing.assert_allclose(difficulty_weights(passed), raw / raw.sum(), atol=1e-5)
-    np.testing.assert_allclose(difficulty_weights([[math.nan, 1]]), [0.6, 0.4], atol=1e-5)  # ½ and 1 − 2/3
-    assert difficulty_weights(np.zeros((0, 2))).tolist() == [0.5, 0.5]
-    assert difficulty_weights(np.zeros((2, 0))).tolist() == []
+    np.testing.assert_allclose(difficulty_weights([1, 0.5, 0.25]), [0, 0.4, 0.6], atol=1e-12)
+    np.testing.assert_allclose(difficulty_weights([1, 0.5, 0.25], floor=0.25), [1 / 6, 2 / 6, 3 / 6])
+    np.testing.assert_allclose(difficulty_weights([math.nan, 0.5]), [0, 1])
+    np.testing.assert_allclose(difficulty_weights([0.5, 0.5]), [0.5, 0.5])
 
 
-def test_copies_of_an_easy_test_outweigh_a_hard_one_only_without_sharing():
-    passed = np.array([[1.0] * 20 + [0.0], [1.0] * 20 + [0.0], [0.0] * 20 + [1.0]])
-    easy, hard = [1.0] * 20 + [0.0], [0.0] * 20 + [1.0]
-    alone, shared = difficulty_weights(passed, shared=False), difficulty_weights(passed)
-    assert weighted_tests(easy, alone) > weighted_tests(hard, alone)
-    assert weighted_tests(easy, shared) < weighted_tests(hard, shared)
+def test_where_everybody_passes_everything_nothing_has_a_weight():
+    assert difficulty_weights([1, 1]) is difficulty_weights([]) is difficulty_weights([math.nan]) is None
+    np.testing.assert_allclose(difficulty_weights([1, 1], floor=0.1), [0.5, 0.5])
 
 
 def test_weighted_tests():
-    assert weighted_tests([1, 0], [0.25, 0.75]) == pytest.approx(0.125, abs=1e-5)
-    assert weighted_tests([1, 1], [0.25, 0.75]) == 1.0
-    assert weighted_tests([1, 0], [0.25, 0.75], partial=0.0) == 0.0
+    scores = [weighted_tests(row, [0, 0.4, 0.6]) for row in MATRIX]
+    np.testing.assert_allclose(scores, [1, 0.4, 0, 0], atol=1e-12)
+    assert weighted_tests([math.nan, 1], [0, 1]) == 1.0  # what weighs nothing need not be known
     assert weighted_tests([1, math.nan], [0.5, 0.5]) is weighted_tests([], []) is None
 
 
@@ -106,29 +111,31 @@ def test_weighted_tests():
 @given(
     hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5), elements=st.sampled_from([0.0, 1.0]))
 )
-def test_weights_follow_difficulty_and_partial_work_stays_below_the_whole(passed):
-    weight = difficulty_weights(passed, shared=False)
+def test_weights_follow_difficulty_and_only_a_whole_solution_has_all_of_them(passed):
+    rate, weight = pass_rates(passed), difficulty_weights(pass_rates(passed))
+    if weight is None:
+        assert passed.all()
+        return
     assert weight.sum() == pytest.approx(1.0)
-    assert (difficulty_weights(passed) > 0).all()
-    rate = passed.mean(axis=0)
-    for i in range(len(rate)):
-        for j in range(len(rate)):
-            assert rate[i] >= rate[j] or weight[i] > weight[j]
+    assert weight[rate == 1].sum() == 0
+    assert (np.sign(np.subtract.outer(rate, rate)) == -np.sign(np.subtract.outer(weight, weight))).all()
     for row in passed:
         score = weighted_tests(row, weight)
-        assert score == 1.0 if row.all() else 0 <= score <= 0.5 + 1e-12
+        assert score == pytest.approx(1.0) if row[weight > 0].all() else 0 <= score < 1
 
 
 @pytest.mark.parametrize(
     ("run", "error", "problem"),
     [
-        (lambda: difficulty_weights([[0.5]]), ShapeError, "1, 0 and NaN"),
-        (lambda: difficulty_weights([1, 0]), ShapeError, "1, 0 and NaN"),
-        (lambda: difficulty_weights([[1]], prior=0.0), ConfigError, r"prior=0\.0"),
-        (lambda: weighted_tests([1], [1], partial=1.0), ConfigError, r"partial=1\.0"),
+        (lambda: pass_rates([[0.5]]), ShapeError, "1, 0 and NaN"),
+        (lambda: pass_rates([1, 0]), ShapeError, "1, 0 and NaN"),
+        (lambda: difficulty_weights([1.5]), ShapeError, r"\[1\.5\] must be flat, and its values between 0 and 1"),
+        (lambda: difficulty_weights([[1]]), ShapeError, "must be flat"),
+        (lambda: difficulty_weights([1], floor=1.5), ConfigError, r"floor=1\.5"),
         (lambda: weighted_tests([1], [1, 2]), ShapeError, "equal and flat"),
-        (lambda: weighted_tests([1], [0]), ShapeError, "positive"),
-        (lambda: weighted_tests([2], [1]), ShapeError, "must be 1 or 0"),
+        (lambda: weighted_tests([1], [-1]), ShapeError, "at least 0"),
+        (lambda: weighted_tests([1], [math.nan]), ShapeError, "finite"),
+        (lambda: weighted_tests([2], [1]), ShapeError, "must be 1, 0 or NaN"),
     ],
 )
 def test_tests_that_cannot_be(run, error, problem):

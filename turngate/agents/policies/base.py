@@ -14,9 +14,10 @@ Weights = Mapping[str, Any]
 
 
 class Policy(ABC):
-    """Who acts. ``lanes`` is how many episodes it serves at once."""
+    """Who acts. ``lanes`` is how many episodes it serves at once, ``version`` that of the weights published last."""
 
     lanes: int = 64
+    version: int = 0
 
     @abstractmethod
     async def complete(self, request: Request) -> Completion:

@@ -252,7 +252,7 @@ class LocalPolicy(Policy):
 
         The log-probability is that of the cut and renormalised distribution; temperature 0 takes the likeliest token.
         """
-        temperatures = [job.request.temperature for job in jobs]
+        temperatures = [job.request.sampling.temperature for job in jobs]
         logits = _distribution([job.request for job in jobs], logits)
         probability = torch.softmax(logits, dim=-1)
         cumulative = probability.cumsum(-1, dtype=torch.float64)  # in float32 a large vocabulary loses its tail
@@ -299,12 +299,13 @@ class LocalPolicy(Policy):
 
 def _distribution(requests: Sequence[Request], logits: torch.Tensor) -> torch.Tensor:
     """Logits of what each request samples from: its temperature, then its top-k and top-p. Row r is request r's."""
-    if any(request.temperature not in (0, 1) for request in requests):
-        divisor = [request.temperature or 1.0 for request in requests]
+    sampling = [request.sampling for request in requests]
+    if any(one.temperature not in (0, 1) for one in sampling):
+        divisor = [one.temperature or 1.0 for one in sampling]
         logits = logits / torch.tensor(divisor, device=logits.device)[:, None]
-    cuts = {(request.top_p, request.top_k) for request in requests if request.truncates}
+    cuts = {(one.top_p, one.top_k) for one in sampling if one.truncates}
     for top_p, top_k in sorted(cuts):
-        asked = [(request.top_p, request.top_k) == (top_p, top_k) for request in requests]
+        asked = [(one.top_p, one.top_k) == (top_p, top_k) for one in sampling]
         cut = truncated_logits(logits, 1.0, top_p, top_k)
         logits = cut if all(asked) else torch.where(torch.tensor(asked, device=logits.device)[:, None], cut, logits)
     return logits

@@ -10,12 +10,12 @@ from turngate.rewards.judge.canaries import Canary, batch_fault, is_missed
 from turngate.rewards.judge.facts import (
     JudgeId,
     critique_facts,
-    pair_facts,
     panel_facts,
     rubric_facts,
     rubric_score,
     tournament_facts,
     verdict_facts,
+    win_rate_facts,
 )
 from turngate.rewards.judge.fence import addresses_judge, is_quoted
 from turngate.rewards.judge.items import (
@@ -81,7 +81,6 @@ __all__ = [
     "kappa",
     "majority",
     "order_report",
-    "pair_facts",
     "pairwise",
     "panel_facts",
     "pointwise",
@@ -96,6 +95,7 @@ __all__ = [
     "unanimous",
     "upper_bound",
     "verdict_facts",
+    "win_rate_facts",
     "yes_probability",
     "zero_group",
 ]

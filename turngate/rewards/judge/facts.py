@@ -7,7 +7,7 @@ reads it; a mapping there would be true whatever the verdict, and a gate on it w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,7 @@ from turngate.rewards.judge.tournament import Standings
 from turngate.rewards.judge.verdicts import Critique, Fault, PairVerdict, Quote, Verdict, unanimous
 from turngate.rewards.judge.votes import capo_votes
 from turngate.rewards.outcome.criteria import criteria_score
+from turngate.rewards.outcome.votes import win_rate
 from turngate.types import JSON, Evidence
 
 
@@ -93,17 +94,24 @@ def tournament_facts(name: str, standings: Standings, judge: JudgeId) -> tuple[F
     )
 
 
-def pair_facts(name: str, verdict: PairVerdict | Fault, judge: JudgeId) -> tuple[Facts, Facts]:
-    """What each of two won of their match, 1, ½ or 0: the facts of the first and of the second."""
-    if isinstance(verdict, Fault):
-        return _missing(name, verdict, judge, None), _missing(name, verdict, judge, None)
-    said: dict[str, JSON] = {"points": [verdict.first, verdict.second], "consistent": verdict.consistent}
-    shares = (verdict.share, 1.0 - verdict.share)
-    one, two = (
-        (Evidence(name=name, value=share, by="judge"), _record(name, judge, said | {"place": place}, None))
-        for place, share in enumerate(shares)
-    )
-    return one, two
+def win_rate_facts(
+    name: str, n: int, matches: Mapping[tuple[int, int], PairVerdict | Fault], judge: JudgeId
+) -> tuple[Facts, ...]:
+    """The facts of each of ``n`` siblings, from a verdict for every pair (i, j): the share of the others it is better
+    than. Who has a match without verdict has no rate: leaving that match out would lift whoever breaks the judge."""
+    won_NN = np.full((n, n), np.nan)
+    for (first, second), verdict in matches.items():
+        if isinstance(verdict, PairVerdict):
+            won_NN[first, second], won_NN[second, first] = verdict.share, 1.0 - verdict.share
+    rate_N = win_rate(won_NN)
+    found: list[Facts] = []
+    for index in range(n):
+        faults = [str(one.kind) for pair, one in matches.items() if index in pair and isinstance(one, Fault)]
+        rate = None if faults or np.isnan(rate_N[index]) else float(rate_N[index])
+        won: list[JSON] = [None if np.isnan(share) else float(share) for share in won_NN[index]]
+        record = _record(name, judge, {"won": won, "missing": faults}, None)
+        found.append((Evidence(name=name, value=rate, by="judge"), record))
+    return tuple(found)
 
 
 def panel_facts(

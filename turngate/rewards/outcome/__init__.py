@@ -43,6 +43,7 @@ from turngate.rewards.outcome.code import (
     fraction_of_tests,
     localisation,
     not_repeated,
+    pass_rates,
     patch_similarity,
     process_score,
     reproduced_first,
@@ -50,14 +51,15 @@ from turngate.rewards.outcome.code import (
 )
 from turngate.rewards.outcome.components import UnitTests
 from turngate.rewards.outcome.confidence import (
-    last_token_score,
+    answer_confidence,
+    log_probability,
+    mean_log_probability,
     mean_probability,
+    perplexity,
     product_probability,
-    rlpr,
-    self_certainty,
 )
 from turngate.rewards.outcome.criteria import criteria_score
-from turngate.rewards.outcome.gui import both_orders, step_verdicts, win_rate
+from turngate.rewards.outcome.gui import both_orders, step_verdicts
 from turngate.rewards.outcome.search import (
     citation_overlap,
     evidence_reward,
@@ -86,6 +88,7 @@ from turngate.rewards.outcome.votes import (
     majority_rewards,
     pass_at_k,
     weighted_vote,
+    win_rate,
 )
 
 __all__ = [
@@ -95,6 +98,7 @@ __all__ = [
     "SchemaItems",
     "UnitTests",
     "all_tests_pass",
+    "answer_confidence",
     "answer_or_abstain",
     "answer_threshold",
     "best_assignment",
@@ -116,12 +120,13 @@ __all__ = [
     "ftrl_answer",
     "ftrl_calls",
     "is_abstention",
-    "last_token_score",
     "list_overlap",
     "localisation",
+    "log_probability",
     "log_score",
     "majority",
     "majority_rewards",
+    "mean_log_probability",
     "mean_probability",
     "ngram_similarity",
     "normalize",
@@ -129,7 +134,9 @@ __all__ = [
     "numeric_match",
     "parse_number",
     "pass_at_k",
+    "pass_rates",
     "patch_similarity",
+    "perplexity",
     "process_score",
     "product_probability",
     "reasoning_sql",
@@ -140,12 +147,10 @@ __all__ = [
     "retrieval_relevance",
     "rlcr",
     "rlcr_released",
-    "rlpr",
     "same_value",
     "schema_items",
     "schema_linking",
     "search_steps",
-    "self_certainty",
     "set_overlap",
     "spherical_score",
     "step_verdicts",

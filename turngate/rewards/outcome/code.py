@@ -63,55 +63,56 @@ def fraction_of_tests(
     return sum(map(bool, fixed)) / len(fixed)
 
 
-def difficulty_weights(passed_BJ: npt.ArrayLike, *, prior: float = 1.0, shared: bool = True) -> Array:
-    """Weights of J tests from how often B sibling attempts passed them: float64[J], positive, summing to 1.
+def pass_rates(passed_BJ: npt.ArrayLike) -> Array:
+    """How often B attempts passed each of J tests: float64[J]; NaN for a test that nobody measured.
 
-    ``w_j ∝ 1 − (passes_j + prior) / (attempts_j + 2·prior)``, so a test that few pass weighs more; ``passed_BJ`` holds
-    1, 0 or NaN (not measured), and a test without measurements counts as half passed. With ``shared``, tests that no
-    attempt tells apart (equal columns) share one weight, so that twenty copies of an easy test do not outweigh a hard
-    one.
-
-    After VeRPO (https://arxiv.org/abs/2601.03525), whose abstract only was read: it estimates weights from execution
-    statistics. The formula, ``prior`` and ``shared`` are ours. Weights depend on the siblings, so they are computed
-    per group and recorded with it. Raises ShapeError for other values, ConfigError for a prior that is not positive.
+    ``passed_BJ`` holds 1, 0 or NaN (not measured, which does not count). Raises ShapeError for other values.
     """
-    if not 0 < prior < np.inf:
-        raise ConfigError(f"prior={prior} must be positive, or a test that all attempts pass would weigh nothing")
     passed_BJ = np.asarray(passed_BJ, np.float64)
     if passed_BJ.ndim != 2 or not np.isin(passed_BJ[~np.isnan(passed_BJ)], (0.0, 1.0)).all():
         raise ShapeError(f"passed_BJ of shape {passed_BJ.shape} must be a matrix of 1, 0 and NaN")
-    attempts_J = np.sum(~np.isnan(passed_BJ), axis=0)
-    weight_J = 1 - (np.nansum(passed_BJ, axis=0) + prior) / (attempts_J + 2 * prior)
-    if shared and passed_BJ.size:
-        columns = np.where(np.isnan(passed_BJ), -1.0, passed_BJ)
-        _, kind_J, count = np.unique(columns, axis=1, return_inverse=True, return_counts=True)
-        weight_J = weight_J / count[kind_J.reshape(-1)]
-    return np.asarray(weight_J / weight_J.sum() if weight_J.size else weight_J, np.float64)
+    n_J = np.sum(~np.isnan(passed_BJ), axis=0)
+    return np.where(n_J > 0, np.nansum(passed_BJ, axis=0) / np.maximum(n_J, 1), np.nan)
 
 
-def weighted_tests(passed_J: npt.ArrayLike, weight_J: npt.ArrayLike, *, partial: float = 0.5) -> float | None:
-    """``1`` if all tests passed, else ``partial · Σ w_j·passed_j / Σ w_j``: in [0, partial] or 1.
+def difficulty_weights(rate_J: npt.ArrayLike, *, floor: float = 0.0) -> Array | None:
+    """VeRPO's weights of tests from how often they are passed: ``w_j ∝ 1 − rate_j``, summing to 1: float64[J].
 
-    The gap of at least ``1 − partial`` keeps every full solution above every partial one, so collecting easy tests
-    never replaces solving the task. After VeRPO (https://arxiv.org/abs/2601.03525), which also joins partial success
-    with the outcome; ``partial`` and this way of joining are ours. ``partial=0`` becomes the plain outcome. NaN in
-    ``passed_J`` is not measured, and gives None; so does an empty list. Raises ConfigError for ``partial`` outside
-    [0, 1), ShapeError for weights that do not fit.
+    A test that everybody passes weighs 0, unless ``floor`` (ours), the least of ``1 − rate_j``, lets it count; one that
+    nobody measured (NaN) weighs 0. None if all would weigh 0, so that shares are 0/0: every test is passed by
+    everybody, or there is none. Twenty copies of a test weigh twenty times as much as one.
+
+    Source: https://arxiv.org/abs/2601.03525 (abstract read). Raises ShapeError for a rate outside [0, 1], ConfigError
+    for a floor outside [0, 1].
     """
-    if not 0 <= partial < 1:
-        raise ConfigError(
-            f"partial={partial} must lie in [0, 1), or a partial solution would earn as much as a full one"
-        )
+    if not 0 <= floor <= 1:
+        raise ConfigError(f"floor={floor} must lie in [0, 1], as 1 − the pass rate does")
+    rate_J = np.asarray(rate_J, np.float64)
+    known_J = ~np.isnan(rate_J)
+    if rate_J.ndim != 1 or not ((rate_J[known_J] >= 0) & (rate_J[known_J] <= 1)).all():
+        raise ShapeError(f"rate_J {rate_J.tolist()} must be flat, and its values between 0 and 1 or NaN")
+    weight_J = np.where(known_J, np.maximum(1 - rate_J, floor), 0.0)
+    total = float(weight_J.sum())
+    return weight_J / total if total > 0 else None
+
+
+def weighted_tests(passed_J: npt.ArrayLike, weight_J: npt.ArrayLike) -> float | None:
+    """``Σ w_j·passed_j``, VeRPO's dense score of one attempt; in [0, 1] for weights that sum to 1.
+
+    NaN in ``passed_J`` is not measured, and gives None where its weight is not 0; so does an empty list. Raises
+    ShapeError for weights that do not fit.
+    """
     passed_J, weight_J = np.asarray(passed_J, np.float64), np.asarray(weight_J, np.float64)
     if passed_J.shape != weight_J.shape or passed_J.ndim != 1:
         raise ShapeError(f"passed_J {passed_J.shape} and weight_J {weight_J.shape} must be equal and flat")
-    if not passed_J.size or np.isnan(passed_J).any():
+    if not ((weight_J >= 0) & np.isfinite(weight_J)).all():
+        raise ShapeError(f"weight_J {weight_J.tolist()} must be finite and at least 0")
+    if not np.isin(passed_J[~np.isnan(passed_J)], (0.0, 1.0)).all():
+        raise ShapeError(f"passed_J {passed_J.tolist()} must be 1, 0 or NaN")
+    counts_J = weight_J > 0
+    if not passed_J.size or np.isnan(passed_J[counts_J]).any():
         return None
-    if not (np.isfinite(weight_J).all() and (weight_J > 0).all() and np.isin(passed_J, (0.0, 1.0)).all()):
-        raise ShapeError(f"passed_J {passed_J.tolist()} must be 1 or 0 and weight_J {weight_J.tolist()} positive")
-    if (passed_J == 1).all():
-        return 1.0
-    return partial * float(weight_J @ passed_J / weight_J.sum())
+    return float(weight_J[counts_J] @ passed_J[counts_J])
 
 
 # --- patches ---------------------------------------------------------------------------------------------------------

@@ -1,20 +1,24 @@
 """Rewards from the policy's own probabilities: no verifier, so each says how it can be fooled.
 
-Log-probabilities come from whoever ran the model and are recorded as evidence. They are in nats.
+Log-probabilities come from whoever ran the model, in nats; what is made of them is recorded as evidence. All take the
+tokens of one text, and give None for a text without tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from turngate.errors import ConfigError, ShapeError
+from turngate.errors import ShapeError
 
 Array = npt.NDArray[np.float64]
 
 
 def mean_probability(logprob_K: npt.ArrayLike) -> float | None:
-    """``mean_k p_k`` of the tokens of an answer, in [0, 1]: CRew's confidence. None for no tokens.
+    """``mean_k p_k`` of the tokens of an answer, in [0, 1]: the reward of RLPR (https://arxiv.org/abs/2506.18254) when
+    what it is without reasoning is taken off, and CRew's confidence.
 
     Pays for being sure, also of what is wrong; in agents use it on the arguments of an action.
     """
@@ -28,49 +32,35 @@ def product_probability(logprob_K: npt.ArrayLike) -> float | None:
     return float(np.exp(logprob_K.sum())) if logprob_K.size else None
 
 
-def rlpr(
-    reference_K: npt.ArrayLike,
-    baseline_K: npt.ArrayLike,
-    *,
-    well_formed: bool = True,
-    format_weight: float = 0.1,
-) -> float | None:
-    """RLPR: ``(1 − w)·max(P − P0, 0) + w·format`` in [0, 1], with ``P`` the mean probability of the reference answer.
+def log_probability(logprob_K: npt.ArrayLike) -> float | None:
+    """``Σ_k log p_k`` of a whole text: unbounded below, and lower for longer texts."""
+    logprob_K = _logprobs(logprob_K)
+    return float(logprob_K.sum()) if logprob_K.size else None
 
-    ``reference_K`` are its log-probabilities after the agent's whole trajectory (final answer turn only),
-    ``baseline_K`` those without the agent's reasoning. w = 0.1 as published (https://arxiv.org/abs/2506.18254). It
-    leaks where an observation contains the reference text. None if either side has no tokens.
+
+def mean_log_probability(logprob_K: npt.ArrayLike) -> float | None:
+    """``mean_k log p_k``: the same per token, so that texts of different lengths compare."""
+    logprob_K = _logprobs(logprob_K)
+    return float(logprob_K.mean()) if logprob_K.size else None
+
+
+def perplexity(logprob_K: npt.ArrayLike) -> float | None:
+    """``exp(−mean_k log p_k)``, at least 1; 1 = every token was certain."""
+    logprob_K = _logprobs(logprob_K)
+    return float(np.exp(-logprob_K.mean())) if logprob_K.size else None
+
+
+def answer_confidence(logprob_NK: Sequence[npt.ArrayLike]) -> float | None:
+    """SPAE's ``mean_n exp(−mean_k H_nk)`` over several sampled answers, in [0, 1].
+
+    In place of the entropy H stands −log p of the token that was sampled, which is right on average; the exponential of
+    a mean over few tokens is not, so the result is somewhat too high. The published one takes H over the 20 likeliest
+    tokens (https://github.com/cii030/SPAE-RL), which is somewhat too low, and so the confidence too high as well.
+    Answers without tokens do not count; None if there is no other.
     """
-    if not 0 <= format_weight <= 1:
-        raise ConfigError(f"format_weight={format_weight} must lie in [0, 1]")
-    reference, baseline = mean_probability(reference_K), mean_probability(baseline_K)
-    if reference is None or baseline is None:
-        return None
-    return (1 - format_weight) * max(reference - baseline, 0.0) + format_weight * well_formed
-
-
-def last_token_score(logprob: float | None, *, beta: float = 0.1, reference: float = -23.0) -> float | None:
-    """LaSeR's own verdict ``β·(log π(z | prompt, answer, end) − c_ref)`` for an unused special token z.
-
-    Above 0.5 the policy predicts that it was right; the regression target is the outcome in {0, 1}. Defaults as
-    published (https://arxiv.org/abs/2510.14943); ``reference`` is the token's log-probability before training, so
-    measure it for another model. Not bounded. None stays None.
-    """
-    return None if logprob is None else beta * (logprob - reference)
-
-
-def self_certainty(logprob_KV: npt.ArrayLike) -> float | None:
-    """``mean_k [−(1/V)·Σ_v log p_kv − log V]``: KL from uniform to the policy, 0 for uniform, growing with certainty.
-
-    ``logprob_KV`` holds the whole distribution at each token. For choosing among samples, not for training: rewarded,
-    it collapses the policy. Source: https://arxiv.org/abs/2502.18581. None for no tokens.
-    """
-    logprob_KV = np.asarray(logprob_KV, np.float64)
-    if logprob_KV.ndim != 2 or not np.isfinite(logprob_KV).all():
-        raise ShapeError(f"logprob_KV of shape {logprob_KV.shape} must be a finite matrix, one row per token")
-    if not len(logprob_KV):
-        return None
-    return float((-logprob_KV.mean(axis=1) - np.log(logprob_KV.shape[1])).mean())
+    means = [mean_log_probability(logprob_K) for logprob_K in logprob_NK]
+    known = [mean for mean in means if mean is not None]
+    return float(np.exp(known).mean()) if known else None
 
 
 def _logprobs(values: npt.ArrayLike) -> Array:

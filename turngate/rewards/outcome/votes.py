@@ -1,9 +1,12 @@
-"""Several attempts at one task: best of n, and what they agree on."""
+"""Several attempts at one task: best of n, who is better than whom, and what they agree on."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from math import comb
+
+import numpy as np
+import numpy.typing as npt
 
 from turngate.errors import ConfigError, ShapeError
 
@@ -54,12 +57,19 @@ def majority(answers: Sequence[Hashable | None], *, min_support: int = 2) -> Has
     return label if label is not None and sum(answer == label for answer in answers) >= min_support else None
 
 
-def majority_rewards(answers: Sequence[Hashable | None], *, min_support: int = 2) -> tuple[float | None, ...]:
+def majority_rewards(
+    answers: Sequence[Hashable | None], *, min_support: int = 2, absent: float | None = None
+) -> tuple[float | None, ...]:
     """``1[answer = majority]`` per attempt; without a majority every reward is None (skip the task).
 
-    A missing answer earns 0. It pays for agreeing, not for being right: all attempts that make one mistake are paid.
+    An attempt without answer earns ``absent``: by default it is not measured. It pays for agreeing, not for being
+    right: all attempts that make one mistake are paid.
     """
-    return _against(answers, majority(answers, min_support=min_support))
+    rewards = _against(answers, majority(answers, min_support=min_support))
+    return tuple(
+        absent if answer is None and reward is not None else reward
+        for answer, reward in zip(answers, rewards, strict=True)
+    )
 
 
 def co_rewards(
@@ -75,6 +85,28 @@ def co_rewards(
     if faithful:
         return tuple(value or 0.0 for value in mine), tuple(value or 0.0 for value in theirs)
     return mine, theirs
+
+
+def win_rate(won_NN: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Share of the others that each of N attempts is better than: float64[N] in [0, 1].
+
+    ``r_i = mean_{j≠i} won_ij``, where ``won_ij`` is 1, ½ (tie) or 0 and NaN where nobody judged; ``won_ji`` is
+    ``1 − won_ij``. Over full comparisons the mean of all is ½, so cycles (A over B over C over A) cancel. An attempt
+    that was never compared is NaN; a single one is. Pref-GRPO (https://arxiv.org/abs/2508.20751) pays it among
+    siblings, WebArbiter (https://arxiv.org/abs/2601.21872) compares actions of one state so. Raises ShapeError for a
+    matrix that contradicts itself.
+    """
+    won_NN = np.array(won_NN, np.float64)
+    if won_NN.ndim != 2 or won_NN.shape[0] != won_NN.shape[1]:
+        raise ShapeError(f"won_NN has shape {won_NN.shape}; it must be square")
+    np.fill_diagonal(won_NN, np.nan)
+    if ((won_NN < 0) | (won_NN > 1)).any() or not np.allclose(won_NN, 1 - won_NN.T, equal_nan=True):
+        raise ShapeError("won_NN must hold shares in [0, 1] with won_ij = 1 − won_ji; settle both orders first")
+    count_N = np.sum(~np.isnan(won_NN), axis=1)
+    rate_N = np.full(len(won_NN), np.nan)
+    some_N = count_N > 0
+    rate_N[some_N] = np.nansum(won_NN, axis=1)[some_N] / count_N[some_N]
+    return rate_N
 
 
 def _against(answers: Sequence[Hashable | None], label: Hashable | None) -> tuple[float | None, ...]:

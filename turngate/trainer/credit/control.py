@@ -17,18 +17,17 @@ def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed
     trajectory repeats the last number, a shorter one leaves the rest out. Raises ShapeError for a single trajectory.
     """
     validate(table)
-    length_B = lengths(table)
-    played_M = np.flatnonzero(length_B)
-    n_turns = table.n_turns
-    if advantage_N.shape != (n_turns,):
-        raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({n_turns},)")
-    if len(played_M) < 2:
+    if advantage_N.shape != (table.n_turns,):
+        raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({table.n_turns},)")
+    played = np.flatnonzero(lengths(table))
+    if len(played) < 2:
         raise ShapeError("one trajectory has nobody to swap advantages with; shuffle a batch of at least two")
-    cycle = played_M[np.random.default_rng(derive_seed("shuffle", seed)).permutation(len(played_M))]
+    cycle = np.random.default_rng(derive_seed("shuffle", seed)).permutation(played)
     donor_B = np.empty(table.n_trajectories, np.int64)
     donor_B[cycle] = np.roll(cycle, 1)
+    last_B = lengths(table) - 1
     donor_N = donor_B[table.traj_N]
-    return advantage_N[first_turns(table)[donor_N] + np.minimum(table.index_N, length_B[donor_N] - 1)]
+    return advantage_N[first_turns(table)[donor_N] + np.minimum(table.index_N, last_B[donor_N])]
 
 
 def random_reward(table: TurnTable, seed: int) -> TurnTable:

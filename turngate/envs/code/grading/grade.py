@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from turngate.envs.code.grading.bench import Bench
@@ -30,6 +30,8 @@ class Verdict:
     """What one tree is worth."""
 
     report: Report
+    holds: Mapping[str, bool]
+    """Each test that has to pass: whether it does."""
     fixed: float
     """Share of the tests that have to pass which do."""
     broken: float
@@ -47,7 +49,9 @@ def measure(bench: Bench, problem: Problem, repair: Sorted) -> Verdict:
     holds = report.verdicts(problem.fail_to_pass, problem.pass_to_pass)
     fixed = sum(holds[name] for name in problem.fail_to_pass) / len(problem.fail_to_pass)
     broken = sum(not holds[name] for name in problem.pass_to_pass) / max(len(problem.pass_to_pass), 1)
-    return Verdict(report=report, fixed=fixed, broken=broken)
+    return Verdict(
+        report=report, holds={name: holds[name] for name in problem.fail_to_pass}, fixed=fixed, broken=broken
+    )
 
 
 def grade(
@@ -63,6 +67,7 @@ def grade(
     resolved = verdict.passes and not (forged or names or repair.deleted or last.too_large)
     yield _fact("submitted", submitted)
     yield _fact("empty_patch", not repair.repair)
+    yield _fact("fail_to_pass", dict(verdict.holds))
     yield _fact("tests_fixed_at_end", verdict.fixed)
     yield _fact("tests_broken_at_end", verdict.broken)
     yield _fact("resolved", resolved and submitted)

@@ -1,0 +1,79 @@
+"""The parts of a config that open a policy. No torch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from turngate.agents.chat import Chat
+from turngate.agents.policies.base import Policy
+from turngate.agents.rollout import Limits, Player
+from turngate.errors import ConfigError
+from turngate.parts import Part
+from turngate.types import Sampling
+
+
+class PolicyPart(Part):
+    """How episodes are sampled: opens a ``Policy``. A subclass writes ``open``."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "policy"
+    fallback: ClassVar[str] = "local"
+    temperature: float = Field(1.0, gt=0)
+    """Sampling temperature of training and of the main evaluation."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Only the likeliest tokens that together hold this much probability are sampled; the learner uses the same
+    distribution."""
+    top_k: int = Field(0, ge=0)
+    """Only so many likeliest tokens are sampled, and the learner uses the same distribution; 0 = all."""
+    turn_tokens: int = Field(64, ge=1)
+    """Most tokens that the model may write in one turn; a longer turn is cut off."""
+    context: int = Field(1024, ge=16)
+    """Most tokens of an episode, all turns together; one that would need more ends there."""
+    episode_s: float = Field(600.0, gt=0)
+    """Most seconds of an episode; one that takes longer ends there."""
+    lanes: int = Field(64, ge=1)
+    """Episodes played at once; more are faster and need more memory."""
+
+    @model_validator(mode="after")
+    def _leaves_a_choice(self) -> Self:
+        if self.top_k == 1:
+            raise ValueError("top_k = 1 leaves one token, whose probability is 1, so nothing could be learned")
+        return self
+
+    @property
+    def sampling(self) -> Sampling:
+        """The distribution of training."""
+        return Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
+
+    def limits(self) -> Limits:
+        """What an episode may use."""
+        return Limits(turn_tokens=self.turn_tokens, context=self.context, episode_s=self.episode_s)
+
+    @abstractmethod
+    def open(self, model: Any, chat: Chat) -> Policy:
+        """The policy. ``model`` is the sampler's own copy."""
+
+    def player(self, model: Any, chat: Chat) -> Player:
+        """The opened policy, with the distribution and the limits of training."""
+        return Player(self.open(model, chat), chat, self.limits(), sampling=self.sampling)
+
+
+class LocalPolicyPart(PolicyPart):
+    """The model itself, decoded in this process on a CPU or one GPU."""
+
+    type: Literal["local"] = "local"
+    order: Literal["fixed", "ready"] = "fixed"
+    """fixed: a run repeats bit for bit, and episodes wait a fixed number of tokens for their environment; ready: they
+    go on as soon as it has answered, which is faster where environments are slow."""
+
+    def open(self, model: Any, chat: Chat) -> Policy:
+        """A ``LocalPolicy``. Raises ConfigError for a ``top_k`` that keeps the whole vocabulary."""
+        from turngate.agents.policies.local import LocalPolicy
+
+        n_tokens = model.get_output_embeddings().weight.shape[0]
+        if self.top_k >= n_tokens:
+            raise ConfigError(f"policy.top_k {self.top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
+        return LocalPolicy(model, chat, lanes=self.lanes, order=self.order)

@@ -1,0 +1,127 @@
+"""Questions to the policy about recorded episodes: what would it say, had it to answer after this turn?
+
+The words of a question are put into the assistant's mouth after what was recorded, and the policy goes on from there.
+No environment takes part, nothing enters the trajectory, and the recorded tokens stay as they are: only the new words
+are tokenised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from turngate.agents.chat import Chat
+from turngate.agents.rollout import Player
+from turngate.errors import PolicyError, ShapeError
+from turngate.types import Completion, IntArray, Request, Sampling, Trajectory, derive_seed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One question: ``text`` is what the assistant is made to say after ``turn``, then it samples ``n`` times on.
+
+    ``reply`` and what "after" means: see ``ids_after``. Samples are drawn from the whole vocabulary.
+    """
+
+    trajectory: Trajectory
+    turn: int
+    text: str
+    n: int = 5
+    max_tokens: int = 10
+    temperature: float = 0.6
+    reply: bool = True
+
+
+def ids_after(trajectory: Trajectory, turn: int, chat: Chat, *, reply: bool = True, words: bool = True) -> IntArray:
+    """All tokens up to and including ``turn``, so that the assistant speaks next: int32[L].
+
+    With ``reply``, what came back from the environment follows too, and the assistant begins a new turn. Without it,
+    and after the last turn, whose reply nobody recorded, the assistant goes on with the words of ``turn``: their
+    end-of-turn token is left out. ``words=False`` leaves out everything that the assistant wrote except end-of-turn
+    tokens: the same observations without its reasoning. Raises ShapeError for a turn that the episode does not have.
+    """
+    n_turns = len(trajectory.turns)
+    if not 0 <= turn < n_turns:
+        raise ShapeError(f"trajectory '{trajectory.id}' has {n_turns} turns, counted from 0; there is no turn {turn}")
+    parts: list[IntArray] = []
+    for one in trajectory.turns[: turn + 1]:
+        said = one.completion.ids_K
+        parts += [one.context_ids, said if words else said[len(_open(said, chat)) :]]
+    if reply and turn + 1 < n_turns:
+        parts.append(trajectory.turns[turn + 1].context_ids)
+    else:
+        parts[-1] = _open(parts[-1], chat)
+    return np.concatenate(parts).astype(np.int32)
+
+
+async def probe(player: Player, asks: Sequence[Probe], *, seed: int) -> list[list[Completion]]:
+    """What the policy says to each question: up to ``n`` completions each, in order.
+
+    A sample depends on nothing but ``seed``, the trajectory's id, the turn and its number. A question that does not fit
+    into the player's context gets no completion, and a sample that the sampler failed to give is left out. The
+    questions are episodes of their own for the engine, forgotten when answered, so the caches of live episodes stay as
+    they are; but they take up lanes.
+    """
+    found: dict[tuple[int, int], Completion] = {}
+    queue = _requests(player, asks, seed, call=id(found))
+    policy = player.policy
+
+    async def lane() -> None:
+        async with policy.lane():
+            for place, request in queue:
+                try:
+                    found[place] = await policy.complete(request)
+                except PolicyError as error:
+                    log.warning("no answer to %s: %s", request.episode, error)
+                finally:
+                    policy.release(request.episode)
+
+    try:
+        async with asyncio.TaskGroup() as lanes:
+            for _ in range(min(sum(ask.n for ask in asks), policy.lanes)):
+                lanes.create_task(lane())
+    except BaseExceptionGroup as errors:
+        first = errors.exceptions[0]
+        raise first from first.__cause__
+    return [
+        [found[number, sample] for sample in range(ask.n) if (number, sample) in found]
+        for number, ask in enumerate(asks)
+    ]
+
+
+def _requests(
+    player: Player, asks: Sequence[Probe], seed: int, *, call: int
+) -> Iterator[tuple[tuple[int, int], Request]]:
+    """(number of the question, number of the sample) and the request, for all questions that fit.
+
+    ``call`` differs between calls that are under way at the same time: an engine tells episodes apart by name.
+    """
+    for number, ask in enumerate(asks):
+        trajectory, turn, chat = ask.trajectory, ask.turn, player.chat
+        ids = np.concatenate([ids_after(trajectory, turn, chat, reply=ask.reply), chat.encode_turn(ask.text)[:-1]])
+        if len(ids) + ask.max_tokens > player.limits.context:
+            continue
+        for sample in range(ask.n):
+            yield (
+                (number, sample),
+                Request(
+                    episode=f"question {call:x}.{number}.{sample} after turn {turn} of {trajectory.id}",
+                    task_id=trajectory.task.id,
+                    ids=ids,
+                    turn=turn,
+                    seed=derive_seed(seed, trajectory.id, turn, sample),
+                    max_tokens=ask.max_tokens,
+                    sampling=Sampling(temperature=ask.temperature),
+                ),
+            )
+
+
+def _open(said_K: IntArray, chat: Chat) -> IntArray:
+    """The words without their end-of-turn token."""
+    return said_K[:-1] if len(said_K) and said_K[-1] == chat.eos_id else said_K

@@ -1,0 +1,17 @@
+"""``turngate check``: whether an environment keeps its contract."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from turngate.envs.check import check_env
+
+
+def check(console: Console, env: str, *, episodes: int, seed: int) -> bool:
+    """Print what is wrong with an environment, a line each; whether none of it is an error."""
+    findings = check_env(env, episodes=episodes, seed=seed)
+    for finding in findings:
+        console.print(f"{finding.level}: {finding}", markup=False, highlight=False)
+    errors = sum(finding.level == "error" for finding in findings)
+    console.print(f"{env}: {errors} errors, {len(findings) - errors} warnings", markup=False)
+    return not errors

@@ -1,0 +1,145 @@
+"""``turngate credit``: the credit of a recorded step by another rule, and whose gradient a reward moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from turngate.config import Config, load
+from turngate.errors import ConfigError, StoreError
+from turngate.run.credit import own_rule
+from turngate.run.learners import learner_of, reference_of
+from turngate.run.models import load_model
+from turngate.runs import RunFolder
+from turngate.store import Store
+from turngate.trainer.credit.rule import CreditRule
+from turngate.trainer.pack import by_turn
+from turngate.types import ScoredGroup
+
+
+def credit_again(
+    console: Console, path: Path, method: str, *, settings: dict[str, Any], step: int | None, top: int
+) -> None:
+    """Credit of a recorded step (the last one if not given) by another rule, beside the run's own."""
+    from turngate.report.credits import show_moves
+    from turngate.trainer.filters import keep
+    from turngate.trainer.table import tabulate
+
+    rule = CreditRule.named(method, settings)
+    run = RunFolder.of(path)
+    store, config = Store(path), load(run.config)
+    at = store.last_step() if step is None else step
+    if at is None:
+        raise ConfigError(f"'{path}' holds no training steps yet")
+    kept, _ = keep(list(store.read(at, "train")), {})
+    if not kept:
+        raise StoreError(f"step {at} holds no group with two usable trajectories; try another --step")
+    table = tabulate(kept)
+    trajectories = [trajectory for group in kept for trajectory in group.trajectories]
+    taught = len(keep(kept, config.train.filters_by_name)[0])
+    console.print(f"step {at}, {len(kept)} groups, of which {taught} passed the filters", highlight=False)
+    own = own_rule(config)
+    if own is None:
+        raise ConfigError(
+            f"the run's own credit '{config.credit.type}' reads what only training measures, so there is nothing to "
+            "compare with"
+        )
+    n = table.n_turns
+    before, after = (own.type, by_turn(own(table), n)), (method, by_turn(rule(table), n))
+    show_moves(console, trajectories, table.reward_N, before, after, top=top)
+
+
+def probe_turn(
+    console: Console,
+    path: Path,
+    method: str,
+    *,
+    settings: dict[str, Any],
+    trajectory: str,
+    turn: int,
+    delta: float,
+    earned: bool,
+    top: int,
+) -> None:
+    """Perturb the reward of one recorded turn and print whose gradient changes, beside what the credit rule says.
+
+    The gradient is that of the run's loss over the whole step that the trajectory was played in, by the weights that
+    played it if they are still there. ``earned``: perturb what the process earned before gates, not what was paid.
+    """
+    from turngate.report.probes import show_probe
+    from turngate.trainer.filters import keep
+    from turngate.trainer.probe import probe_gradient
+
+    rule = CreditRule.named(method, settings)
+    run = RunFolder.of(path)
+    store, config = Store(path), load(run.config)
+    at, _, _ = store.find(trajectory)
+    if at not in store.steps():
+        raise ConfigError(f"'{trajectory}' was played in an evaluation, which teaches nothing; name one of training")
+    kept, _ = keep(list(store.read(at, "train")), config.train.filters_by_name)
+    if trajectory not in {one.id for group in kept for one in group.trajectories}:
+        raise ConfigError(
+            f"'{trajectory}' taught nothing in step {at}: it was not usable, or a filter of {config.train.filters} "
+            "dropped its group; name another"
+        )
+    learner, whose = _learner_at(run, config, at)
+    console.print(f"step {at}, {len(kept)} groups; gradient by {whose}", highlight=False)
+    loss, aggregate = config.loss.policy_loss(config.seed), config.loss.aggregate
+    found = probe_gradient(
+        learner,
+        kept,
+        lambda table: by_turn(rule(table), table.n_turns),
+        loss,
+        trajectory=trajectory,
+        turn=turn,
+        delta=delta,
+        aggregate=aggregate,
+        column="process_N" if earned else "reward_N",
+        measured=_measured(run, config, learner, loss, kept),
+    )
+    what = "earned by the process in" if earned else "paid for"
+    console.print(f"{delta:+g} {what} turn {turn} of {trajectory}:", markup=False, highlight=False)
+    show_probe(console, found, name=method, top=top)
+
+
+def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
+    """A learner with the weights that played ``step``, or else the nearest later ones; and whose they are."""
+    from turngate.trainer.checkpoint import Checkpoints
+
+    if step == 1:
+        return learner_of(config, load_model(_start(run, config))[0]), "the weights that played it"
+    checkpoints = Checkpoints(run.checkpoints)
+    kept = [known for known in checkpoints.steps() if known >= step - 1]
+    if kept:
+        learner = learner_of(config, load_model(_start(run, config))[0])
+        checkpoints.load(kept[0], learner)
+        played = kept[0] == step - 1
+        return learner, "the weights that played it" if played else f"the weights after step {kept[0]}"
+    if not run.is_complete:
+        raise StoreError(f"'{run.path}' holds neither a checkpoint of step {step - 1} or later nor a finished model")
+    return learner_of(config, load_model(str(run.model))[0]), "the weights at the end of the run"
+
+
+def _measured(run: RunFolder, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
+    """The columns that the loss needs: by the learner itself and by the model that the run began from."""
+    from turngate.trainer.learner import measured_for
+    from turngate.trainer.pack import pack
+
+    n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
+    batch = pack(groups, np.zeros(n_turns, np.float32))
+    needed = config.loss.needs_reference
+    reference = reference_of(config, load_model(_start(run, config))[0]) if needed else None
+    return measured_for(loss, batch, learner, reference)
+
+
+def _start(run: RunFolder, config: Config) -> str:
+    """The model that the run began from. Raises StoreError."""
+    if config.warm_start is None:
+        return str(config.model)
+    if run.first_model is not None:
+        return str(run.first_model)
+    raise StoreError(f"'{run.path}' has no warm_start, so the model that it began from is gone")

@@ -1,0 +1,17 @@
+"""``turngate envs``: the registered environments."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from turngate.envs.registry import load_plugins, registered
+
+
+def list_envs(console: Console) -> None:
+    """Print id and description of every environment, those of installed packages included."""
+    load_plugins()
+    table = Table("id", "what it is", box=None)
+    for id_, entry in sorted(registered().items()):
+        table.add_row(id_, entry.description)
+    console.print(table)

@@ -1,0 +1,67 @@
+"""``turngate eval``: the unaided success of a model on an environment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rich.console import Console
+
+from turngate.agents.policies.parts import LocalPolicyPart
+from turngate.config import EnvSection
+from turngate.errors import StoreError
+from turngate.run.environments import Environments
+from turngate.run.models import load_model
+from turngate.types import derive_seed
+
+
+def evaluate_model(
+    console: Console,
+    model_name: str,
+    *,
+    env_id: str,
+    kwargs: dict[str, Any],
+    split: str,
+    n_tasks: int,
+    samples: int,
+    temperature: float,
+    seed: int,
+    turn_tokens: int,
+    context: int,
+) -> None:
+    """Print the unaided success of a model with a 95 % interval."""
+    from turngate.agents.chat import Chat
+    from turngate.report.tables import wilson
+    from turngate.trainer.evaluate import evaluate
+
+    environments = Environments((EnvSection(id=env_id, kwargs=kwargs),))
+
+    async def go() -> Any:
+        tasks = environments.heldout(env_id, split, n_tasks)
+        model, tokenizer = load_model(model_name)
+        policy = LocalPolicyPart(turn_tokens=turn_tokens, context=context, temperature=temperature or 1.0)
+        player = policy.player(model, Chat(tokenizer))
+        if not temperature:
+            player = player.greedy()
+        async with environments.worlds(policy.lanes) as worlds:
+            return await evaluate(
+                player,
+                worlds,
+                environments.score,
+                tasks,
+                split=split,
+                samples=samples,
+                seed=derive_seed(seed, "eval"),
+            )
+
+    with environments:
+        result, _ = asyncio.run(go())
+    n, successes = len(result.success_B), sum(result.success_B)
+    if not n:
+        raise StoreError(f"none of the {result.unusable} episodes could be used")
+    low, high = wilson(successes, n)
+    console.print(
+        f"{env_id} {split}, temperature {temperature:g}: {successes} of {n} solved unaided = {successes / n:.1%} "
+        f"(95 % interval {low:.1%} to {high:.1%}); {result.unusable} unusable",
+        highlight=False,
+    )

@@ -1,0 +1,109 @@
+"""A run in tables and pictures: unaided success before and after, what the negative controls did, which alarms rang."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from turngate.config import load
+from turngate.evaluations import read_evaluations
+from turngate.metrics import read_metrics
+from turngate.report.curves import plot_curves, plot_runs
+from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors
+from turngate.report.tables import Success, by_task, comparison_markdown, comparison_table
+from turngate.runs import RunFolder
+from turngate.store import write_text_atomic
+from turngate.trainer.alarm_log import read_alarms
+from turngate.trainer.evaluate import Evaluation
+from turngate.types import Metrics
+
+WINDOW = 5  # steps that a point of the comparison with the controls averages
+
+
+def write_report(path: Path, console: Console) -> None:
+    """Print the tables; draw curves, successes and monitors and write ``summary.md``, all in ``report/``.
+
+    Raises ConfigError for a folder that is not that of a run, MissingExtra without matplotlib.
+    """
+    run = RunFolder.of(path)
+    folder = run.report
+    folder.mkdir(exist_ok=True)
+    text = [f"# {path.name}\n"]
+    for title, one in _runs(run):
+        before, after = _phase(one, "before"), _phase(one, "after")
+        if not before:
+            continue
+        console.print(f"\n{title}", highlight=False)
+        console.print(comparison_table(before, after))
+        text.append(f"## {title}\n\n{comparison_markdown(before, after)}")
+    for title, one in _runs(run):
+        if rows := _metrics(one):
+            text.append(_tell_alarms(title, one, rows, console))
+    write_text_atomic(folder / "summary.md", "\n".join(text))
+    pictures = _draw(run)
+    console.print(f"\nwritten: {folder / 'summary.md'}" + "".join(f", {path}" for path in pictures), highlight=False)
+
+
+def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: Console) -> str:
+    """Print the alarms of one run, or that there are none; the same as a section of the summary."""
+    raised, heading = read_alarms(run.path), f"alarms, {title}"
+    console.print(f"\n{heading}", highlight=False)
+    if not raised:
+        sentence = no_alarms(rows)
+        console.print(sentence, highlight=False)
+        return f"## {heading}\n\n{sentence}\n"
+    console.print(alarm_table(raised))
+    return f"## {heading}\n\n{alarm_markdown(raised)}"
+
+
+def _runs(run: RunFolder) -> list[tuple[str, RunFolder]]:
+    return [("training", run), *((f"control: {one.path.name.replace('_', ' ')}", one) for one in run.controls)]
+
+
+def _phase(run: RunFolder, wanted: str) -> list[Success]:
+    return [_success(evaluation) for phase, evaluation in read_evaluations(run.path) if phase == wanted]
+
+
+def _success(evaluation: Evaluation) -> Success:
+    return Success(
+        split=evaluation.split,
+        temperature=evaluation.temperature,
+        successes=sum(evaluation.success_B),
+        n=len(evaluation.success_B),
+        unusable=evaluation.unusable,
+        by_task=by_task(evaluation.task_B, evaluation.success_B),
+    )
+
+
+def _draw(run: RunFolder) -> list[Path]:
+    name, seed, folder = run.path.name, load(run.config).seed, run.report
+    rows = {title: found for title, one in _runs(run) if (found := _metrics(one))}
+    if not rows:
+        return []
+    plot_curves(rows["training"], folder / "curves.png", title=name)
+    series = {title: [_points([(row["step"], row["train/success"]) for row in run])] for title, run in rows.items()}
+    plot_runs(
+        series,
+        folder / "success.png",
+        ylabel=f"success on training tasks, mean of {WINDOW} steps",
+        xlabel="training step",
+        title=f"{name}, seed {seed}: unaided success",
+    )
+    pictures = [folder / "success.png", folder / "curves.png"]
+    if is_monitored(rows["training"]):
+        title = f"{name}, seed {seed}: hacking and starvation monitors"
+        plot_monitors(rows["training"], read_alarms(run.path), folder / "monitors.png", title=title)
+        pictures.append(folder / "monitors.png")
+    return pictures
+
+
+def _points(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    chunks = [points[start : start + WINDOW] for start in range(0, len(points), WINDOW)]
+    return [(chunk[-1][0], sum(y for _, y in chunk) / len(chunk)) for chunk in chunks]
+
+
+def _metrics(run: RunFolder) -> list[Metrics]:
+    """The steps of a run; none if it only evaluated."""
+    return read_metrics(run.metrics) if run.metrics.exists() else []

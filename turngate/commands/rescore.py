@@ -1,0 +1,48 @@
+"""``turngate rescore``: what another rubric would have paid, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from turngate.rescoring import Comparison, rescore_run
+from turngate.rubrics import FILES, find_rubric
+from turngate.runs import RunFolder
+
+
+def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str, phase: str) -> None:
+    """Rescore a run, by default under the rubric's name, and print what is different."""
+    rubric = find_rubric(rubric_name)
+    chosen = name or (Path(rubric_name).stem if rubric_name.endswith(FILES) else rubric_name.replace(":", "."))
+    comparison = rescore_run(run, rubric, name=chosen, phase=phase)
+    show(console, comparison)
+    console.print(f"scores: {RunFolder(run).rescored(chosen).path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def show(console: Console, comparison: Comparison) -> None:
+    """The comparison as a table and a few lines."""
+    found = comparison
+    table = Table("mean paid", box=None)
+    for head in ("old", "new", "change"):
+        table.add_column(head, justify="right")
+    for name, (old, new) in found.means().items():
+        table.add_row(name, f"{old:.4f}", f"{new:.4f}", f"{new - old:+.4f}")
+    console.print(table, markup=False)
+    lines = [
+        f"means over the {found.n_common} of {found.n_trajectories} trajectories that both rubrics can use",
+        f"{found.n_moved} of {found.n_common} trajectories changed order within their group "
+        f"({found.n_groups_moved} of {found.n_groups} groups)",
+        f"{found.lost.total()} of {found.n_trajectories} became unusable" + _listed(found.lost),
+    ]
+    if found.n_regained:
+        lines.append(f"{found.n_regained} became usable")
+    lines += [f"{' and '.join(readers)} never acted: no trajectory has '{n}'" for n, readers in found.silent().items()]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _listed(reasons: Mapping[str, int]) -> str:
+    return "".join(f"\n  {count} × {reason}" for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]))

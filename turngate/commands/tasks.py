@@ -1,0 +1,165 @@
+"""``turngate tasks``: packages in, a task set out; and whether a task set still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeAlias
+
+from rich.console import Console
+
+from turngate.envs.code.card import Source, source_of
+from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.report import fallen
+from turngate.envs.code.mutation.harvest import harvest
+from turngate.envs.code.mutation.packages import fetch, open_package, unpack
+from turngate.envs.code.problem import Problem
+from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
+from turngate.envs.scratch import Scratch
+from turngate.errors import ConfigError, DataError, TaskRefused
+from turngate.progress import Progress
+
+Say: TypeAlias = Callable[[str], None]
+"""Gets a line for a person."""
+Move: TypeAlias = Callable[[int, int, str], None]
+"""Gets how much is done, of how much, and what is at work."""
+
+
+def make_tasks(
+    console: Console,
+    packages: Sequence[str],
+    folder: Path,
+    *,
+    n: int,
+    seed: int = 0,
+    repetitions: int = 3,
+    workers: int = 1,
+) -> None:
+    """Add tasks of these packages to a task set until it has ``n``, in equal shares, and print a line for each.
+
+    A package: the name of a distribution, as in ``toolz`` or ``toolz==1.0``, an archive of its source, or a folder with
+    it. Packages that the set has are kept, so a killed command goes on where it stopped. Raises ConfigError, DataError.
+    """
+    with Progress(console, "tasks", transient=True) as progress:
+        _make(packages, folder, n, seed, repetitions, workers, progress.say, progress.update)
+
+
+def _make(
+    packages: Sequence[str], folder: Path, n: int, seed: int, repetitions: int, workers: int, say: Say, move: Move
+) -> None:
+    names = [Path(name).name for name in packages]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"the package '{repeated}' is named twice; name it once")
+    check_target(folder)
+    done = {source.asked: source for source in sources_of(folder)}
+    for source in done.values():
+        if (source.seed, source.repetitions) != (seed, repetitions):
+            raise ConfigError(
+                f"'{folder}' was made with seed {source.seed} and {source.repetitions} repetitions; use them again, or "
+                "another folder"
+            )
+        say(f"{_said(source)} (kept)")
+    left = [name for name in packages if Path(name).name not in done]
+    have = sum(source.n_tasks for source in done.values())
+    with Bench() as bench:
+        for place, name in enumerate(left):
+            share = -(-max(0, n - have) // (len(left) - place))
+            if share == 0:
+                break
+            found = _beside(have, n, Path(name).name, move)
+            source = _one(name, folder, bench, share, found, seed=seed, repetitions=repetitions, workers=workers)
+            have += source.n_tasks
+            say(_said(source))
+    say(f"{folder}: {have} tasks")
+
+
+def _beside(have: int, n: int, label: str, move: Move) -> Callable[[int], None]:
+    """``move`` for one package, when there are ``have`` tasks of others."""
+    return lambda found: move(have + found, n, label)
+
+
+def check_tasks(console: Console, folder: Path, *, workers: int = 1) -> bool:
+    """Measure every task of a set anew, once: whether all repairs pass, and fail the spoilt tests, and all bugs fail.
+
+    Prints a line for each task that does not hold, and one at the end. Raises DataError.
+    """
+    problems = problems_of(folder)
+    n_broken = 0
+    with Progress(console, "tasks", transient=True) as progress, Bench() as bench, ThreadPoolExecutor(workers) as pool:
+        found = pool.map(lambda problem: _breach(problem, bench), problems)
+        for number, (problem, breach) in enumerate(zip(problems, found, strict=True), 1):
+            if breach:
+                n_broken += 1
+                progress.say(f"{problem.id}: {breach}")
+            progress.update(number, len(problems), problem.id)
+        progress.say(f"{folder}: {len(problems) - n_broken} of {len(problems)} tasks hold")
+    return not n_broken
+
+
+def _breach(problem: Problem, bench: Bench) -> str:
+    """What is wrong with a task; "" if nothing is."""
+    repaired = bench.measure(problem, problem.solved)
+    if repaired.problem:
+        return f"the tests do not come to their end on the reference repair: {repaired.problem}"
+    holds = repaired.verdicts(problem.fail_to_pass, problem.pass_to_pass)
+    if not all(holds.values()):
+        return f"the reference repair fails {sum(not held for held in holds.values())} of {len(holds)} tests"
+    if any(bench.measure(problem, {}).verdicts(problem.fail_to_pass, ()).values()):
+        return "the bug passes a test that it has to fail"
+    spoilt = bench.measure(problem, problem.solved, control="spoilt")
+    if spoilt.problem:
+        return f"the spoilt tests do not come to their end on the reference repair: {spoilt.problem}"
+    if not fallen(spoilt).issuperset(problem.sensitive):
+        return "the reference repair passes a spoilt test"
+    return ""
+
+
+def _one(
+    name: str,
+    folder: Path,
+    bench: Bench,
+    share: int,
+    found: Callable[[int], None],
+    *,
+    seed: int,
+    repetitions: int,
+    workers: int,
+) -> Source:
+    """Harvest one package and write what the set is with it."""
+    asked = Path(name).name
+    with Scratch("harvest") as scratch:
+        problems: tuple[Problem, ...] = ()
+        try:
+            package = open_package(_unpacked(name, scratch), scratch / "tree")
+            if package.label in {item.label for item in sources_of(folder)}:
+                raise TaskRefused(f"the task set has {package.label} already")
+            harvested = harvest(
+                package, bench, n=share, seed=seed, repetitions=repetitions, workers=workers, found=found
+            )
+            problems, source = harvested.problems, source_of(asked, harvested, share)
+        except TaskRefused as error:
+            source = Source(asked=asked, n_wanted=share, seed=seed, repetitions=repetitions, refused=str(error))
+        write(folder, *with_source(folder, problems, source))
+    return source
+
+
+def _unpacked(name: str, scratch: Path) -> Path:
+    path = Path(name)
+    if path.is_dir():
+        return path
+    if path.is_file():
+        return unpack(path, scratch / "source")
+    if "/" in name:
+        raise DataError(name, "there is no such folder or archive")
+    return fetch(name, scratch)
+
+
+def _said(source: Source) -> str:
+    if source.refused:
+        return f"{source.asked}: not used: {source.refused}"
+    reasons = "; ".join(f"{reason} {count}" for reason, count in list(source.reasons.items())[:3])
+    return (
+        f"{source.package} {source.version}: {source.n_tasks} tasks of {source.n_candidates} candidates "
+        f"in {source.time_s:.0f} s ({reasons or 'none refused'})"
+    )

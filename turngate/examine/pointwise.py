@@ -1,0 +1,100 @@
+"""``Pointwise`` and ``Panel``: does each episode meet a criterion, or several? By one judge, or by all of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from turngate.errors import ConfigError
+from turngate.examine.base import Desk, Facts
+from turngate.examine.judged import DONE, Judged, OneCriterion, Shown
+from turngate.judging import JudgePart
+from turngate.rewards.judge import panel_facts, rubric_facts, verdict_facts
+from turngate.types import Group
+
+
+def _several(value: Any) -> Any:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+Criteria: TypeAlias = Annotated[tuple[OneCriterion, ...], BeforeValidator(_several), Field(min_length=1)]
+
+
+class Pointwise(Judged):
+    """A judge's yes or no to each episode (https://arxiv.org/abs/2507.17746 for several weighted criteria).
+
+    One criterion: ``NAME`` is the verdict. Several: ``NAME`` is ``clip(Σ w·c / Σ_{w > 0} w, 0, 1)`` and
+    ``NAME_CRITERION`` each verdict, so that a gate can stand on a single one. An episode without an answer is a no
+    without asking. Siblings are asked about together and share their canaries.
+    """
+
+    type: Literal["pointwise"] = "pointwise"
+    name: str = "verdict"
+    criterion: Criteria = (DONE,)
+    """When the verdict is yes: a text, a table {text, name, weight, about_task}, or a list of tables."""
+    use: Literal["passed", "score"] = "passed"
+    """Whether one criterion's fact is its yes or no, or the judge's score in [0, 1]."""
+
+    def model_post_init(self, context: object) -> None:
+        """Raises ConfigError for several criteria of one name, without a positive weight, or with ``use = "score"``."""
+        names = [one.name for one in self.criterion]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"criteria are named {names}; give each a name of its own")
+        if len(names) > 1 and not any(one.weight > 0 for one in self.criterion):
+            raise ConfigError("criteria need a positive weight, or nothing can be earned")
+        if len(names) > 1 and self.use == "score":
+            raise ConfigError('use = "score" has no effect on several criteria; leave it out')
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The verdict and who gave it, or the score and both for each criterion."""
+        if len(self.criterion) == 1:
+            return super().writes
+        each = [f"{self.name}_{one.name}" for one in self.criterion]
+        return self.name, *(name for one in each for name in (one, f"{one}_judge"))
+
+    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+        """One batch of questions for each criterion."""
+        judge, criteria = desk.judge(self.judge), [one.criterion for one in self.criterion]
+        items = [self.items(group, desk) for group in groups]
+        judged = await judge.rubric([item for row in items for item in row], criteria)
+        answers = iter(judged.answers)
+        if len(criteria) == 1:
+            return [[verdict_facts(self.name, next(answers)[0], judge.id, use=self.use) for _ in row] for row in items]
+        return [[rubric_facts(self.name, next(answers), criteria, judge.id) for _ in row] for row in items]
+
+
+class Panel(Shown):
+    """Yes if all of several judges say yes, for a gate that no single model opens; no if one says no.
+
+    Missing where one is missing and none says no. ``NAME_judge`` lists what each said.
+    """
+
+    type: Literal["panel"] = "panel"
+    name: str = "verdict"
+    judges: tuple[JudgePart, ...] = Field(min_length=2)
+    """Who is asked: different models, best of different families."""
+    criterion: OneCriterion = DONE
+    """When the verdict is yes."""
+
+    def model_post_init(self, context: object) -> None:
+        """Raises ConfigError for a judge that stands there twice."""
+        if any(one in self.judges[:at] for at, one in enumerate(self.judges)):
+            raise ConfigError("a panel asks one judge twice; name different models")
+
+    @property
+    def asked(self) -> tuple[JudgePart, ...]:
+        """All of them."""
+        return self.judges
+
+    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+        """One batch of questions for each judge, one judge after the other."""
+        judges = [desk.judge(part) for part in self.judges]
+        items = [self.items(group, desk) for group in groups]
+        flat = [item for row in items for item in row]
+        judged = [await judge.pointwise(flat, self.criterion.criterion) for judge in judges]
+        answers = zip(*(one.answers for one in judged), strict=True)
+        ids = [judge.id for judge in judges]
+        return [[panel_facts(self.name, next(answers), ids) for _ in row] for row in items]

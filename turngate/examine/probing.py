@@ -1,0 +1,162 @@
+"""``ForcedAnswers``: how good would the answer be after each turn, had the agent to give it there?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, Field, model_validator
+
+from turngate.agents.probing import Probe, ids_after, probe
+from turngate.examine.base import Desk, Examiner, Facts, Scope
+from turngate.examine.recorded import filled, names_something
+from turngate.parts import import_object
+from turngate.rewards.outcome.confidence import answer_confidence, mean_probability
+from turngate.types import Completion, Evidence, Group, Task, Trajectory, derive_seed
+
+Check: TypeAlias = Callable[[Task, str], bool | None]
+"""Whether the words that the policy was forced to give answer the task; None if nobody can say."""
+
+
+class ForcedAnswers(Examiner):
+    """The policy's answer after each turn: how often it is right, and how sure the policy is.
+
+    After a turn, ``text`` is put into the policy's mouth and it samples ``n`` answers; the episode itself stays as it
+    is. Each probed turn gets ``accuracy`` and ``confidence``, both in [0, 1]; they become columns for rules that read
+    them: ``signals.evidence = {accuracy_N = "accuracy", confidence_N = "confidence"}``. Turns that were not probed have
+    neither, and a question that does not fit into the context is missing.
+
+    Defaults are SPAE's (https://github.com/cii030/SPAE-RL); see ``answer_confidence`` for how its entropies are
+    estimated. SPAE's accuracy is ``accuracy = "probability"``, that of VSRM is "sampled".
+    """
+
+    type: Literal["probe"] = "probe"
+    scope: ClassVar[Scope] = "group"
+    text: str = "**Final Answer**\n\\boxed{"
+    """What the policy is made to say first. After an opening brace, its answer ends at the closing one; else with the
+    line."""
+    n: int = Field(5, ge=1)
+    """Answers that are sampled per probed turn."""
+    temperature: float = Field(0.6, gt=0)
+    """Temperature of these samples; the confidence is that of the policy at this temperature."""
+    max_tokens: int = Field(10, ge=1)
+    """Most tokens of one answer; a right answer that is longer counts as wrong."""
+    turns: int = Field(8, ge=1)
+    """Most turns of an episode that are probed: its last one, and others evenly spread before it. Each costs n short
+    generations."""
+    after: Literal["reply", "words"] = "reply"
+    """reply: the policy answers when it has seen what its turn brought, so that a search is credited with what it
+    found; words: right after its own words. The last turn has no reply."""
+    answer: Annotated[str, AfterValidator(names_something)] | None = None
+    """The right answer; {name} is an entry of the task's private data, for instance "{gold}"."""
+    check: str | None = None
+    """Who says whether an answer is right: package.module:function, given the task and the answer's text, returns true,
+    false, or None for unknown. Leave out to compare with the right answer, spaces aside."""
+    accuracy: Literal["sampled", "probability"] = "sampled"
+    """sampled: the share of sampled answers that are right; probability: the mean probability of the right answer's
+    tokens, by today's weights at the sampler's temperature."""
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if self.check is None and self.answer is None:
+            raise ValueError('nobody says what is right; set answer, for instance "{gold}", or check')
+        if self.accuracy == "probability" and self.answer is None:
+            raise ValueError('accuracy = "probability" is that of the right answer; set answer')
+        if self.check is not None and self.answer is not None:
+            raise ValueError("check and answer exclude each other: one of them would have no effect")
+        if self.check is not None and not callable(import_object(self.check)):
+            raise ValueError(f"'{self.check}' is no function")
+        return self
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Two names, about turns."""
+        return ("accuracy", "confidence")
+
+    @property
+    def asks_policy(self) -> bool:
+        """Always."""
+        return True
+
+    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+        """``accuracy`` and ``confidence`` after the probed turns."""
+        asks = [
+            [self._question(trajectory, turn) for turn in _spread(len(trajectory.turns), self.turns)]
+            if trajectory.ending.usable
+            else []
+            for group in groups
+            for trajectory in group.trajectories
+        ]
+        flat = [ask for one in asks for ask in one]
+        said = await probe(desk.player, flat, seed=derive_seed(desk.seed, "probe"))
+        right = self._probabilities(flat, desk) if self.accuracy == "probability" else map(self._share, flat, said)
+        measured = iter(zip(right, said, strict=True))
+        facts = iter([[fact for ask in one for fact in _facts(ask, *next(measured))] for one in asks])
+        return [[tuple(next(facts)) for _ in group.trajectories] for group in groups]
+
+    def _question(self, trajectory: Trajectory, turn: int) -> Probe:
+        return Probe(
+            trajectory=trajectory,
+            turn=turn,
+            text=self.text,
+            n=self.n,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            reply=self.after == "reply",
+        )
+
+    def _share(self, ask: Probe, said: Sequence[Completion]) -> float | None:
+        """The share of answers that are right; None if there are none of which it is known."""
+        task = ask.trajectory.task
+        verdicts = [self._right(task, answer_in(self.text, completion.text)) for completion in said]
+        known = [bool(verdict) for verdict in verdicts if verdict is not None]
+        return sum(known) / len(known) if known else None
+
+    def _right(self, task: Task, answer: str) -> bool | None:
+        if self.check is not None:
+            check: Check = import_object(self.check)
+            return check(task, answer)
+        assert self.answer is not None
+        return answer.split() == "".join(filled(self.answer, task)).split()
+
+    def _probabilities(self, asks: Sequence[Probe], desk: Desk) -> list[float | None]:
+        """The mean probability of the right answer's tokens after each question."""
+        if desk.likelihoods is None or not asks:
+            return [None] * len(asks)
+        assert self.answer is not None
+        chat, ids, asked = desk.player.chat, [], []
+        for ask in asks:
+            before = ids_after(ask.trajectory, ask.turn, chat, reply=ask.reply)
+            answer = chat.encode_turn("".join(filled(self.answer, ask.trajectory.task)))[:-1]
+            ids.append(np.concatenate([before, chat.encode_turn(ask.text)[:-1], answer]))
+            asked.append(np.arange(len(ids[-1])) >= len(ids[-1]) - len(answer))
+        return [mean_probability(logprob_K) for logprob_K in desk.likelihoods(ids, asked)]
+
+
+def answer_in(text: str, said: str) -> str:
+    """The answer in what the policy said after ``text``: up to the brace that closes the one at the end of ``text``, or
+    up to the end of the line."""
+    if not text.endswith("{"):
+        return said.partition("\n")[0]
+    depth = 1
+    for place, char in enumerate(said):
+        depth += (char == "{") - (char == "}")
+        if not depth:
+            return said[:place]
+    return said
+
+
+def _spread(n_turns: int, at_most: int) -> list[int]:
+    """The last turn, and others evenly spread before it, in order."""
+    if not n_turns:
+        return []
+    return sorted({round(turn) for turn in np.linspace(n_turns - 1, 0, min(at_most, n_turns)).tolist()})
+
+
+def _facts(ask: Probe, accuracy: float | None, said: Sequence[Completion]) -> tuple[Evidence, Evidence]:
+    confidence = answer_confidence([completion.logprobs_K for completion in said])
+    return (
+        Evidence(name="accuracy", value=accuracy, turn=ask.turn, by="verifier"),
+        Evidence(name="confidence", value=confidence, turn=ask.turn, by="verifier"),
+    )

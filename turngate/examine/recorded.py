@@ -1,0 +1,35 @@
+"""What examiners read off tasks and recorded episodes."""
+
+from __future__ import annotations
+
+import string
+
+from turngate.errors import ConfigError
+from turngate.types import JSON, Task, Trajectory
+
+
+def filled(template: str, task: Task) -> tuple[str, str]:
+    """The template's text before its first ``{name}``, and the rest with the names filled in from ``task.private``.
+
+    Raises ConfigError for a name that the task does not have.
+    """
+    first = next(iter(string.Formatter().parse(template)))[0]
+    try:
+        return first, template.format_map(task.private).removeprefix(first)
+    except KeyError as missing:
+        raise ConfigError(
+            f"the answer '{template}' names {missing}, but task '{task.id}' has only {sorted(task.private)}"
+        ) from None
+
+
+def names_something(template: str) -> str:
+    """``template``. Raises ValueError if it has no ``{name}``, so that it would be the same for every task."""
+    if not any(name for _, name, _, _ in string.Formatter().parse(template)):
+        raise ValueError(f"'{template}' without {{name}} is the same for every task; name an entry of the private data")
+    return template
+
+
+def last_value(trajectory: Trajectory, name: str) -> JSON:
+    """What was measured last under ``name``; None if it could not be measured, or nobody tried."""
+    values = [fact.value for fact in trajectory.record().evidence if fact.name == name]
+    return values[-1] if values else None

@@ -1,0 +1,290 @@
+"""Runs examiners over what was played, and adds their facts to the episodes before they are scored.
+
+    async with Examining(examiners, desk) as examining:             once per run: judges are opened
+        async with examining.begin(step) as stage:                  once per step
+            groups = await play_groups(…)                           stage.group_done(group), as soon as one is played
+            groups, metrics = await stage.finish(groups)
+
+An examiner cannot end a run. Whatever it does wrong (it hangs, raises, or returns what is no answer, see ``checked``)
+makes all its facts of that call missing: value None under each name that it declares, counted and told in one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Collection, Coroutine, Mapping, MutableMapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Self, TypeAlias, TypeVar
+
+from turngate.errors import StoreError, TurngateError
+from turngate.examine.base import Desk, Examiner
+from turngate.examine.facts import checked, missing, plain, refuse_shared
+from turngate.judging import Judge, JudgePart, JudgeSettings, Speaker, Tally, VerdictCache
+from turngate.types import JSON, Evidence, Group, Metrics, derive_seed
+
+T = TypeVar("T")
+_OfGroup: TypeAlias = list[tuple[Evidence, ...]]
+_Key: TypeAlias = tuple[str, ...]
+_log = logging.getLogger(__name__)
+
+GRACE_S = 5.0
+"""How long an examiner whose time is up may take to stop."""
+
+
+class Examining:
+    """The examiners of a run with what they need: open judges and their memory.
+
+    ``desk`` is what all of them work with; its seed is the run's. Raises ConfigError for two that record under one
+    name, and on entering what opening a judge raises.
+    """
+
+    def __init__(self, examiners: Sequence[Examiner], desk: Desk) -> None:
+        refuse_shared(examiners)
+        self.examiners, self._desk = tuple(examiners), desk
+        self._memory: dict[str, dict[str, JSON]] = {examiner.label: {} for examiner in examiners}
+        self._speakers: dict[str, Speaker] = {}
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Open every judge once, also one that several examiners ask."""
+        async with AsyncExitStack() as opening:
+            for part in (part for examiner in self.examiners for part in examiner.asked):
+                if _who(part) not in self._speakers:
+                    speaker = part.speaker(self._desk.player)
+                    self._speakers[_who(part)] = await opening.enter_async_context(speaker)
+            self._open = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close them."""
+        self._speakers.clear()
+        await self._open.aclose()
+
+    def begin(self, step: int, *, reads: Collection[str] | None = None) -> Stage:
+        """The examination of one training step, or with step 0 of an evaluation, after which memory is as before.
+
+        ``reads``: only examiners that record one of these names, for instance those that a rubric reads.
+        """
+        chosen = [one for one in self.examiners if reads is None or not set(one.writes).isdisjoint(reads)]
+        return Stage([self._station(examiner, step) for examiner in chosen])
+
+    async def examined(
+        self, groups: Sequence[Group], step: int, *, reads: Collection[str] | None = None
+    ) -> tuple[list[Group], Metrics]:
+        """The groups with all facts, and metrics: for episodes that are all played already."""
+        async with self.begin(step, reads=reads) as stage:
+            return await stage.finish(groups)
+
+    def state(self) -> dict[str, JSON]:
+        """The memory of every examiner as JSON, for a checkpoint."""
+        return {label: plain(memory) for label, memory in self._memory.items()}
+
+    def restore(self, state: Mapping[str, JSON]) -> None:
+        """Put back what ``state`` gave. Raises StoreError for another run's."""
+        for label, memory in state.items():
+            if label not in self._memory or not isinstance(memory, Mapping):
+                raise StoreError(f"the checkpoint holds memory of an examiner '{label}', which this run does not have")
+            self._memory[label] = dict(memory)
+
+    def _station(self, examiner: Examiner, step: int) -> _Station:
+        own, tally = self._memory[examiner.label], Tally()
+
+        def judge(part: JudgePart) -> Judge:
+            if _who(part) not in self._speakers:
+                raise RuntimeError(f"a judge of type '{part.type}' was not opened; name it in 'asked'")
+            cache = VerdictCache(self._desk.verdicts) if self._desk.verdicts is not None else None
+            speaker = self._speakers[_who(part)]
+            return Judge(speaker, seed=self._desk.seed, settings=part, cache=cache, total=tally)
+
+        seed = derive_seed(self._desk.seed, "examine", examiner.label, step)
+        memory = own if step else _copy(own)
+        return _Station(examiner, replace(self._desk, step=step, seed=seed, memory=memory, judge=judge), tally)
+
+
+class Stage:
+    """One step's examination, inside ``async with``; on leaving, whatever still runs is cancelled and waited for."""
+
+    def __init__(self, stations: Sequence[_Station]) -> None:
+        self._stations = stations
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._started: dict[tuple[str, _Key], asyncio.Task[_OfGroup]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave no task behind."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def group_done(self, group: Group) -> None:
+        """A group was played: those who look at episodes or groups, and do not ask the policy, begin with it."""
+        for station in self._stations:
+            if station.examiner.scope != "batch" and not station.examiner.asks_policy:
+                self._begin(station, group)
+
+    async def finish(self, groups: Sequence[Group]) -> tuple[list[Group], Metrics]:
+        """All groups were played: let everybody end, those who ask the policy one after the other.
+
+        The groups in the same order, with the facts in the order of the examiners, whoever was ready first; metrics
+        ``examine/NAME/…``: ``failed`` calls, ``unusable`` episodes that were left out, ``missing_share`` of the
+        examined episodes whose first fact could not be measured, and what judges took.
+        """
+        for group in groups:
+            self.group_done(group)
+        early = {
+            station.label: self._spawn(self._all(station, groups))
+            for station in self._stations
+            if not station.examiner.asks_policy
+        }
+        facts: dict[str, list[_OfGroup]] = {}
+        for station in self._stations:
+            if station.label not in early:
+                facts[station.label] = await self._spawn(self._all(station, groups))
+        for label, task in early.items():
+            facts[label] = await task
+        metrics: Metrics = {}
+        for station in self._stations:
+            metrics |= station.metrics(facts[station.label])
+        return [self._with_facts(at, group, facts) for at, group in enumerate(groups)], metrics
+
+    def _with_facts(self, at: int, group: Group, facts: Mapping[str, Sequence[_OfGroup]]) -> Group:
+        added = [facts[station.label][at] for station in self._stations]
+        trajectories = tuple(
+            replace(trajectory, evidence=trajectory.evidence + tuple(fact for row in added for fact in row[place]))
+            for place, trajectory in enumerate(group.trajectories)
+        )
+        return replace(group, trajectories=trajectories)
+
+    async def _all(self, station: _Station, groups: Sequence[Group]) -> list[_OfGroup]:
+        if station.examiner.scope == "batch":
+            return await station.look_at(groups)
+        return [await task for task in [self._begin(station, group) for group in groups]]
+
+    def _begin(self, station: _Station, group: Group) -> asyncio.Task[_OfGroup]:
+        key = (station.label, (group.task.env_id, group.task.id, *(one.id for one in group.trajectories)))
+        if key not in self._started:
+            self._started[key] = self._spawn(station.look_at_one(group))
+        return self._started[key]
+
+    def _spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        return task
+
+
+class _Station:
+    """One examiner at work in one step."""
+
+    def __init__(self, examiner: Examiner, desk: Desk, tally: Tally) -> None:
+        self.examiner, self.label = examiner, examiner.label
+        self._desk, self._tally, self._before = desk, tally, _copy(desk.memory)
+        self._n_failed = self._n_unusable = 0
+
+    async def look_at_one(self, group: Group) -> _OfGroup:
+        """The facts about each trajectory of one group: none about an unusable one or one of another environment."""
+        if self.examiner.scope == "group":
+            return (await self.look_at([group]))[0]
+        ones = [replace(group, trajectories=(one,)) for one in group.trajectories]
+        return [found[0][0] for found in await asyncio.gather(*(self.look_at([one]) for one in ones))]
+
+    async def look_at(self, groups: Sequence[Group]) -> list[_OfGroup]:
+        """The same about several groups, in one call."""
+        mine = [not self.examiner.env or group.task.env_id == self.examiner.env for group in groups]
+        usable = [
+            replace(group, trajectories=tuple(one for one in group.trajectories if own and one.ending.usable))
+            for group, own in zip(groups, mine, strict=True)
+        ]
+        self._n_unusable += sum(
+            len(group.trajectories) - len(kept.trajectories)
+            for group, kept, own in zip(groups, usable, mine, strict=True)
+            if own
+        )
+        some = [group for group in usable if group.trajectories]
+        found = iter([facts for row in (await self._call(some) if some else []) for facts in row])
+        return [
+            [next(found) if own and one.ending.usable else () for one in group.trajectories]
+            for group, own in zip(groups, mine, strict=True)
+        ]
+
+    async def _call(self, groups: Sequence[Group]) -> list[_OfGroup]:
+        """What the examiner says, or that it is missing. Nothing that it does gets out of here but cancellation."""
+        try:
+            answer = await _within(self.examiner.examine(groups, self._desk), self.examiner.deadline_s)
+            return checked(self.examiner, groups, answer)
+        except Exception as error:
+            told = isinstance(error, TurngateError | TimeoutError | ValueError) and str(error)
+            self._fail(told or repr(error), groups)
+            return [[missing(self.examiner, one) for one in group.trajectories] for group in groups]
+
+    def _fail(self, problem: str, groups: Sequence[Group]) -> None:
+        self._n_failed += 1
+        n_episodes, first = sum(len(group.trajectories) for group in groups), groups[0].task.id
+        whose = f"{n_episodes} episodes of {len(groups)} tasks ('{first}' first)" if groups[1:] else f"task '{first}'"
+        line = " ".join(problem.split())[:500]
+        name = f"'{self.label}' ({self.examiner.type})"
+        _log.warning("examiner %s: %s; its facts about %s are missing", name, line, whose)
+
+    def metrics(self, facts: Sequence[_OfGroup]) -> Metrics:
+        """Counts of the step. Memory that is no JSON could not be kept: it goes back to what it was."""
+        try:
+            plain(self._desk.memory)
+        except (ValueError, RecursionError) as error:
+            self._n_failed += 1
+            _log.warning("examiner '%s': its memory is forgotten, because %.500s", self.label, error)
+            self._desk.memory.clear()
+            self._desk.memory.update(self._before)
+        name = f"examine/{self.label}/"
+        metrics = {f"{name}failed": float(self._n_failed), f"{name}unusable": float(self._n_unusable)}
+        known = [
+            any(fact.name == self.label and fact.value is not None for fact in one)
+            for row in facts
+            for one in row
+            if one
+        ]
+        if known:
+            metrics[f"{name}missing_share"] = 1 - sum(known) / len(known)
+        return metrics | (self._tally.metrics(f"{name}judge_") if self.examiner.asked else {})
+
+
+async def _within(call: Awaitable[T], limit_s: float) -> T:
+    """The result of ``call``. Raises TimeoutError when its time is up; it is stopped then."""
+    task = asyncio.ensure_future(call)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=limit_s)
+    finally:
+        await _stop(task)
+    if not done:
+        raise TimeoutError(f"no answer within {limit_s:g} s")
+    if task.cancelled():
+        raise RuntimeError("it cancelled itself")
+    return task.result()
+
+
+async def _stop(task: asyncio.Future[T]) -> None:
+    """Cancel what still runs; what does not stop within ``GRACE_S`` is left behind."""
+    if task.done():
+        return
+    task.add_done_callback(lambda late: late.cancelled() or late.exception())  # heard: it changes nothing any more
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE_S)
+    if not task.done():
+        _log.warning("an examiner goes on although it was cancelled; it is left behind")
+
+
+def _who(part: JudgePart) -> str:
+    """What two parts have in common that ask the same model: all settings but those of how it is asked."""
+    return json.dumps(part.model_dump(mode="json", exclude=set(JudgeSettings.model_fields)), sort_keys=True)
+
+
+def _copy(memory: MutableMapping[str, JSON]) -> dict[str, JSON]:
+    return {name: plain(value) for name, value in memory.items()}

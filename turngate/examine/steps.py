@@ -1,0 +1,65 @@
+"""``Steps``: which turns of each episode are right?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Literal
+
+from pydantic import Field
+
+from turngate.errors import ConfigError
+from turngate.examine.base import Desk, Facts
+from turngate.examine.judged import Asked, Judged, OneCriterion
+from turngate.rewards.judge import critique_facts
+from turngate.types import Evidence, Group
+
+RIGHT_STEP = Asked(name="step", text="The turn is right: what it does and concludes is correct and helps the task.")
+
+
+class Steps(Judged):
+    """A judge's verdict on every turn, from several critiques that vote: ``NAME``, 1 = right and 0 = wrong.
+
+    These are the step verdicts of CAPO (https://arxiv.org/abs/2508.02298: ``mode``) and, with ``mode = "average"``, the
+    scores of PPR (https://arxiv.org/abs/2509.25598). A turn on which no critique says anything is missing. Rules settle
+    nothing here: a failed episode has steps that were right.
+    """
+
+    type: Literal["steps"] = "steps"
+    name: str = "step"
+    criterion: OneCriterion = RIGHT_STEP
+    """When a turn is right."""
+    votes: int = Field(3, ge=1)
+    """Critiques of each episode."""
+    mode: Literal["majority", "intersection", "average"] = "majority"
+    """A turn is wrong if more than half of the critiques say so, if all do, or to the share that does."""
+    thoughts_merged: bool = False
+    """Whether neighbouring turns with equal verdicts are one thought that is judged once, on its last turn, so that
+    cutting a thought into more turns changes nothing (TP-GRPO, https://arxiv.org/abs/2507.23317)."""
+
+    def model_post_init(self, context: object) -> None:
+        """Raises ConfigError for shares in the place of verdicts that could be equal."""
+        if self.thoughts_merged and self.mode == "average":
+            raise ConfigError('thoughts_merged joins equal verdicts, and mode = "average" gives shares; choose one')
+
+    async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
+        """One batch of critiques; an episode without turns has nothing to judge."""
+        judge = desk.judge(self.judge)
+        played = [one for group in groups for one in group.trajectories if one.turns]
+        items = [self.item(one, None) for one in played]
+        judged = await judge.steps(items, self.criterion.criterion, votes=self.votes) if items else None
+        answers = iter(judged.answers if judged else ())
+        found: list[list[tuple[Evidence, ...]]] = [[] for _ in groups]
+        for row, group in zip(found, groups, strict=True):
+            for one in group.trajectories:
+                said = next(answers) if one.turns else ()
+                facts = critique_facts(self.name, said, judge.id, n_turns=len(one.turns), mode=self.mode)
+                row.append(_merged(facts, self.name) if self.thoughts_merged else facts)
+        return found
+
+
+def _merged(facts: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
+    """Of every run of equal verdicts under ``name`` only the last; a missing one is equal to none."""
+    verdicts = [fact for fact in facts if fact.name == name]
+    runs = groupby(verdicts, key=lambda fact: ("missing", fact.turn) if fact.value is None else ("known", fact.value))
+    return *(list(run)[-1] for _, run in runs), *(fact for fact in facts if fact.name != name)

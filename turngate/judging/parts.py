@@ -1,0 +1,130 @@
+"""Judges as a config names them: ``judge = {type = "server", url = …, model = …}``.
+
+A part opens a ``Speaker`` and holds how it is asked, so ``Judge(part.speaker(player), settings=part)`` is the judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import abstractmethod
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, JsonValue
+
+from turngate.agents.chat import Chat
+from turngate.agents.rollout import Player
+from turngate.errors import ConfigError
+from turngate.judging.openai import OpenAISpeaker
+from turngate.judging.settings import JudgeSettings
+from turngate.judging.speaker import PolicySpeaker, Speaker
+from turngate.parts import Part, when_used
+from turngate.rewards.judge import JudgeId
+
+tiny = when_used("turngate.agents.tiny")
+local = when_used("turngate.agents.policies.local")
+torch = when_used("torch")
+
+_WEIGHTS = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
+
+
+class JudgePart(Part, JudgeSettings):
+    """A model that judges. A subclass sets ``type`` and writes ``speaker``."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "judge"
+    is_policy: ClassVar[bool] = False
+    """Whether the policy that is being trained is asked: only when no episode is being played."""
+
+    @abstractmethod
+    def speaker(self, player: Player | None) -> Speaker:
+        """Whoever is asked; ``player`` is the running policy, if there is one. Called once per run."""
+
+
+class PolicyJudge(JudgePart):
+    """The policy that is being trained, under the weights of the moment. A verdict holds for those weights only."""
+
+    type: Literal["policy"] = "policy"
+    is_policy: ClassVar[bool] = True
+    context: int = Field(0, ge=0)
+    """Most tokens of prompt and reply together; 0: as many as an episode may have."""
+
+    def speaker(self, player: Player | None) -> PolicySpeaker:
+        """The running policy. Raises ConfigError where none runs."""
+        if player is None:
+            raise ConfigError('a judge of type "policy" needs a running policy; name a model or a server')
+        return PolicySpeaker(player.policy, player.chat, context=self.context or player.limits.context)
+
+
+class ServerJudge(JudgePart):
+    """A model behind any server that speaks OpenAI's chat completions."""
+
+    type: Literal["server"] = "server"
+    url: str
+    """Its address, for instance http://localhost:8000/v1."""
+    model: str = Field(min_length=1)
+    """Name of the model on the server."""
+    version: str = "0"
+    """Of the weights and settings that the server has; change it when they change, or remembered verdicts stay."""
+    key_variable: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key."""
+    lanes: int = Field(16, ge=1)
+    """Most requests at once."""
+    tokens_field: str = "max_tokens"
+    """Under which name the server takes the limit of a reply."""
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    """Added to every request, for instance {response_format = {type = "json_object"}}."""
+
+    def model_post_init(self, context: object) -> None:
+        """Raises ConfigError for an address that is none."""
+        super().model_post_init(context)
+        self.speaker(None)
+
+    def speaker(self, player: Player | None) -> OpenAISpeaker:
+        """The server, with the key that the environment holds now."""
+        return OpenAISpeaker(
+            self.url,
+            self.model,
+            version=self.version,
+            api_key=os.environ.get(self.key_variable),
+            lanes=self.lanes,
+            tokens_field=self.tokens_field,
+            extra=self.extra,
+        )
+
+
+class ModelJudge(JudgePart):
+    """A model of its own in this process, on the accelerator if there is one."""
+
+    type: Literal["model"] = "model"
+    model: str = Field(min_length=1)
+    """A folder that holds one, or a name of the hub."""
+    version: str = ""
+    """Of the judge; empty: a hash of the folder's files, or the hub's commit."""
+    lanes: int = Field(16, ge=1)
+    """Most questions at once."""
+    context: int = Field(8192, ge=16)
+    """Most tokens of prompt and reply together."""
+
+    def speaker(self, player: Player | None) -> PolicySpeaker:
+        """The model, loaded. Raises ConfigError if there is none, MissingExtra without torch."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model, tokenizer = tiny.load(self.model)
+        chat = Chat(tokenizer)
+        policy = local.LocalPolicy(model.to(device), chat, lanes=self.lanes, order="ready")
+        folder = Path(self.model)
+        known = folder_version(folder) if folder.is_dir() else getattr(model.config, "_commit_hash", None)
+        name = folder.resolve().name if folder.is_dir() else self.model
+        judge = JudgeId(name=name, version=self.version or str(known or "0"))
+        return PolicySpeaker(policy, chat, judge, context=self.context)
+
+
+def folder_version(folder: Path) -> str:
+    """A hash of a model folder's weights, settings and tokenizer: equal weights are one judge, wherever they lie."""
+    digest = hashlib.blake2b(digest_size=6)
+    for file in sorted({file for pattern in _WEIGHTS for file in folder.glob(pattern)}):
+        digest.update(file.name.encode())
+        with file.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "blake2b").digest())
+    return digest.hexdigest()

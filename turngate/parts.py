@@ -1,0 +1,251 @@
+"""Parts: what a run is made of, written in its config and looked up by name.
+
+A part is a frozen pydantic model with a ``type``. It either *acts* (a reward, a gate, a credit rule, an objective, a
+filter, an examiner …) or *opens* what acts (a policy, a learner, a sink, a judge …). Every kind of part is a family: a
+base class that sets ``noun`` and ``types``. A field annotated with a base class takes a part of the family, a table
+``{type = NAME, …}`` or the name alone, and is written back as a table:
+
+>>> from typing import ClassVar, Literal
+>>> class Greeting(Part):
+...     types: ClassVar[dict[str, type[Part]]] = {}
+...     noun: ClassVar[str] = "greeting"
+>>> class Hello(Greeting):
+...     type: Literal["hello"] = "hello"
+...     times: int = 1
+...     def __call__(self):
+...         return " ".join(["hello"] * self.times)
+>>> Greeting.model_validate({"type": "hello", "times": 2})()
+'hello hello'
+
+A name is looked up, in this order, among the parts that are defined (the shipped ones, and those of modules that were
+imported), in the entry points of other packages (group ``turngate.greetings``: ``NAME = "package.module:Class"``), and
+as ``package.module:Name``, also of a module in the current folder. Where a family takes plain functions
+(``from_function``), a function is a part too, and its keyword-only arguments are its settings.
+
+Configs are read without torch: a module that defines parts for torch writes ``torch = when_used("torch")``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Any, ClassVar, Literal, Self, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, create_model
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from turngate.errors import ConfigError, DuplicateName, MissingExtra, UnknownName, UserError
+
+
+def _dumped(part: Part, info: core_schema.SerializationInfo) -> dict[str, Any]:
+    return part.model_dump(mode=info.mode, exclude_none=bool(info.exclude_none))
+
+
+class Part(BaseModel):
+    """A frozen piece of a run, found by its ``type``. Subclasses that set ``types`` and ``noun`` are families."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    types: ClassVar[dict[str, type[Part]]]
+    """The parts of the family that are defined, by ``type``."""
+    noun: ClassVar[str] = "part"
+    """What error messages call a part of the family; its plural names the group of entry points."""
+    fallback: ClassVar[str] = ""
+    """The ``type`` of a table that names none."""
+    from_function: ClassVar[bool] = False
+    """Whether a plain function makes a part of the family."""
+    function: ClassVar[Callable[..., Any] | None] = None
+    """The function that the part was made from."""
+    type: str
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """A family validates by looking the part up; a part validates like any model."""
+        if "types" not in cls.__dict__:
+            return handler(source)
+        return core_schema.no_info_plain_validator_function(
+            cls.load,
+            serialization=core_schema.plain_serializer_function_ser_schema(_dumped, info_arg=True),
+        )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Make ``type`` known. Raises DuplicateName if another class has it."""
+        kind = cls.model_fields["type"].default
+        if not isinstance(kind, str):  # a family, or a base that several parts share
+            return
+        holder = cls.types.get(kind, cls)
+        if holder is not cls and issubclass(cls, holder):  # made of a known part: its own name is where it stands
+            return
+        if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise DuplicateName(f"{cls.noun} type '{kind}' is taken by {holder.__module__}.{holder.__qualname__}")
+        cls.types[kind] = cls
+
+    @classmethod
+    def load(cls, data: Any) -> Self:
+        """The part that ``data`` stands for: a part, its name, or a table with a ``type``.
+
+        Raises what pydantic makes a ValidationError of, so that the error names the key.
+        """
+        if isinstance(data, cls):
+            return data
+        table = {"type": data} if isinstance(data, str) else data
+        if not isinstance(table, Mapping):
+            raise PydanticCustomError("part", "a {noun} is a table with a type, or a name", {"noun": cls.noun})
+        name = table.get("type", cls.fallback or None)
+        if not isinstance(name, str):
+            known = ", ".join(sorted(cls.names()))
+            raise PydanticCustomError(
+                "part", "a {noun} needs a type; known: {known}", {"noun": cls.noun, "known": known}
+            )
+        try:
+            part: Self = cls.find(name).model_validate({**table, "type": name})
+        except UserError as error:  # not a ValueError: pydantic would lose the key that it belongs to
+            raise PydanticCustomError("part", "{problem}", {"problem": str(error)}) from error
+        return part
+
+    @classmethod
+    def find(cls, name: str) -> builtins.type[Self]:
+        """The class of the part called ``name``. Raises UnknownName, ConfigError for an object that is no such part."""
+        if name in cls.types:
+            return cls.types[name]  # type: ignore[return-value]
+        plugin = cls._plugins().get(name)
+        if plugin is not None:
+            return cls._adopt(name, _loaded(plugin))
+        if ":" in name:
+            return cls._adopt(name, import_object(name))
+        raise UnknownName(f"{cls.noun} type", name, cls.names(), hint="or write package.module:Name for your own")
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """Every name that can be written without a path."""
+        return frozenset(name for name in cls.types if ":" not in name) | frozenset(cls._plugins())
+
+    @classmethod
+    def group(cls) -> str:
+        """The group of entry points in which other packages name their parts, for instance ``turngate.rewards``."""
+        noun = cls.noun.replace(" ", "_")
+        return f"turngate.{noun[:-1]}ies" if noun.endswith("y") else f"turngate.{noun}s"
+
+    @classmethod
+    def _plugins(cls) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in _entries(cls.group())}
+
+    @classmethod
+    def _adopt(cls, name: str, found: Any) -> builtins.type[Self]:
+        """The found class, or one made of a found function, under the name by which it was asked for."""
+        if isinstance(found, type) and issubclass(found, cls):
+            if found.model_fields["type"].default == name:
+                return found
+            return create_model(found.__name__, __base__=found, __module__=found.__module__, **_typed(name))
+        if cls.from_function and callable(found) and not isinstance(found, type):
+            return cls.of_function(name, found)
+        wanted = f"a subclass of {cls.__module__}.{cls.__qualname__}" + (" or a function" if cls.from_function else "")
+        raise ConfigError(f"'{name}' is {found!r:.80}, which is no {cls.noun}; it must be {wanted}")
+
+    @classmethod
+    def of_function(cls, name: str, function: Callable[..., Any]) -> builtins.type[Self]:
+        """A part whose settings are the keyword-only arguments of ``function``, under their names, types and defaults.
+
+        Raises ConfigError for an argument without a type.
+        """
+        hints = get_type_hints(function, include_extras=True)
+        fields: dict[str, Any] = _typed(name)
+        for argument in inspect.signature(function).parameters.values():
+            if argument.kind is not inspect.Parameter.KEYWORD_ONLY:
+                continue
+            if argument.name not in hints:
+                raise ConfigError(f"argument '{argument.name}' of {cls.noun} '{name}' needs a type annotation")
+            default = ... if argument.default is inspect.Parameter.empty else argument.default
+            fields[argument.name] = (hints[argument.name], default)
+        made = create_model(
+            function.__name__, __base__=cls, __module__=function.__module__, __doc__=function.__doc__, **fields
+        )
+        made.function = staticmethod(function)
+        return made
+
+    def settings(self) -> dict[str, Any]:
+        """Every setting but the type, by name."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
+
+    def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
+        """A copy with changes, checked like a new one."""
+        return type(self)(**{"type": self.type, **self.settings(), **dict(update or {})})
+
+
+def families() -> Iterator[type[Part]]:
+    """Every family whose module was imported."""
+    waiting = list(Part.__subclasses__())
+    while waiting:
+        family = waiting.pop(0)
+        if "types" in family.__dict__:
+            yield family
+        waiting += family.__subclasses__()
+
+
+def import_object(path: str) -> Any:
+    """What ``package.module:Name`` names, also in a module of the current folder. Raises ConfigError, MissingExtra."""
+    module_name, _, name = path.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:  # a command's own path does not hold the folder that it was called in
+        sys.path.append(here)
+    try:
+        module = importlib.import_module(module_name)
+    except UserError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"'{path}' cannot be imported: {error!r}") from error
+    found: Any = module
+    for step in name.split("."):
+        if not hasattr(found, step):
+            known = [one for one in vars(found) if not one.startswith("_")] if hasattr(found, "__dict__") else []
+            raise ConfigError(str(UnknownName(f"name in {module_name}", name, known)))
+        found = getattr(found, step)
+    return found
+
+
+class _WhenUsed(ModuleType):
+    """A module that is imported when something of it is used."""
+
+    def __init__(self, name: str, extra: str) -> None:
+        super().__init__(name)
+        self.__dict__["_extra"] = extra
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):  # inspect and doctest ask every object for such names
+            raise AttributeError(attribute)
+        try:
+            value = getattr(importlib.import_module(self.__name__), attribute)
+        except ModuleNotFoundError as error:
+            raise MissingExtra(self.__name__, self.__dict__["_extra"]) from error
+        self.__dict__[attribute] = value
+        return value
+
+
+def when_used(name: str, extra: str = "train") -> Any:
+    """The module ``name``, imported at its first use; ``extra`` is named where it is not installed (MissingExtra)."""
+    return _WhenUsed(name, extra)
+
+
+def _typed(name: str) -> dict[str, Any]:
+    return {"type": (Literal[name], name)}
+
+
+@cache
+def _entries(group: str) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=group))
+
+
+def _loaded(entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except UserError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"entry point '{entry.name}' ({entry.value}) cannot be loaded: {error!r}") from error

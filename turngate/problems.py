@@ -1,0 +1,96 @@
+"""What pydantic found wrong with a table that a user wrote, as one line: the key, the value, and the closest name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from turngate.errors import UserError
+from turngate.parts import Part
+
+Steps = Sequence[int | str]
+
+
+def one_line(error: ValidationError, model: type[BaseModel], data: Any) -> str:
+    """The first thing to mend in ``data``, which ``model`` refused."""
+    first = max(error.errors(), key=_weight)
+    steps = _written(first["loc"], data)
+    where = spelled(steps)
+    if first["type"] == "extra_forbidden":
+        known = keys_at(model, steps[:-1], data)
+        close = difflib.get_close_matches(str(steps[-1]), known, n=1, cutoff=0.4)
+        return f"unknown key '{where}'; " + (f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}")
+    if first["type"] == "missing":
+        return f"key '{spelled([*steps, *first['loc'][-1:]])}' is missing"
+    said = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "part":  # names the value itself
+        return f"{where}: {said}" if where else said
+    return f"{where}: {said}, got {first['input']!r}" if where else said
+
+
+def spelled(steps: Steps) -> str:
+    """``("gates", 0, "type")`` as ``gates[0].type``."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+
+
+def keys_at(model: type[BaseModel], steps: Steps, data: Any) -> list[str]:
+    """The keys that the table at ``steps`` of ``data`` may have, in alphabetical order."""
+    return sorted({name for found in _models_at(model, steps, data) for name in found.model_fields})
+
+
+def _weight(found: Mapping[str, Any]) -> tuple[bool, int, bool]:
+    """Which of several errors to tell: an unknown key, then the union member that got furthest, then our own words."""
+    return found["type"] == "extra_forbidden", len(found["loc"]), found["type"] == "value_error"
+
+
+def _written(loc: Steps, data: Any) -> list[int | str]:
+    """The steps that stand in the file: pydantic adds the names of union members."""
+    steps: list[int | str] = []
+    for step in loc:
+        in_table = isinstance(data, Mapping) and step in data
+        if not in_table and not (isinstance(step, int) and isinstance(data, Sequence) and step < len(data)):
+            continue
+        data = data[step]
+        steps.append(step)
+    return steps
+
+
+def _models_at(model: type[BaseModel], steps: Steps, data: Any) -> list[type[BaseModel]]:
+    models = [model]
+    for step in steps:
+        data = _below(data, step)
+        if isinstance(step, str):
+            fields = [found.model_fields[step].annotation for found in models if step in found.model_fields]
+            models = [one for annotation in fields for one in _models(annotation)]
+        models = [_chosen(one, data) for one in models]
+    return models
+
+
+def _below(data: Any, step: int | str) -> Any:
+    try:
+        return data[step]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _chosen(model: type[BaseModel], data: Any) -> type[BaseModel]:
+    """The part of a family that a table, or a name alone, names; a list of parts stays the family."""
+    if not (issubclass(model, Part) and "types" in model.__dict__) or not isinstance(data, Mapping | str):
+        return model
+    name = data.get("type", model.fallback) if isinstance(data, Mapping) else data
+    try:
+        return model.find(str(name))
+    except UserError:
+        return model
+
+
+def _models(annotation: Any) -> Iterable[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, UnionType, Annotated, tuple, list, dict):
+        return [model for one in get_args(annotation) for model in _models(one)]
+    return []

@@ -1,0 +1,111 @@
+"""Rubrics as users name them: a shipped one, a file, a table in the config, or one of their own modules."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, PlainSerializer, ValidationError
+from pydantic_core import PydanticCustomError
+
+from turngate.errors import ConfigError, DataError, UnknownName, UserError
+from turngate.jsonl import read_text
+from turngate.parts import import_object
+from turngate.problems import one_line
+from turngate.rewards import Rubric
+
+SHIPPED: Mapping[str, str] = MappingProxyType(
+    {
+        "lock": "turngate.envs.lock:RUBRIC",
+        "sql": "turngate.envs.sql.rubric:RUBRIC",
+        "sql_reasoning": "turngate.envs.sql.rubric:REASONING_RUBRIC",
+        "code_repair": "turngate.envs.code.rubric:RUBRIC",
+        "code_repair_direct": "turngate.envs.code.rubric:DIRECT_RUBRIC",
+    }
+)
+"""Names of the rubrics that come with turngate; other packages add theirs as entry points of ``turngate.rubrics``."""
+
+GROUP = "turngate.rubrics"
+FILES = (".json", ".toml")
+
+
+def find_rubric(name: str) -> Rubric:
+    """The rubric called ``name``: a shipped one, a ``.json`` or ``.toml`` file, or ``package.module:NAME``.
+
+    Raises UnknownName, DataError for a file that cannot be read, ConfigError for what is no working rubric.
+    """
+    if name.endswith(FILES):
+        return read_rubric(name)
+    path = SHIPPED.get(name) or _plugins().get(name) or (name if ":" in name else None)
+    if path is None:
+        raise UnknownName("rubric", name, rubric_names(), hint="or write package.module:NAME, or a .json or .toml file")
+    found = import_object(path)
+    if not isinstance(found, Rubric):
+        raise ConfigError(f"'{path}' is {found!r:.80}, which is no rubric; it must be a turngate.Rubric")
+    return found
+
+
+def rubric_names() -> tuple[str, ...]:
+    """Every name that needs no path."""
+    return tuple(sorted({*SHIPPED, *_plugins()}))
+
+
+def read_rubric(path: str | Path) -> Rubric:
+    """The rubric in a JSON file, as ``Rubric.model_dump_json`` writes it, or the same as TOML.
+
+    Raises DataError for a file that is not there or neither, and ConfigError, naming file and key, for one that
+    describes no working rubric.
+    """
+    text = read_text(Path(path))
+    try:
+        if str(path).endswith(".toml"):
+            data = tomllib.loads(text)
+        else:
+            data = json.loads(text, object_pairs_hook=_without_repeats)
+    except json.JSONDecodeError as error:
+        raise DataError(path, f"is not JSON: {error.msg}", line=error.lineno) from error
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(path, f"is not TOML: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    try:
+        return Rubric.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {one_line(error, Rubric, data)}") from error
+    except UserError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    name, count = next(iter(Counter(key for key, _ in pairs).most_common(1)), ("", 0))
+    if count > 1:
+        raise ConfigError(f"key '{name}' stands {count} times in one object; keep one")
+    return dict(pairs)
+
+
+def _plugins() -> dict[str, str]:
+    found: Sequence[EntryPoint] = tuple(entry_points(group=GROUP))
+    return {entry.name: entry.value for entry in found}
+
+
+def _looked_up(value: object) -> object:
+    try:
+        if isinstance(value, str):
+            return find_rubric(value)
+        return Rubric.model_validate(value) if isinstance(value, Mapping) else value
+    except UserError as error:  # not a ValueError: pydantic would lose the key that it belongs to
+        raise PydanticCustomError("part", "{problem}", {"problem": str(error)}) from error
+
+
+def _as_table(rubric: Rubric | None) -> object:
+    return None if rubric is None else rubric.model_dump(mode="json")
+
+
+NamedRubric: TypeAlias = Annotated[Rubric, BeforeValidator(_looked_up), PlainSerializer(_as_table)]
+"""A field that takes a rubric as users name it; it is written back whole, so a run keeps the rubric that it had."""

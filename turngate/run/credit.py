@@ -1,0 +1,157 @@
+"""Credit in a run: its rule, perhaps under a negative control, and the columns that the rule reads beyond payments."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from turngate.agents.chat import Chat
+from turngate.config import Config
+from turngate.envs.base import TurnEnv
+from turngate.errors import ConfigError
+from turngate.run.environments import Environments
+from turngate.trainer.credit import implicit
+from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
+from turngate.trainer.credit.rule import CreditRule
+from turngate.trainer.learner import Learner
+from turngate.trainer.pack import by_turn
+from turngate.trainer.signals import Beliefs, Entropies, FromEvidence, LogRatios, Signal, Signals, TokenRows, Values
+from turngate.trainer.similar import SharedTokens
+from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
+
+LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})
+Answer = Callable[[Task], tuple[str, str]]
+"""What the assistant says first, and the right answer."""
+
+
+def rule_of(config: Config, control: str | None) -> Credit | TokenRule:
+    """The credit rule of a training run; under a control, for trajectories that it has nothing to do with."""
+    rule = config.credit
+
+    def shuffled(table: TurnTable) -> FloatArray:
+        credit_N = by_turn(rule(table), table.n_turns)
+        return shuffle_between_trajectories(table, credit_N, _seed_of(table, config, "shuffle"))
+
+    return shuffled if control == "shuffled_credit" else rule  # type: ignore[return-value]
+
+
+def own_rule(config: Config) -> CreditRule | None:
+    """The run's rule for recorded episodes; None if it reads what only training measures (a critic's values …)."""
+    try:
+        config.credit.reads(branching=True)
+    except ConfigError:
+        return None
+    return config.credit
+
+
+def signals_of(
+    config: Config,
+    *,
+    control: str | None,
+    learner: Learner,
+    reward_model: Learner | None,
+    reference: Learner | None,
+    chat: Chat,
+    answer: Answer | None,
+) -> Signals:
+    """The ``Signals`` that the credit rule reads.
+
+    ``reward_model`` is a learner that becomes an implicit reward model, where ``trains_reward_model`` says so;
+    ``reference`` a frozen learner on what training begins from, where ``needs_reference`` does; ``answer`` comes from
+    ``answer_of``.
+    """
+    reads, section = config.columns, config.signals
+    sources: list[Signal] = []
+    if any(name.endswith("_S") for name in reads):
+        sources.append(TokenRows())
+    if "sharing_S" in reads:
+        sources.append(SharedTokens())
+    if section.evidence:
+        sources.append(FromEvidence(section.evidence))
+    if config.value is not None:
+        sources.append(_values(config, learner, per_token="value_S" in reads))
+    if reads & {"entropy_N", "entropy_S"}:
+        sources.append(Entropies(learner))
+    if answer is not None:
+        sources.append(Beliefs(learner=learner, chat=chat, answer=answer, log=section.log_gain))
+    if reward_model is not None:
+        sources.append(_reward_model(config, reward_model, reference))
+    elif reads & LOG_RATIOS:
+        sources.append(LogRatios(base=reference))
+
+    def tossed(table: TurnTable) -> TurnTable:
+        return random_reward(table, _seed_of(table, config, "coin"))
+
+    learners = {} if reward_model is None else {"reward_model": reward_model}
+    view: dict[str, Any] = {"view": tossed} if control == "random_reward" else {}
+    return Signals(sources=tuple(sources), learners=learners, **view)
+
+
+def trains_reward_model(config: Config) -> bool:
+    """Whether an implicit reward model of its own learns along."""
+    return config.reward_model is not None and config.reward_model.model == "trained"
+
+
+def needs_reference(config: Config) -> bool:
+    """Whether the loss or the credit rule compares with the model that training began from."""
+    if config.loss.needs_reference:
+        return True
+    if trains_reward_model(config):
+        return implicit.REWARD_MODELS[config.credit.type][1] == "start"
+    return bool(config.columns & LOG_RATIOS)
+
+
+def answer_of(config: Config, environments: Environments) -> Answer | None:
+    """The right answers of tasks, for rules that read the belief in them; else None.
+
+    Raises ConfigError if nobody knows the answer.
+    """
+    if "gain_N" not in config.columns:
+        return None
+    template = config.signals.answer
+    if template is not None:
+        return partial(_filled, template)
+    for label, env in environments:
+        if not env.turn_spec.has_oracle:
+            raise ConfigError(
+                f"credit '{config.credit.type}' reads gain_N, the belief in the right answer, and '{label}' has no "
+                'oracle; set signals.answer, for instance "{gold}" where the task keeps it under that name'
+            )
+
+    def by_oracle(task: Task) -> tuple[str, str]:
+        env: TurnEnv = environments.of(task)
+        return "", "\n".join(env.oracle(task))
+
+    return by_oracle
+
+
+def _filled(template: str, task: Task) -> tuple[str, str]:
+    """The template's text before its first name, and the rest with the names filled in."""
+    first = next(iter(string.Formatter().parse(template)))[0]
+    try:
+        return first, template.format_map(task.private).removeprefix(first)
+    except KeyError as missing:
+        raise ConfigError(
+            f"signals.answer '{template}' names {missing}, but task '{task.id}' has only {sorted(task.private)}"
+        ) from None
+
+
+def _values(config: Config, learner: Learner, *, per_token: bool) -> Signal:
+    assert config.value is not None
+    discounts = {name: value for name, value in config.credit.settings().items() if name.startswith("gamma")}
+    targets = partial(config.credit.value_targets, lam=config.value.lam, **discounts)
+    return Values(learner=learner, targets=targets, per_token=per_token, bootstrap=config.value.bootstrap)
+
+
+def _reward_model(config: Config, learner: Learner, reference: Learner | None) -> Signal:
+    name, base = implicit.REWARD_MODELS[config.credit.type]
+    losses = {"cross_entropy": implicit.cross_entropy, "preference": implicit.preference}
+    loss = partial(losses[name], beta=config.credit.settings()["beta"])
+    return LogRatios(model=learner, base=reference if base == "start" else None, loss=loss)
+
+
+def _seed_of(table: TurnTable, config: Config, purpose: str) -> int:
+    """A seed that comes from the table, not from a counter, so that a resumed run draws alike."""
+    return derive_seed(config.seed, purpose, table.state_N.tobytes().hex(), table.reward_N.tobytes().hex())

@@ -1,0 +1,68 @@
+"""What a warm start imitates: who wrote it, the oracle or people, and what is read and written when it is played."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from turngate.config import WarmStart
+from turngate.errors import ConfigError, DataError, UnknownName
+from turngate.jsonl import read_rows
+from turngate.run.environments import Environments
+from turngate.types import Task
+
+Demonstrations: TypeAlias = tuple[list[Task], dict[str, list[str]]]
+"""Tasks, and by the id of each what to write in its turns."""
+
+
+def demonstrations(environments: Environments, section: WarmStart) -> Demonstrations:
+    """From a file, or else from the oracles. Raises ConfigError for a missing oracle, DataError for a bad file."""
+    if section.demonstrations is not None:
+        return _read(environments, section.demonstrations)
+    assert section.episodes is not None
+    tasks: list[Task] = []
+    lines: dict[str, list[str]] = {}
+    for label, count in environments.split(section.episodes).items():
+        env = environments[label]
+        if count and not env.turn_spec.has_oracle:
+            raise ConfigError(f"'{label}' has no oracle; give warm_start.demonstrations, a JSONL file")
+        for task in environments.heldout(label, environments.sections[label].split, count):
+            tasks.append(task)
+            lines[task.id] = list(env.oracle(task))
+    return tasks, lines
+
+
+def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], environments: Environments) -> Iterator[str]:
+    """Everything that is read or written when the lines are played: what a tokenizer for these environments learns."""
+    for task in tasks:
+        env = environments.of(task)
+        observation, _ = env.reset(seed=0, options={"task": task})
+        yield observation.text
+        for line in lines[task.id]:
+            reply, _, terminated, truncated, _ = env.step(line)
+            yield line
+            yield reply.text
+            if terminated or truncated:
+                break
+
+
+def _read(environments: Environments, path: Path) -> Demonstrations:
+    tasks: dict[str, Task] = {}
+    lines: dict[str, list[str]] = {}
+    for number, data in read_rows(path):
+        for key, kind in (("task", str), ("actions", list)):
+            if not isinstance(data, dict) or not isinstance(data.get(key), kind):
+                raise DataError(path, f"must be a {'text' if kind is str else 'list of texts'}", line=number, field=key)
+        if not data["actions"] or not all(isinstance(text, str) for text in data["actions"]):
+            raise DataError(path, "must be a non-empty list of texts", line=number, field="actions")
+        try:
+            task = environments.find(data["task"])
+        except UnknownName as error:
+            raise DataError(path, str(error), line=number, field="task") from None
+        if task.id in lines:
+            raise DataError(path, f"task '{data['task']}' has a demonstration already", line=number, field="task")
+        tasks[task.id], lines[task.id] = task, data["actions"]
+    if not lines:
+        raise DataError(path, "holds no demonstration")
+    return list(tasks.values()), lines

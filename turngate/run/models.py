@@ -1,0 +1,63 @@
+"""Models of a run: loaded by name, or made from nothing, and written back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from turngate.config import TinyModel
+from turngate.errors import MissingExtra
+
+
+def load_model(name: str) -> tuple[Any, Any]:
+    """Model and tokenizer of a hub name or a folder, on the accelerator if there is one. Raises MissingExtra."""
+    tiny = _tiny()
+    import torch
+
+    model, tokenizer = tiny.load(name)
+    return (model.to("cuda") if torch.cuda.is_available() else model), tokenizer
+
+
+def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[Any, Any]:
+    """A model from random weights for episodes of ``context`` tokens, with a tokenizer trained on ``texts``."""
+    tiny = _tiny()
+    tokenizer = tiny.train_tokenizer(texts, vocabulary=settings.vocabulary)
+    model = tiny.random_model(
+        tokenizer,
+        layers=settings.layers,
+        width=settings.width,
+        heads=settings.heads,
+        context=context,
+        seed=seed,
+    )
+    return model, tokenizer
+
+
+def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write both in Hugging Face format; the folder appears when all of it is written."""
+    writing = folder.with_name(f"writing_{folder.name}")
+    shutil.rmtree(writing, ignore_errors=True)
+    _tiny().save(model, tokenizer, writing)
+    writing.rename(folder)
+
+
+def be_deterministic() -> None:
+    """Refuse operations whose result depends on the timing of threads; on an accelerator warn of them."""
+    import torch
+
+    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+
+
+def _tiny() -> ModuleType:
+    try:
+        import tokenizers  # noqa: F401
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(error.name or "torch", "train") from None
+    from turngate.agents import tiny
+
+    return tiny

@@ -1,0 +1,54 @@
+"""The loss: one objective, corrections, penalties, and ``PolicyLoss``, which puts them together.
+
+Importing it defines every shipped part and loads no torch: that is imported when a loss is computed. ``tokens`` is what
+a loss sees, ``base`` the three families; ``objectives``, ``covariance``, ``corrections``, ``entropy`` and ``kl`` hold
+the parts, ``settings`` the section of a config.
+"""
+
+from turngate.trainer.loss.base import Correction, Gain, Objective, Penalty
+from turngate.trainer.loss.corrections import (
+    DivergenceRejection,
+    GeometricRejection,
+    Masked,
+    NegativeDriftMask,
+    Truncated,
+    VetoRejection,
+)
+from turngate.trainer.loss.covariance import ClipCov, KlCov
+from turngate.trainer.loss.entropy import EntropyBonus, Siren
+from turngate.trainer.loss.kl import KlPenalty
+from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
+from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.settings import LossSettings
+from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
+
+__all__ = [
+    "Cispo",
+    "ClipCov",
+    "Clipped",
+    "Correction",
+    "DivergenceRejection",
+    "EntropyBonus",
+    "Gain",
+    "GeometricRejection",
+    "Gmpo",
+    "Gspo",
+    "KlCov",
+    "KlPenalty",
+    "Loss",
+    "LossSettings",
+    "Masked",
+    "Needs",
+    "NegativeDriftMask",
+    "Objective",
+    "Penalty",
+    "PolicyLoss",
+    "Reinforce",
+    "Sapo",
+    "SimKo",
+    "Siren",
+    "Tokens",
+    "Truncated",
+    "VetoRejection",
+    "needs_of",
+]

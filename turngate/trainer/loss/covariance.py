@@ -1,0 +1,136 @@
+"""Entropy control by covariance: the few tokens that would cost the most entropy are held back.
+
+The entropy of a softmax policy falls with Cov(log π, A) (Cui et al., https://arxiv.org/abs/2505.22617). A token's part
+of it is ``(A − mean A)·(log π − mean log π)`` over the policy tokens of the batch of one optimizer step. A few tokens
+hold nearly all of it. Which ones is a question about the whole batch, so ``survey`` fixes them. All A equal: every
+covariance is 0.
+
+A known trap with agents: the syntax of a tool call is likely under the policy and inherits the turn's A, so it attracts
+the selection.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from turngate.parts import when_used
+from turngate.trainer.loss.base import Gain, GainOf, Objective
+from turngate.trainer.loss.objectives import clipped_gain
+from turngate.trainer.loss.tokens import Memory, Needs, Tokens
+from turngate.types import derive_seed
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = when_used("torch")
+
+
+def covariance(logprob: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
+    """``(A − mean A)·(log π − mean log π)``: [M]."""
+    return (advantage - advantage.mean()) * (logprob - logprob.mean())
+
+
+class _Selective(Objective):
+    """An objective that treats tokens differently which the whole batch selects."""
+
+    @property
+    def needs(self) -> Needs:
+        """A look at the whole batch."""
+        return Needs(survey=True)
+
+    def __call__(self, tokens: Tokens) -> Gain:
+        """[S]; the selection is that of the given tokens."""
+        act, _ = self.survey(tokens, {}, 0)
+        return act(tokens)
+
+
+class KlCov(_Selective):
+    """KL-Cov: ``r·A``, and at the tokens of highest covariance ``r·A − coef·|log π − log π_old|``. Nothing is clipped.
+
+    Chosen are the top ``share`` of the batch's policy tokens, at least one; ties go to the earlier token. Defaults of
+    the authors' code: share 0.002, coef 1. At r = 1 the penalty has no gradient, so on-policy this is REINFORCE and
+    only later steps on the same data are held.
+    """
+
+    type: Literal["kl_cov"] = "kl_cov"
+    share: float = Field(0.002, gt=0, le=1)
+    """Share of the batch's tokens that is held back, those of highest covariance."""
+    coef: float = Field(1.0, gt=0)
+    """Strength of the penalty on their distance from the old policy."""
+
+    def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
+        """Fix the chosen tokens."""
+        return partial(self._held, chosen=self._choose(tokens)), memory
+
+    def _held(self, tokens: Tokens, *, chosen: torch.Tensor) -> Gain:
+        """``limited`` are the chosen tokens, given by their places in the batch."""
+        x, held = tokens.log_ratio(), torch.isin(tokens.place, chosen)
+        value = x.exp() * tokens.advantage - torch.where(held, self.coef * x.abs(), 0)
+        return Gain(value=value, limited=held)
+
+    def _choose(self, tokens: Tokens) -> torch.Tensor:
+        at = tokens.counted
+        if not at.any():
+            return tokens.place[:0]
+        found = covariance(tokens.logprob.detach()[at], tokens.advantage[at])
+        number = max(1, int(len(found) * self.share))
+        return tokens.place[at][found.argsort(descending=True, stable=True)[:number]]
+
+
+class ClipCov(_Selective):
+    """Clip-Cov: PPO's clipped surrogate, and no gradient at a few tokens with covariance between ``low`` and ``high``.
+
+    ``share`` of the batch's policy tokens, at least one, are drawn without replacement among those strictly inside the
+    bounds that the clip does not hold already; with fewer candidates, all of them; with none, this is the clipped
+    surrogate without dual clip. Each token's lot derives from the run's seed, its sampler log-probability and its
+    credit, so neither packing nor resuming changes the draw. Defaults of the authors' code: share 2e-4, bounds 1 and 5,
+    clip 0.2.
+    """
+
+    type: Literal["clip_cov"] = "clip_cov"
+    clip_low: float = Field(0.2, ge=0, le=1)
+    """The ratio is clipped below 1 − clip_low."""
+    clip_high: float = Field(0.2, ge=0)
+    """The ratio is clipped above 1 + clip_high."""
+    share: float = Field(2e-4, gt=0, le=1)
+    """Share of the batch's tokens that is drawn to be left without gradient."""
+    low: float = 1.0
+    """Only tokens with a covariance above this may be drawn."""
+    high: float = 5.0
+    """Only tokens with a covariance below this may be drawn."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.low < self.high:  # also true for NaN
+            raise ValueError(f"low {self.low} is not below high {self.high}")
+        return self
+
+    def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
+        """Fix the chosen tokens."""
+        return partial(self._held, chosen=self._choose(tokens, seed)), memory
+
+    def _held(self, tokens: Tokens, *, chosen: torch.Tensor) -> Gain:
+        """``limited`` are clipped and chosen tokens, the latter given by their places in the batch."""
+        gain, held = self._clipped(tokens), torch.isin(tokens.place, chosen)
+        return Gain(value=torch.where(held, 0, gain.value), limited=gain.limited | held)
+
+    def _clipped(self, tokens: Tokens) -> Gain:
+        return clipped_gain(tokens.log_ratio().exp(), tokens.advantage, self.clip_low, self.clip_high, None)
+
+    def _choose(self, tokens: Tokens, seed: int) -> torch.Tensor:
+        at = tokens.counted
+        if not at.any():
+            return tokens.place[:0]
+        found = covariance(tokens.logprob.detach()[at], tokens.advantage[at])
+        free = ~self._clipped(tokens).limited[at]
+        candidates = tokens.place[at][(found > self.low) & (found < self.high) & free]
+        number = min(len(candidates), max(1, int(len(found) * self.share)))
+        eligible = torch.isin(tokens.place, candidates)
+        facts = zip(tokens.sampled_logprob[eligible].tolist(), tokens.advantage[eligible].tolist(), strict=True)
+        seed = derive_seed(seed, "clip_cov")
+        lots = [derive_seed(seed, logprob.hex(), advantage.hex()) for logprob, advantage in facts]
+        drawn = sorted(range(len(lots)), key=lots.__getitem__)[:number]
+        return tokens.place[eligible][torch.tensor(drawn, dtype=torch.long, device=tokens.place.device)]

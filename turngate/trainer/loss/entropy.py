@@ -1,0 +1,150 @@
+"""Keeping the policy's entropy: a bonus, the entropy of the nucleus, and SIREN's pull towards an anchor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from turngate.parts import when_used
+from turngate.trainer.loss.base import Penalty, PenaltyOf
+from turngate.trainer.loss.tokens import Memory, Needs, Tokens
+from turngate.types import Metrics
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = when_used("torch")
+
+ANCHOR = "siren_anchor_nats"
+ROUNDING = 1e-6  # cumulative probabilities within this of the bound still count as inside
+FEWEST = 5  # trajectories with fewer tokens than this have no quantile worth the name
+
+
+def entropy_of(logprob: torch.Tensor) -> torch.Tensor:
+    """``−Σ p·log p`` in nats over the last axis: [...]. Impossible entries (−inf) count nothing and get no gradient."""
+    finite = torch.where(logprob == -torch.inf, 0.0, logprob)
+    return -(logprob.exp() * finite).sum(-1)
+
+
+def nucleus_entropy(logprob: torch.Tensor, mass: float) -> torch.Tensor:
+    """Entropy in nats of the likeliest tokens, renormalised, over the last axis: [...].
+
+    Kept are tokens, likeliest first, while their cumulative probability is at most ``mass``, and always the first. So
+    unlike in top-p sampling, the token that crosses the bound is left out. mass = 1 is the whole entropy, and a first
+    token above ``mass`` gives 0. Gradient flows through the kept tokens; which are kept is a constant.
+
+    Source: SIREN, https://arxiv.org/abs/2509.25133.
+    """
+    ordered, order = logprob.detach().sort(dim=-1, descending=True, stable=True)
+    inside = ordered.exp().cumsum(-1) <= mass + ROUNDING
+    inside[..., 0] = True
+    kept = torch.zeros_like(inside).scatter(-1, order, inside)
+    return entropy_of(torch.log_softmax(logprob.masked_fill(~kept, -torch.inf), dim=-1))
+
+
+def above_quantile(
+    values: torch.Tensor, segment: torch.Tensor, counted: torch.Tensor, quantile: float, *, fewest: int = 0
+) -> torch.Tensor:
+    """bool[S]: counted tokens strictly above the ``quantile`` of their trajectory's counted tokens (interpolated).
+
+    A trajectory with fewer than ``fewest`` counted tokens has all of them chosen. Equal values: none is above.
+    """
+    chosen = torch.zeros_like(counted)
+    for one in sorted(set(segment[counted].tolist())):
+        at = counted & (segment == one)
+        few = int(at.sum()) < fewest
+        chosen |= at if few else at & (values > torch.quantile(values[at], quantile))
+    return chosen
+
+
+class EntropyBonus(Penalty):
+    """``−coef·Σ w·H``: raises the entropy H of every policy token alike; a negative coefficient lowers it."""
+
+    type: Literal["entropy"] = "entropy"
+    coef: float
+    """Strength of the bonus; 1e-4 to 1e-2 in use."""
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if self.coef == 0:
+            raise ValueError("coef = 0 has no effect; leave the entropy bonus out")
+        return self
+
+    def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        """A scalar; the entropy is reported with every loss."""
+        return -self.coef * (tokens.policy_weight * tokens.entropy).sum(), {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Peaks:
+    """What the whole batch says: which places are peaks, how many, and their mean entropy."""
+
+    place: torch.Tensor
+    entropy: float
+
+    @property
+    def count(self) -> int:
+        return len(self.place)
+
+
+class Siren(Penalty):
+    """Selective entropy regularisation (https://arxiv.org/abs/2509.25133): ``coef·(H − anchor)²``.
+
+    H is the mean nucleus entropy (see ``nucleus_entropy``) of the peak tokens of the batch: those strictly above the
+    ``peak`` quantile of their trajectory (all tokens of a trajectory with fewer than five). Without ``anchor``, H of
+    the first batch is taken and remembered with the learner's state, so that a resumed run keeps it. A bad first policy
+    makes a bad anchor. Defaults: coef 0.005, nucleus 0.8, peak 0.8, the authors' code. No peak in the batch: 0.
+
+    H belongs to a batch, so ``survey`` fixes it; each pass adds its share, with gradient ``2·coef·(H − anchor)·∇H``.
+    """
+
+    type: Literal["siren"] = "siren"
+    coef: float = Field(0.005, gt=0)
+    """Strength of the pull towards the anchor."""
+    nucleus: float = Field(0.8, gt=0, le=1)
+    """Only the likeliest tokens that together hold this much probability count in an entropy."""
+    peak: float = Field(0.8, ge=0, lt=1)
+    """Only tokens with an entropy above this quantile of their trajectory are pulled."""
+    anchor: float | None = None
+    """Entropy to keep, in nats; leave it out for that of the first batch."""
+
+    @property
+    def needs(self) -> Needs:
+        """The nucleus entropy, and a look at the whole batch."""
+        return Needs(survey=True, nucleus=self.nucleus)
+
+    def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
+        """Fix peaks and anchor."""
+        peaks = self._find(tokens)
+        anchor = self.anchor if self.anchor is not None else memory.get(ANCHOR)
+        if anchor is None and peaks.count:
+            anchor = peaks.entropy
+            memory = {**memory, ANCHOR: anchor}
+        return partial(self._pull, peaks=peaks, anchor=peaks.entropy if anchor is None else anchor), memory
+
+    def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        """A scalar, with the peaks of the given tokens."""
+        act, _ = self.survey(tokens, {}, 0)
+        return act(tokens)
+
+    def _pull(self, tokens: Tokens, *, peaks: _Peaks, anchor: float) -> tuple[torch.Tensor, Metrics]:
+        """The share of these tokens: peaks here / peaks in the batch, with the gradient of the whole."""
+        entropy = tokens.required("nucleus_entropy", "Siren")
+        here = torch.isin(tokens.place, peaks.place)
+        share = here.sum() / max(1, peaks.count)
+        gap = peaks.entropy - anchor
+        moving = (entropy - entropy.detach())[here].sum() / max(1, peaks.count)
+        penalty = self.coef * (gap**2 * share + 2 * gap * moving)
+        return penalty, {
+            "entropy/siren_penalty": penalty.item(),
+            "entropy/peaks_nats": peaks.entropy * float(share),
+        }
+
+    def _find(self, tokens: Tokens) -> _Peaks:
+        entropy = tokens.required("nucleus_entropy", "Siren").detach()
+        chosen = above_quantile(entropy, tokens.segment, tokens.counted, self.peak, fewest=FEWEST)
+        place = tokens.place[chosen]
+        return _Peaks(place=place, entropy=float(entropy[chosen].mean()) if len(place) else 0.0)

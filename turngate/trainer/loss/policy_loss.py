@@ -1,0 +1,132 @@
+"""The loss of a batch: an objective, corrections, penalties and cross-entropy over flat tokens, in torch.
+
+Every loss is a plain weighted sum over tokens: ``Tokens`` carries the normalisation in its weights, so the sum over
+micro-batches is the loss of the batch, whichever way it was cut. Metrics are such sums too and simply add up. What
+depends on the whole batch (a selection, an anchor) is fixed before by ``survey``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from turngate.errors import ConfigError
+from turngate.parts import when_used
+from turngate.trainer.loss.base import Correction, Gain, GainOf, Objective, Penalty, PenaltyOf
+from turngate.trainer.loss.corrections import mean_weight, offpolicy_metrics, weight_of
+from turngate.trainer.loss.objectives import Clipped
+from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Loss, Memory, Needs, Tokens, gather
+from turngate.types import Metrics
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = when_used("torch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyLoss:
+    """``−Σ w·c·objective + penalties − Σ ce_weight·log π_plain``.
+
+    w is ``policy_weight``, c the product of the corrections (1 without), a weight without gradient; ``normalize``
+    divides c by its mean over the batch's policy tokens. ``decoupled``: the ratio of the objective is taken against a
+    snapshot from before the first update (π_old), and the corrections cover the way from the sampler (μ) to it:
+    decoupled PPO (Hilton et al. 2021, https://arxiv.org/abs/2110.00641; AReaL, https://arxiv.org/abs/2505.24298).
+    Otherwise the sampler stands for π_old. Whatever the parts draw derives from ``seed``.
+
+    Rejected tokens keep their place in the normalisation: rejection makes the step smaller and does not weigh the
+    survivors up, unless ``normalize`` does. All rejected: the policy loss is 0.
+
+    Raises ConfigError for a combination that would count a ratio twice or have no effect.
+    """
+
+    objective: Objective = field(default_factory=Clipped)
+    correction: tuple[Correction, ...] = ()
+    normalize: bool = False
+    penalties: tuple[Penalty, ...] = ()
+    decoupled: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.objective.uses_ratio and not self.decoupled:
+            for correction in self.correction:
+                if correction.weighs:
+                    raise ConfigError(
+                        f"correction '{correction.type}' weighs by the ratio to the sampler, which objective "
+                        f"'{self.objective.type}' already carries, so it would count twice; set decoupled = true, or "
+                        "keep only rejections"
+                    )
+        if self.decoupled and not self.objective.uses_ratio and not self.correction:
+            raise ConfigError(
+                f"decoupled without a correction has no effect: objective '{self.objective.type}' uses no ratio"
+            )
+        if self.normalize and not self.correction:
+            raise ConfigError("normalize without a correction has no effect")
+        types = [penalty.type for penalty in self.penalties]
+        for kind in types:
+            if types.count(kind) > 1:  # what it remembers from step to step would be written over by the other one
+                raise ConfigError(f"penalty '{kind}' is there {types.count(kind)} times; give it once")
+
+    @property
+    def needs(self) -> Needs:
+        """What all parts ask for together. Raises ConfigError if two of them cannot both have it."""
+        whole = Needs(proximal=self.decoupled, survey=self.normalize)
+        return reduce(Needs.__or__, [self.objective.needs, *(penalty.needs for penalty in self.penalties)], whole)
+
+    def survey(self, tokens: Tokens, memory: Memory) -> tuple[Loss, Memory]:
+        """This loss with everything fixed that the whole batch decides. ``tokens`` are all of it, detached."""
+        gain_of, memory = self.objective.survey(tokens, memory, self.seed)
+        penalties: list[PenaltyOf] = []
+        for penalty in self.penalties:
+            act, memory = penalty.survey(tokens, memory, self.seed)
+            penalties.append(act)
+        mean = mean_weight(self.correction, tokens) if self.normalize else 1.0
+        fixed = _Fixed(gain_of=gain_of, correction=self.correction, mean=mean, penalties=tuple(penalties))
+        return fixed, memory
+
+    def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        """The loss and its diagnostics; ``policy/…`` are averages weighted as the policy loss is.
+
+        ``kl_to_sampler`` estimates KL(sampler ‖ policy) by r − 1 − log r, whose mean over sampled tokens is exact.
+        A part that needs a survey takes ``tokens`` for the whole batch.
+        """
+        fixed, _ = self.survey(gather([tokens]) if self.needs.survey else tokens, {})
+        return fixed(tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed:
+    """A policy loss in which nothing depends any more on how its batch is cut."""
+
+    gain_of: GainOf
+    correction: tuple[Correction, ...]
+    mean: float
+    penalties: tuple[PenaltyOf, ...]
+
+    def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        gain, weight, metrics = self.gain_of(tokens), tokens.policy_weight, Metrics()
+        if self.correction:
+            corrected = weight_of(self.correction, tokens) / (self.mean or 1.0)
+            weight, metrics = weight * corrected, offpolicy_metrics(tokens, corrected)
+        policy = -(weight * gain.value).sum()
+        logprob = tokens.logprob if tokens.plain_logprob is None else tokens.plain_logprob
+        imitation = -(tokens.ce_weight * logprob).sum()
+        total = policy + imitation
+        for penalty in self.penalties:
+            added, found = penalty(tokens)
+            total, metrics = total + added, metrics | found
+        return total, metrics | _diagnostics(tokens, gain, policy, imitation)
+
+
+def _diagnostics(tokens: Tokens, gain: Gain, policy: torch.Tensor, imitation: torch.Tensor) -> Metrics:
+    with torch.no_grad():
+        share = tokens.policy_weight / tokens.total
+        to_sampler = (tokens.logprob - tokens.sampled_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+        return {
+            "loss/policy": policy.item(),
+            "loss/imitation": imitation.item(),
+            "policy/entropy_nats": (share * tokens.entropy).sum().item(),
+            "policy/clipped_share": (share * gain.limited).sum().item(),
+            "policy/kl_to_sampler_nats": (share * (torch.expm1(to_sampler) - to_sampler)).sum().item(),
+        }

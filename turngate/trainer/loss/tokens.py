@@ -1,0 +1,185 @@
+"""What a loss sees: the trained tokens of one pass, and what it may ask for beyond the basics.
+
+The seam between the learner, which makes ``Tokens``, and everything that is computed from them: objectives, corrections
+and penalties. A pass always holds whole segments, so sums over a turn or a trajectory are complete in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast, runtime_checkable
+
+from turngate.errors import ConfigError, ShapeError
+from turngate.parts import when_used
+from turngate.types import Metrics
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = when_used("torch")
+
+MAX_LOG_RATIO = 20.0  # exp(20) is far outside any trust region and still finite in float32
+
+Unit: TypeAlias = Literal["token", "turn", "sequence"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a loss asks of the forward pass and of the caller. ``|`` joins two of them.
+
+    ``proximal``, ``reference``: columns of log-probabilities by a snapshot taken before the first update, and by a
+    frozen reference model. ``survey``: a look at the whole batch before its gradient. ``nucleus``: the entropy over
+    that much of the probability. ``candidates``: the log-probabilities of so many likeliest tokens.
+    """
+
+    proximal: bool = False
+    reference: bool = False
+    survey: bool = False
+    nucleus: float | None = None
+    candidates: int = 0
+
+    def __or__(self, other: Needs) -> Needs:
+        if None not in (self.nucleus, other.nucleus) and self.nucleus != other.nucleus:
+            raise ConfigError(f"two parts of one loss ask for nucleus {self.nucleus} and {other.nucleus}; use one")
+        return Needs(
+            proximal=self.proximal or other.proximal,
+            reference=self.reference or other.reference,
+            survey=self.survey or other.survey,
+            nucleus=other.nucleus if self.nucleus is None else self.nucleus,
+            candidates=max(self.candidates, other.candidates),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tokens:
+    """The trained tokens of one pass; tensors of shape [S] unless said otherwise.
+
+    ``logprob``, ``entropy``, ``plain_logprob``, ``nucleus_entropy`` and ``candidate_logprob`` carry gradient.
+
+    ===================== ============================================================================================
+    ``logprob``           under the distribution that the sampler draws from: its temperature, top-p and top-k
+    ``entropy``           of that distribution, in nats
+    ``sampled_logprob``   the sampler's own (μ)
+    ``advantage``         credit of the token's turn
+    ``policy_weight``     normalisation of the policy loss; 0 = carries no credit and counts in no ratio
+    ``ce_weight``         normalisation of cross-entropy
+    ``segment``           int64, which trajectory of the batch
+    ``turn``              int64, which turn of that trajectory
+    ``place``             int64, index of the token in the batch
+    ``plain_logprob``     without top-p and top-k, for cross-entropy; None = the same as ``logprob``
+    ``proximal_logprob``  a snapshot's, from before the first update (π_old); None = the sampler stands for it
+    ``reference_logprob`` a frozen reference model's
+    ``nucleus_entropy``   over the likeliest tokens only (see ``Needs.nucleus``)
+    ``candidate_logprob`` [S, K] of the K likeliest tokens, likeliest first
+    ``total``             Σ policy_weight over the whole batch: what makes averages of sums
+    ===================== ============================================================================================
+    """
+
+    logprob: torch.Tensor
+    entropy: torch.Tensor
+    sampled_logprob: torch.Tensor
+    advantage: torch.Tensor
+    policy_weight: torch.Tensor
+    ce_weight: torch.Tensor
+    segment: torch.Tensor
+    turn: torch.Tensor
+    place: torch.Tensor
+    plain_logprob: torch.Tensor | None = None
+    proximal_logprob: torch.Tensor | None = None
+    reference_logprob: torch.Tensor | None = None
+    nucleus_entropy: torch.Tensor | None = None
+    candidate_logprob: torch.Tensor | None = None
+    total: float = 1.0
+
+    @property
+    def old_logprob(self) -> torch.Tensor:
+        """The denominator of the ratio that objectives clip: the snapshot's if there is one, else the sampler's."""
+        return self.sampled_logprob if self.proximal_logprob is None else self.proximal_logprob
+
+    @property
+    def counted(self) -> torch.Tensor:
+        """bool[S]: tokens that carry policy credit. No other token enters a ratio, a mean or a quantile."""
+        return self.policy_weight != 0
+
+    def log_ratio(self) -> torch.Tensor:
+        """log π_θ/π_old of each token, at most ±20; carries gradient inside."""
+        return (self.logprob - self.old_logprob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+
+    def required(self, name: str, asked_by: str) -> torch.Tensor:
+        """The optional column ``name``. Raises ShapeError, naming who asked, when it was not measured."""
+        column: torch.Tensor | None = getattr(self, name)
+        if column is None:
+            raise ShapeError(f"{asked_by} needs '{name}', which was not measured for this batch")
+        return column
+
+
+def gather(parts: Sequence[Tokens]) -> Tokens:
+    """Several passes of one batch as one, detached and in the order of the batch."""
+    order = torch.cat([part.place for part in parts]).argsort()
+    columns: dict[str, torch.Tensor | None] = {}
+    for field in fields(Tokens):
+        values = [getattr(part, field.name) for part in parts]
+        if field.name != "total":
+            columns[field.name] = None if values[0] is None else torch.cat(values).detach()[order]
+    return Tokens(**columns, total=parts[0].total)  # type: ignore[arg-type]
+
+
+def owners(tokens: Tokens, unit: Unit) -> torch.Tensor:
+    """Which token, turn or trajectory each token belongs to, as dense numbers: int64[S]."""
+    if unit == "token":
+        return torch.arange(len(tokens.segment), device=tokens.segment.device)
+    if not len(tokens.segment):
+        return tokens.segment
+    key = tokens.segment if unit == "sequence" else tokens.segment * (tokens.turn.max() + 1) + tokens.turn
+    _, owner = key.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    return cast(torch.Tensor, owner)
+
+
+def mean_over(values: torch.Tensor, owner: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """Mean of ``values`` over the counted tokens of the same owner, given to each token: [S]. Without any: 0."""
+    number = _sums(counted.to(values.dtype), owner)
+    return (_sums(torch.where(counted, values, 0), owner) / number.clamp(min=1))[owner]
+
+
+def sum_over(values: torch.Tensor, owner: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """Sum of ``values`` over the counted tokens of the same owner, given to each token: [S]."""
+    return _sums(torch.where(counted, values, 0), owner)[owner]
+
+
+def _sums(values: torch.Tensor, owner: torch.Tensor) -> torch.Tensor:
+    n_owners = int(owner.max()) + 1 if len(owner) else 0
+    return values.new_zeros(n_owners).index_add(0, owner, values)
+
+
+# --- what the learner is handed --------------------------------------------------------------------------------------
+
+
+class Loss(Protocol):
+    """Tokens in; a scalar to descend and additive metrics out."""
+
+    def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        """The loss as a sum over ``tokens``, and sums to report."""
+        ...
+
+
+Memory: TypeAlias = Mapping[str, float]
+"""What a loss keeps from step to step. It is saved with the learner."""
+
+
+@runtime_checkable
+class Surveyed(Protocol):
+    """A loss that has to see the whole batch: a selection, a quantile or a mean of it decides about each token."""
+
+    def survey(self, tokens: Tokens, memory: Memory) -> tuple[Loss, Memory]:
+        """The loss with what the batch decides fixed, and what to remember for the next batch.
+
+        ``tokens`` are all of the batch, detached and in its order.
+        """
+        ...
+
+
+def needs_of(loss: Loss) -> Needs:
+    """What ``loss`` asks for; a plain function asks for nothing."""
+    needs: Needs = getattr(loss, "needs", Needs())
+    return needs

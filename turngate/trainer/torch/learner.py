@@ -1,0 +1,243 @@
+"""``TorchLearner``: four verbs over flat arrays. It knows tokens, weights and a loss, and nothing about episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from turngate.errors import ConfigError, RunError, StoreError
+from turngate.trainer.learner import NOTHING, Critic, Measured
+from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of
+from turngate.trainer.torch.critic import ValueHead, ValueTargets
+from turngate.trainer.torch.passes import Pass, Passes
+from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
+
+
+class TorchLearner:
+    """AdamW on a transformers causal language model.
+
+    ``sampling`` is the sampler's: log-probabilities are those of the distribution that was sampled from (see
+    ``truncated_log_softmax``). A token that the policy would no longer sample at all has ratio 0 and no gradient, so it
+    gets weight 0 and keeps its place in the normalisation; ``policy/outside_support_share`` counts such tokens.
+    Cross-entropy always means the distribution without top-p and top-k.
+
+    A pass holds whole segments, never a part of one, so that losses may sum over turns and trajectories. Weights are
+    kept and updated in the model's dtype; on hardware with bf16 the forward pass runs in bf16 (``autocast``).
+
+    ``critic`` adds a value head, which is no part of ``weights()``: nobody samples from it. Its gradient is clipped on
+    its own, so that a critic that errs does not shorten the policy's step.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        lr: float,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.95),
+        clip_norm: float = 1.0,
+        tokens_per_pass: int = 16_384,
+        sampling: Sampling = PLAIN,
+        critic: Critic | None = None,
+    ) -> None:
+        self.model = model.train()
+        self._passes = Passes(model, sampling, tokens_per_pass)
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._device = self._parameters[0].device
+        self._lr, self._clip_norm = lr, clip_norm
+        self._memory: Memory = {}
+        self._critic, self._n_updates = critic, 0
+        self._targets: list[ValueTargets] = []  # what the head has to learn until the next optim_step
+        width = self._passes.head.weight.shape[1]
+        self._value_head = None if critic is None else ValueHead(width).to(self._device)
+        groups: list[dict[str, Any]] = [{"params": self._parameters, "weight_decay": weight_decay}]
+        if self._value_head is not None:  # decay would pull values to 0
+            groups.append({"params": list(self._value_head.parameters()), "weight_decay": 0.0})
+        self._optimizer = torch.optim.AdamW(groups, lr=lr, betas=betas, fused=self._device.type == "cuda")
+
+    # --- the four verbs -----------------------------------------------------------------------------------------------
+
+    def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
+        """Add the gradient of ``loss`` over ``batch`` to what is accumulated; additive metrics.
+
+        A loss that needs it sees the whole batch first, in a forward pass of its own. While a critic warms up, its loss
+        is the only one. Raises ShapeError for a column that ``loss`` needs and nobody measured, ConfigError for returns
+        without a critic, RunError for a loss that is not finite.
+        """
+        metrics: Metrics = {}
+        if self._warms_up:
+            batch = replace(batch, policy_weight_L=np.zeros_like(batch.policy_weight_L))
+            for one in self._passes.over(batch, None, measured):
+                self._descend(*self._value_part(one, measured), metrics)
+            return metrics
+        fixed, self._memory = self._survey(batch, loss, measured)
+        for one in self._passes.over(batch, loss, measured):
+            value, parts = fixed(one.tokens)
+            added, more = self._value_part(one, measured)
+            if one.outside is not None:
+                parts = parts | {"policy/outside_support_share": one.outside}
+            self._descend(value + added, parts | more, metrics)
+        return metrics
+
+    def token_gradient(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> FloatArray:
+        """∂loss/∂log π of each token: float32[L], 0 where nothing is trained. Accumulates and remembers nothing."""
+        result = np.zeros(batch.n_tokens, np.float32)
+        fixed, _ = self._survey(batch, loss, measured)
+        for one in self._passes.over(batch, loss, measured):
+            logprob = one.tokens.logprob.detach().requires_grad_()
+            value, _ = fixed(replace(one.tokens, logprob=logprob))
+            (gradient,) = torch.autograd.grad(value, logprob, allow_unused=True)
+            result[one.rows.flat] = 0 if gradient is None else gradient.float().cpu().numpy()
+        return result
+
+    def gradient_norm(self, batch: Batch, coefficient_L: FloatArray) -> float:
+        """‖Σ_l coefficient_l·∇log π(token l)‖ over all parameters. Accumulates nothing."""
+        total = [torch.zeros_like(parameter) for parameter in self._parameters]
+        zeros = np.zeros_like(coefficient_L)
+        wanted = replace(batch, policy_weight_L=coefficient_L, ce_weight_L=zeros, logprob_L=zeros)
+        for one in self._passes.over(wanted, None, NOTHING):
+            value = (one.tokens.policy_weight * one.tokens.logprob).sum()
+            found = torch.autograd.grad(value, self._parameters, allow_unused=True)
+            total = [part if more is None else part + more for part, more in zip(total, found, strict=True)]
+        return float(torch.stack([part.norm() for part in total]).norm())
+
+    def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
+        """Clip the accumulated gradient, take one AdamW step at ``lr · lr_scale`` and forget the gradient."""
+        metrics = {"learner/grad_norm": self._clipped(self._parameters), "learner/lr": self._lr * lr_scale}
+        policy_group, *value_group = self._optimizer.param_groups
+        policy_group["lr"] = self._lr * lr_scale
+        if self._critic is not None:
+            (group,) = value_group
+            group["lr"] = self._lr * lr_scale * self._critic.lr_factor
+            metrics["value/grad_norm"] = self._clipped(group["params"])
+            self._n_updates += 1
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._further_epochs()
+        return metrics
+
+    def weights(self) -> Mapping[str, torch.Tensor]:
+        """The live parameters by name; copy what you keep."""
+        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+
+    def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
+        """The model's log-probability of every policy token, float32[L]; 0 elsewhere, −inf outside its support.
+
+        ``whole``: of the distribution without top-p and top-k, so never −inf.
+        """
+        return self._passes.measure(
+            batch, lambda said: said.plain_logprob if whole and said.plain_logprob is not None else said.logprob
+        )
+
+    def entropies(self, batch: Batch) -> FloatArray:
+        """Entropy, in nats, of the distribution that each policy token was drawn from, float32[L]; 0 elsewhere."""
+        return self._passes.measure(batch, lambda said: said.entropy)
+
+    def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
+        """The critic's value of the state after each wanted token, float32[L]; 0 elsewhere.
+
+        Raises ConfigError for a learner without a critic.
+        """
+        _, head = self._need_critic()
+        return self._passes.states(batch, wanted_L, head)
+
+    def save(self, path: Path) -> None:
+        """Write weights, optimizer state, the critic and what losses remember to one file."""
+        state = {"model": dict(self.weights()), "optimizer": self._optimizer.state_dict(), "memory": dict(self._memory)}
+        if self._value_head is not None:
+            state["critic"] = {"head": self._value_head.state_dict(), "n_updates": self._n_updates}
+        torch.save(state, path)
+
+    def load(self, path: Path) -> None:
+        """Read what ``save`` wrote. Raises StoreError for the state of another model."""
+        state = torch.load(path, map_location=self._device, weights_only=True)
+        own, saved = dict(self.model.named_parameters()), state["model"]
+        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
+            raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
+        critic = state.get("critic")
+        if (critic is None) != (self._value_head is None):
+            saved_with, has = ("without", "one") if critic is None else ("with", "none")
+            raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")
+        if self._value_head is not None:
+            self._value_head.load_state_dict(critic["head"])
+            self._n_updates = critic["n_updates"]
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(saved[name])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._targets = []
+        self._memory = state.get("memory", {})  # checkpoints from before losses could remember have none
+
+    # --- loss ---------------------------------------------------------------------------------------------------------
+
+    def _survey(self, batch: Batch, loss: Loss, measured: Measured) -> tuple[Loss, Memory]:
+        """``loss`` with everything fixed that the whole batch decides, and what it wants to be remembered."""
+        if not needs_of(loss).survey or not isinstance(loss, Surveyed):
+            return loss, self._memory
+        with torch.no_grad():
+            parts = [one.tokens for one in self._passes.over(batch, loss, measured)]
+        return loss.survey(gather(parts), self._memory) if parts else (loss, self._memory)
+
+    def _descend(self, value: torch.Tensor, parts: Metrics, metrics: Metrics) -> None:
+        """Add the gradient of one pass, and its metrics to ``metrics``."""
+        if not torch.isfinite(value):
+            raise RunError(f"the loss is {value.item()}; lower the learning rate or look at the advantages")
+        if value.requires_grad:
+            value.backward()  # type: ignore[no-untyped-call]
+        for name, part in parts.items():
+            metrics[name] = metrics.get(name, 0.0) + part
+
+    def _clipped(self, parameters: list[torch.nn.Parameter]) -> float:
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm))
+        if not np.isfinite(norm):
+            raise RunError(f"the gradient norm is {norm}; nothing was updated")
+        return norm
+
+    # --- critic -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _warms_up(self) -> bool:
+        return self._critic is not None and self._n_updates < self._critic.warmup
+
+    def _need_critic(self) -> tuple[Critic, ValueHead]:
+        if self._critic is None or self._value_head is None:
+            raise ConfigError("there are returns to learn or values to tell, but this learner has no critic; give one")
+        return self._critic, self._value_head
+
+    def _value_part(self, one: Pass, measured: Measured) -> tuple[torch.Tensor, Metrics]:
+        """The critic's share of the loss of one pass."""
+        if one.states is None:
+            return torch.zeros((), device=self._device), {}
+        critic, head = self._need_critic()
+
+        def column(name: str) -> torch.Tensor:
+            return torch.as_tensor(measured[name][one.rows.valued_flat], device=self._device)
+
+        through = critic.shared and not self._warms_up
+        targets = ValueTargets(
+            states=one.states if through else one.states.detach(),
+            target=column("return_L"),
+            weight=column("value_weight_L"),
+            old=column("old_value_L"),
+        )
+        self._targets.append(replace(targets, states=targets.states.detach()))
+        loss = targets.loss(head, clip=critic.clip)
+        return critic.coef * loss, {"value/loss": loss.item()}
+
+    def _further_epochs(self) -> None:
+        """The further epochs of the head over the states of this update."""
+        learned, self._targets = self._targets, []
+        if not learned:
+            return
+        critic, head = self._need_critic()
+        for _ in range(critic.epochs - 1):
+            for targets in learned:
+                self._descend(critic.coef * targets.loss(head, clip=critic.clip), {}, {})
+            self._clipped(list(head.parameters()))
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)

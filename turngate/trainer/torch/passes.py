@@ -1,0 +1,186 @@
+"""The forward pass: a batch in passes over whole segments, and what the model says about their tokens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from turngate.agents.policies.truncation import truncated_log_softmax
+from turngate.errors import ShapeError
+from turngate.trainer.learner import Measured
+from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
+from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
+from turngate.trainer.torch.rows import Rows, rows_of
+from turngate.types import Batch, BoolArray, FloatArray, Sampling
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """What the forward pass says about the trained tokens: [S]; see ``Tokens``. −inf in ``logprob``: out of support."""
+
+    logprob: torch.Tensor
+    entropy: torch.Tensor
+    plain_logprob: torch.Tensor | None
+    nucleus_entropy: torch.Tensor | None
+    candidate_logprob: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pass:
+    """One micro-batch after its forward pass. ``states``: [M, width], those after ``rows.valued_flat``."""
+
+    rows: Rows
+    tokens: Tokens
+    states: torch.Tensor | None
+    outside: float | None
+    """Share of the batch's policy weight whose tokens the policy would not sample any more; None if it cuts nothing."""
+
+
+class Passes:
+    """Runs batches through ``model`` under the distribution ``sampling``, ``tokens_per_pass`` padded tokens at once."""
+
+    def __init__(self, model: Any, sampling: Sampling, tokens_per_pass: int) -> None:
+        self.model, self.head, self.sampling = model, model.get_output_embeddings(), sampling
+        self._tokens_per_pass = tokens_per_pass
+        self._device = self.head.weight.device
+        self._bf16 = self._device.type == "cuda" and torch.cuda.is_bf16_supported()
+
+    def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:
+        """The passes over a batch with what ``loss`` asks for, and the values that are to be learned.
+
+        Raises ShapeError for a column that is missing or does not fit.
+        """
+        needs = Needs() if loss is None else needs_of(loss)
+        batch, measured = _complete(batch, needs, measured)
+        trained = (batch.policy_weight_L != 0) | (batch.ce_weight_L != 0)
+        valued = measured["value_weight_L"] != 0 if "value_weight_L" in measured else np.zeros_like(trained)
+        for rows in self._rows(batch, trained, valued):
+            hidden = self._hidden(rows)
+            tokens = self._tokens(batch, rows, self._predict(rows, hidden, needs), measured)
+            states = hidden[rows.valued_row, rows.valued_column] if valued.any() else None
+            yield Pass(rows=rows, tokens=tokens, states=states, outside=self._outside(batch, rows, tokens))
+
+    def measure(self, batch: Batch, read: Callable[[Predicted], torch.Tensor]) -> FloatArray:
+        """What the model says about every policy token: float32[L]; 0 elsewhere. No gradient."""
+        result = np.zeros(batch.n_tokens, np.float32)
+        spoken = batch.policy_weight_L != 0
+        with torch.no_grad():
+            self.model.eval()
+            for rows in self._rows(batch, spoken, np.zeros_like(spoken)):
+                result[rows.flat] = read(self._predict(rows, self._hidden(rows), Needs())).float().cpu().numpy()
+            self.model.train()
+        return result
+
+    def states(self, batch: Batch, wanted_L: BoolArray, head: Callable[[torch.Tensor], torch.Tensor]) -> FloatArray:
+        """``head`` of the hidden state after each wanted token: float32[L]; 0 elsewhere. No gradient."""
+        result = np.zeros(batch.n_tokens, np.float32)
+        with torch.no_grad():
+            self.model.eval()
+            for rows in self._rows(batch, np.zeros_like(wanted_L), wanted_L):
+                hidden = self._hidden(rows)
+                result[rows.valued_flat] = head(hidden[rows.valued_row, rows.valued_column]).cpu().numpy()
+            self.model.train()
+        return result
+
+    def _rows(self, batch: Batch, trained: BoolArray, valued: BoolArray) -> Iterator[Rows]:
+        return rows_of(batch, trained, valued, at_most=self._tokens_per_pass, device=self._device)
+
+    def _hidden(self, rows: Rows) -> torch.Tensor:
+        """The last hidden state after every token: [r, t, width]."""
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
+            # right padding under a causal mask needs no attention mask: no real token sees a pad
+            hidden: torch.Tensor = self.model.base_model(input_ids=rows.ids, use_cache=False).last_hidden_state
+        return hidden
+
+    def _predict(self, rows: Rows, hidden: torch.Tensor, needs: Needs) -> Predicted:
+        """About the trained tokens. Only the hidden states that predict one of them meet the vocabulary."""
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
+            logits = self.head(hidden[rows.row, rows.column - 1])
+        logits, chosen = logits.float(), rows.ids[rows.row, rows.column][:, None]
+        temperature, cuts = self.sampling.temperature, self.sampling.truncates
+        distribution = truncated_log_softmax(logits, temperature, self.sampling.top_p, self.sampling.top_k)
+        plain = None
+        if cuts:
+            plain = torch.log_softmax(logits / temperature, dim=-1).gather(1, chosen)[:, 0]
+        return Predicted(
+            logprob=distribution.gather(1, chosen)[:, 0],
+            entropy=entropy_of(distribution) if cuts else -(distribution.exp() * distribution).sum(-1),
+            plain_logprob=plain,
+            nucleus_entropy=None if needs.nucleus is None else nucleus_entropy(distribution, needs.nucleus),
+            candidate_logprob=distribution.topk(needs.candidates, dim=-1).values if needs.candidates else None,
+        )
+
+    def _tokens(self, batch: Batch, rows: Rows, predicted: Predicted, measured: Measured) -> Tokens:
+        def column(array: Any) -> torch.Tensor:
+            return torch.as_tensor(array[rows.flat], device=self._device)
+
+        def optional(name: str) -> torch.Tensor | None:
+            return column(measured[name]) if name in measured else None
+
+        logprob, weight, proximal = predicted.logprob, column(batch.policy_weight_L), optional("proximal_L")
+        sampled = column(batch.logprob_L)
+        if self.sampling.truncates:
+            inside = torch.isfinite(logprob) if proximal is None else torch.isfinite(logprob) & torch.isfinite(proximal)
+            logprob, weight = torch.where(inside, logprob, 0), torch.where(inside, weight, 0)
+            proximal = proximal if proximal is None else torch.where(inside, proximal, 0)
+        return Tokens(
+            logprob=logprob,
+            entropy=predicted.entropy,
+            sampled_logprob=sampled,
+            advantage=column(batch.advantage_L),
+            policy_weight=weight,
+            ce_weight=column(batch.ce_weight_L),
+            segment=column(batch.segment_L).long(),
+            turn=column(batch.turn_L).long(),
+            place=torch.as_tensor(rows.flat, device=self._device),
+            plain_logprob=predicted.plain_logprob,
+            proximal_logprob=proximal,
+            reference_logprob=optional("reference_L"),
+            nucleus_entropy=predicted.nucleus_entropy,
+            candidate_logprob=predicted.candidate_logprob,
+            total=float(batch.policy_weight_L.sum()) or 1.0,
+        )
+
+    def _outside(self, batch: Batch, rows: Rows, tokens: Tokens) -> float | None:
+        """See ``Pass.outside``."""
+        if not self.sampling.truncates:
+            return None
+        was_S = batch.policy_weight_L[rows.flat]
+        return float(was_S[(tokens.policy_weight == 0).cpu().numpy()].sum()) / tokens.total
+
+
+def _complete(batch: Batch, needs: Needs, measured: Measured) -> tuple[Batch, Measured]:
+    """Check that every column is there, and stand in for sampler logprobs that were never recorded (not finite).
+
+    With a snapshot at hand such a token counts as sampled from it: weight 1, and said aloud. Raises ShapeError.
+    """
+    for name, wanted in (("proximal_L", needs.proximal), ("reference_L", needs.reference)):
+        if wanted and name not in measured:
+            raise ShapeError(f"the loss needs column '{name}', but only {sorted(measured)} were measured")
+        if name in measured and measured[name].shape != batch.logprob_L.shape:
+            raise ShapeError(
+                f"{name} has shape {measured[name].shape}, expected {batch.logprob_L.shape}: one per token"
+            )
+    for name in ("value_weight_L", "return_L", "old_value_L") if "value_weight_L" in measured else ():
+        if name not in measured:
+            raise ShapeError(f"a critic learns from '{name}', but only {sorted(measured)} were measured")
+        if measured[name].shape != batch.ids_L.shape:
+            raise ShapeError(f"{name} has shape {measured[name].shape}, expected {batch.ids_L.shape}: one per token")
+    measured = {name: column for name, column in measured.items() if name != "proximal_L" or needs.proximal}
+    missing_L = (batch.policy_weight_L != 0) & ~np.isfinite(batch.logprob_L)
+    if not missing_L.any():
+        return batch, measured
+    first = int(np.flatnonzero(missing_L)[0])
+    if "proximal_L" not in measured:
+        raise ShapeError(
+            f"the sampler's logprob of token {first} is {batch.logprob_L[first]}; a decoupled loss can do without it"
+        )
+    log.warning("%d policy tokens have no sampler logprob: their off-policy weight is 1", int(missing_L.sum()))
+    return replace(batch, logprob_L=np.where(missing_L, measured["proximal_L"], batch.logprob_L)), measured
