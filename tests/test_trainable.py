@@ -160,7 +160,7 @@ VARIANTS = [
     ({"credit": {"type": "tempo", "merge": "action_observation"}}, set()),
     ({"credit": {"type": "gdpo", "weights": {"won": 2.0, "even": 1.0}}}, set()),
     ({"credit": {"type": "hero", "score": "even"}}, set()),
-    ({"credit": {"type": "progress", "read": "value"}, "signals": {"evidence": {"value_N": "parsed"}}}, set()),
+    ({"credit": {"type": "progress", "read": "value"}}, {"value/loss"}),
     ({"credit": {"type": "spa", "grounding": 0.5}, "signals": {"evidence": {"grounded_N": "parsed"}}}, set()),
     ({"credit": {"type": "empg"}, "signals": {"entropy": "exact"}}, set()),
     ({"credit": {"type": "rl_zvp_tokens"}, "signals": {"entropy": "exact"}}, set()),
@@ -218,7 +218,6 @@ def test_in_a_warm_up_only_the_head_learns():
         ({"type": "spa", "grounding": 0.5}, "grounded_N"),
         ({"type": "rlvmr"}, "tag_N"),
         ({"type": "progress"}, "accuracy_N"),
-        ({"type": "progress", "read": "value"}, "value_N"),
         ({"type": "spae"}, "accuracy_N"),
     ],
 )

@@ -380,7 +380,9 @@ class TurnTable:
     * ``settled_B`` float32, what was paid beside the process: outcome after all gates, penalties and the floor of a
       veto. With the paid process it is the total; ``outcome_B`` is before gates and counts a vetoed cheat as a success;
     * ``process_paid_N`` float32, what the process verdicts on the turn were paid, whichever turn it was booked on;
-    * ``unplaced_B`` float32, what was paid to an episode without turns, where no turn can hold it; 0 for all others.
+    * ``unplaced_B`` float32, what was paid to an episode without turns, where no turn can hold it; 0 for all others;
+    * ``paid/NAME_B`` float32, what the component NAME was paid in the episode after all gates; NaN = not measured;
+    * ``act_N`` and ``said_N`` int64, hashes of what was done in which state, and of the token ids of the turn.
 
     An episode that ended before its first turn has an entry in every column ``_B`` and no rows: ``traj_N`` leaves its
     number out. It is a result like any other, so it counts in the baseline of its cohort.
@@ -398,11 +400,15 @@ class TurnTable:
     entropy_N      mean entropy per policy token in nats                 a forward pass (``signals.entropy = "exact"``)
     format_N       1 = the turn's tool call was well formed and executed evidence (``signals.evidence``)
     grounded_N     1 = the turn's action was executed                    evidence (``signals.evidence``)
-    similar_N      anchor of states that are alike, −1 = unknown         ``trainer.credit.anchors.join_similar``
+    similar_N      anchor of states that are alike, −1 = unknown         ``trainer.similar.SimilarStates``
+    kl_N           Σ log μ/π_ref over the turn's policy tokens           ``trainer.kl_reward.Divergence``
+    tag_N          what the step says that it does (``rlvmr.Tag``)       evidence (``signals.evidence``)
+    accuracy_N     chance of the right answer if forced after the turn   evidence (``signals.evidence``)
+    confidence_N   how sure the policy then is of its answer             evidence (``signals.evidence``)
     ============== ===================================================== ===============================================
 
     Columns ``_S`` have one entry per policy token of the batch, in order (``value_S``, ``logratio_S``, ``entropy_S``,
-    ``surprisal_S``); ``turn_S`` says which row each belongs to.
+    ``surprisal_S``, ``sharing_S``: siblings that agree up to the token); ``turn_S`` says which row each belongs to.
     """
 
     reward_N: FloatArray

@@ -30,6 +30,13 @@ def test_prof_worked_numbers():
     assert keep.tolist() == [True, True, False, False, False, False, True, True]
 
 
+def test_prof_keeps_a_rollout_nobody_judged_before_one_whose_process_contradicts_it():
+    """The judge was silent on the first success; the second one has poor steps. Cut to two, one of each class."""
+    p = [0.1, 0.2, 0.9, 0.8, 0.1, 0.1]
+    c = consistency([1, 1, 0, 0], p, [1, 1, 2, 2, 3, 3])
+    assert np.flatnonzero(prof_keep([1, 1, 0, 0], c, [0] * 4, n_keep=2)).tolist() == [0, 3]
+
+
 @pytest.mark.parametrize(
     ("n_keep", "right", "wrong"), [(4, {0.9, 0.8}, {0.6, 0.1}), (2, {0.9}, {0.1}), (8, None, None)]
 )
@@ -53,7 +60,7 @@ def test_consistency_is_its_definition():
     low = consistency([1, 0, 1, 0], p, traj, agg="min", min_turns=0)
     assert low.tolist() == near([2 * (0.7 - centre), -2 * (0.2 - centre), 0, -2 * (0.4 - centre)])
     assert consistency([1], [0.5] * 31, [0] * 31).tolist() == near([-10])
-    assert consistency([1, 0], [NAN], [0], min_turns=0).tolist() == [0.0, 0.0]
+    assert consistency([1, 0, 1], [NAN, NAN], [0, 2]).tolist() == [0.0, 0.0, 0.0]  # nothing said: nothing to be off
 
 
 def test_prof_never_drops_graded_outcomes_silently():

@@ -73,6 +73,17 @@ def test_prof_worked_numbers():
     assert (credit[4:] < 0).all()
 
 
+def test_prof_takes_a_charge_for_what_it_is():
+    """The same steps as charges of a negative weight: the most charged success goes first."""
+    group = played([1, 1, 0, 0], [[0.9, 0.9], [0.1, 0.1], [0.5, 0.5], [0.6, 0.6]])
+    charged = [
+        replace(score, ledger=tuple(replace(event, weight=-event.weight) for event in score.ledger))
+        for score in group.scores
+    ]
+    assert np.flatnonzero(prof(group, n_keep=2, components=["step"])).tolist() == [0, 2]
+    assert np.flatnonzero(prof(replace(group, scores=tuple(charged)), n_keep=2, components=["step"])).tolist() == [1, 3]
+
+
 def test_prof_minds_the_number_of_steps():
     group = played([1, 1, 0, 0], [[0.9], [0.1, 0.1], [0.5, 0.5], [0.6, 0.6]])
     assert np.flatnonzero(prof(group, n_keep=2, components=["step"])).tolist() == [1, 2]

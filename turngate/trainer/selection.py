@@ -31,9 +31,9 @@ def prof(
     """PROF: the ``n_keep`` siblings that leave success and failure in balance and whose process fits the outcome best.
 
     ``c = (2o − 1) · mean 2(s − s̄)``, o = 1 where the outcome reaches ``threshold``, s the process verdicts of the
-    ledger before any gate (``components`` names those that count; left out, all do), less 10 for fewer than
-    ``min_turns`` or more than ``max_turns`` of them. ``mode``, ``one_sided`` and ``odd`` are those of
-    ``rewards.consistency.prof_keep``; ``seed`` is for mode "correct".
+    ledger before any gate, less 10 for fewer than ``min_turns`` or more than ``max_turns`` of them. A verdict that is
+    charged counts against the episode; ``components`` names those that count, left out all do. ``mode``, ``one_sided``
+    and ``odd`` are those of ``rewards.consistency.prof_keep``; ``seed`` is for mode "correct".
 
     Source: https://arxiv.org/abs/2509.03403, where 4 of 8 stay, 2 and 30 bound the steps (paragraphs there, turns with
     a verdict here: set ``min_turns=1`` where one turn is normal). Degenerate: at most ``n_keep`` siblings all stay;
@@ -105,7 +105,8 @@ def _outcome(group: ScoredGroup, row: int) -> float:
 
 def _verdicts(score: Score, components: Sequence[str]) -> list[float]:
     events = [event for event in score.ledger if event.kind == "process"]
-    return [event.value for event in events if not components or event.name in components]
+    wanted = [event for event in events if event.weight and (not components or event.name in components)]
+    return [event.value if event.weight > 0 else -event.value for event in wanted]
 
 
 def _policy_tokens(trajectory: Trajectory) -> int:
@@ -118,6 +119,5 @@ def _happened(trajectory: Trajectory, evidence: str) -> bool:
 
 def _cohorts(trajectories: Sequence[Trajectory]) -> IntArray:
     """Siblings with the same help, numbered from 0: int32[B]."""
-    numbers: dict[tuple[str, int] | None, int] = {}
-    keys = [None if one.guidance is None else (one.guidance.kind, one.guidance.level) for one in trajectories]
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int32)
+    numbers: dict[object, int] = {}
+    return np.array([numbers.setdefault(one.cohort, len(numbers)) for one in trajectories], np.int32)
