@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from rich.console import Console
 
@@ -11,7 +10,7 @@ from turngate import build
 from turngate.config import Config, EnvSection, PolicySection
 from turngate.envs.base import TurnEnv
 from turngate.errors import StoreError
-from turngate.types import derive_seed
+from turngate.types import JSON, derive_seed
 
 
 def evaluate_model(
@@ -19,7 +18,7 @@ def evaluate_model(
     model_name: str,
     *,
     env_id: str,
-    kwargs: dict[str, Any],
+    kwargs: dict[str, JSON],
     split: str,
     n_tasks: int,
     samples: int,
@@ -32,21 +31,22 @@ def evaluate_model(
     section = EnvSection(id=env_id, kwargs=kwargs)
     from turngate.agents.chat import Chat
     from turngate.report.tables import wilson
-    from turngate.trainer.evaluate import evaluate
+    from turngate.trainer.evaluate import Evaluation, evaluate
 
-    async def go(env: TurnEnv) -> Any:
+    async def go(env: TurnEnv) -> Evaluation:
         tasks = build.heldout(env, split, n_tasks)
         model, tokenizer = build.load_model(model_name)
         config = Config.model_construct(policy=PolicySection(turn_tokens=turn_tokens, context=context))
         player = build.build_player(config, model, Chat(tokenizer), temperature=temperature)
         async with build.build_pool(section, config.policy.lanes) as worlds:
             score = env.turn_spec.rubric.score_group  # type: ignore[attr-defined]
-            return await evaluate(
+            result, _ = await evaluate(
                 player, worlds, score, tasks, split=split, samples=samples, seed=derive_seed(seed, "eval")
             )
+            return result
 
     with build.build_env(section) as env:
-        result, _ = asyncio.run(go(env))
+        result = asyncio.run(go(env))
     n, successes = len(result.success_B), sum(result.success_B)
     if not n:
         raise StoreError(f"none of the {result.unusable} episodes could be used")

@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -24,7 +24,11 @@ from turngate.judging.speaker import PolicySpeaker, Speaker
 from turngate.rewards.judge import CORRECT, Criterion, FaultKind, JudgeId, upper_bound
 from turngate.rewards.judge.agreement import MAX_LENGTH_CORRELATION
 
-Load = Callable[[str], tuple[Any, Any]]
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Load: TypeAlias = "Callable[[str], tuple[PreTrainedModel, PreTrainedTokenizerBase]]"
+"""A model and its tokenizer, from a hub name or a folder."""
 _WEIGHTS = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model")
 
 
