@@ -18,11 +18,11 @@ from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.pack import by_turn
-from turngate.types import ScoredGroup
+from turngate.types import JSON, ScoredGroup
 
 
 def credit_again(
-    console: Console, path: Path, method: str, *, settings: dict[str, Any], step: int | None, top: int
+    console: Console, path: Path, method: str, *, settings: dict[str, JSON], step: int | None, top: int
 ) -> None:
     """Credit of a recorded step (the last one if not given) by another rule, beside the run's own."""
     from turngate.report.credits import show_moves
@@ -58,7 +58,7 @@ def probe_turn(
     path: Path,
     method: str,
     *,
-    settings: dict[str, Any],
+    settings: dict[str, JSON],
     trajectory: str,
     turn: int,
     delta: float,

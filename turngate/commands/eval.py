@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from rich.console import Console
 
@@ -12,7 +11,7 @@ from turngate.config import EnvSection
 from turngate.errors import StoreError
 from turngate.run.environments import Environments
 from turngate.run.models import load_model
-from turngate.types import derive_seed
+from turngate.types import JSON, derive_seed
 
 
 def evaluate_model(
@@ -20,7 +19,7 @@ def evaluate_model(
     model_name: str,
     *,
     env_id: str,
-    kwargs: dict[str, Any],
+    kwargs: dict[str, JSON],
     split: str,
     n_tasks: int,
     samples: int,
@@ -32,11 +31,11 @@ def evaluate_model(
     """Print the unaided success of a model with a 95 % interval."""
     from turngate.agents.chat import Chat
     from turngate.report.tables import wilson
-    from turngate.trainer.evaluate import evaluate
+    from turngate.trainer.evaluate import Evaluation, evaluate
 
-    environments = Environments((EnvSection(id=env_id, kwargs=kwargs),))
+    environments = Environments((EnvSection(id=env_id, kwargs=kwargs),), trained=False)
 
-    async def go() -> Any:
+    async def go() -> Evaluation:
         tasks = environments.heldout(env_id, split, n_tasks)
         model, tokenizer = load_model(model_name)
         policy = LocalPolicyPart(turn_tokens=turn_tokens, context=context, temperature=temperature or 1.0)
@@ -44,7 +43,7 @@ def evaluate_model(
         if not temperature:
             player = player.greedy()
         async with environments.worlds(policy.lanes) as worlds:
-            return await evaluate(
+            result, _ = await evaluate(
                 player,
                 worlds,
                 environments.score,
@@ -53,9 +52,10 @@ def evaluate_model(
                 samples=samples,
                 seed=derive_seed(seed, "eval"),
             )
+            return result
 
     with environments:
-        result, _ = asyncio.run(go())
+        result = asyncio.run(go())
     n, successes = len(result.success_B), sum(result.success_B)
     if not n:
         raise StoreError(f"none of the {result.unusable} episodes could be used")

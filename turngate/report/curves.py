@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from turngate.report.figure import (
     save_figure,
     tidy,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WINDOW_SHARE = 0.06  # the moving average spans this share of a curve
 
@@ -55,7 +58,7 @@ def plot_curves(metrics: Rows | Mapping[str, Rows], path: str | Path, *, title: 
     """
     runs = metrics if isinstance(metrics, Mapping) else {"": metrics}
     panels = [panel for panel in PANELS if any(len(curve_of(rows, panel.metric)[0]) for rows in runs.values())]
-    draws: list[Callable[[Any], None]] = [partial(_draw_panel, panel=panel, runs=runs) for panel in panels]
+    draws: list[Callable[[Axes], None]] = [partial(_draw_panel, panel=panel, runs=runs) for panel in panels]
     if any(_stages(rows) for rows in runs.values()):
         draws.append(partial(_draw_time, runs=runs))
     if not draws:
@@ -130,7 +133,7 @@ def _stages(rows: Rows) -> list[str]:
 # --- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _draw_panel(axes: Any, panel: Panel, runs: Mapping[str, Rows]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, runs: Mapping[str, Rows]) -> None:
     window = 1
     for number, (label, rows) in enumerate(runs.items()):
         x, y = curve_of(rows, panel.metric)
@@ -147,7 +150,7 @@ def _draw_panel(axes: Any, panel: Panel, runs: Mapping[str, Rows]) -> None:
         axes.set_ylim(min(low, panel.limits[0]), max(high, panel.limits[1]))
 
 
-def _draw_time(axes: Any, runs: Mapping[str, Rows]) -> None:
+def _draw_time(axes: Axes, runs: Mapping[str, Rows]) -> None:
     """Seconds per step: stacked by stage for one run, the total for several."""
     for number, (label, rows) in enumerate(runs.items()):
         stages = _stages(rows)
@@ -162,7 +165,7 @@ def _draw_time(axes: Any, runs: Mapping[str, Rows]) -> None:
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
 
 
-def _stack_stages(axes: Any, x: Floats, seconds: Floats, stages: Sequence[str]) -> None:
+def _stack_stages(axes: Axes, x: Floats, seconds: Floats, stages: Sequence[str]) -> None:
     """``seconds`` [stages, steps] as layers, the slowest at the bottom; those below 2 % together as one."""
     share = seconds.sum(axis=1) / max(seconds.sum(), 1e-12)
     large = share >= 0.02

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Point: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -35,7 +39,7 @@ def curve_of(rows: Rows, metric: str) -> tuple[Floats, Floats]:
     return curve[:, 0], curve[:, 1]
 
 
-def new_figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches. Raises MissingExtra without matplotlib."""
     try:
         from matplotlib.figure import Figure
@@ -46,7 +50,7 @@ def new_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
 
 
-def legend_below(figure: Any, n_columns: int) -> None:
+def legend_below(figure: Figure, n_columns: int) -> None:
     """One legend for all plots of a figure."""
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
@@ -54,7 +58,7 @@ def legend_below(figure: Any, n_columns: int) -> None:
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=n_columns, frameon=False, fontsize=9)
 
 
-def tidy(axes: Any, xlabel: str) -> None:
+def tidy(axes: Axes, xlabel: str) -> None:
     """Name the x axis, a grid behind the curves, no frame."""
     axes.set_xlabel(xlabel)
     axes.grid(True, color="#dddddd", linewidth=0.6)
@@ -63,7 +67,7 @@ def tidy(axes: Any, xlabel: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def save_figure(figure: Any, path: str | Path, title: str) -> None:
+def save_figure(figure: Figure, path: str | Path, title: str) -> None:
     """Write a PNG file under a title. Makes the folder."""
     figure.suptitle(title, fontsize=12, fontweight="bold")
     Path(path).parent.mkdir(parents=True, exist_ok=True)

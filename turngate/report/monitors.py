@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
@@ -19,6 +19,9 @@ from turngate.report.show import literal
 from turngate.rewards.monitors.alarm import Alarm, Monitor
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.trainer.alarm_log import Raised
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MONITORS: tuple[Monitor[Any], ...] = (*BATCH_MONITORS, *TREND_MONITORS)
 HEADINGS = ("step", "alarm", "evidence", "look at")
@@ -87,7 +90,7 @@ def _drawn(rows: Rows) -> list[Monitor[Any]]:
     return [monitor for monitor in MONITORS if len(curve_of(rows, f"monitor/{monitor.name}")[0])]
 
 
-def _draw_monitor(axes: Any, monitor: Monitor[Any], rows: Rows, raised: Sequence[Raised]) -> None:
+def _draw_monitor(axes: Axes, monitor: Monitor[Any], rows: Rows, raised: Sequence[Raised]) -> None:
     steps = np.array([row["step"] for row in rows], np.float64)
     value = np.array([row.get(f"monitor/{monitor.name}", np.nan) for row in rows], np.float64)
     value[~np.isfinite(value)] = np.nan

@@ -30,10 +30,10 @@ class Environments:
     """The environments of a run. Use it inside ``with``: it holds one of each, for tasks, oracles and rubrics.
 
     Raises ConfigError for an unknown split, a rubric that is unsafe without ``allow_unsafe``, and what an environment's
-    constructor refuses.
+    constructor refuses. Without ``trained`` nothing is learned from what rubrics pay, and unsafe ones are taken.
     """
 
-    def __init__(self, sections: Sequence[EnvSection]) -> None:
+    def __init__(self, sections: Sequence[EnvSection], *, trained: bool = True) -> None:
         self.sections: Mapping[str, EnvSection] = {section.label: section for section in sections}
         self._envs: dict[str, TurnEnv] = {}
         self.rubrics: dict[str, Rubric] = {}
@@ -43,7 +43,8 @@ class Environments:
                 self._envs[label] = env = builder(section)()
                 env.tasks.size(section.split)  # raises for an unknown split, before any work
                 self.rubrics[label] = rubric = section.rubric or _own_rubric(env)
-                if problem := accept(rubric, label, allow_unsafe=section.allow_unsafe):
+                problem = accept(rubric, label, allow_unsafe=section.allow_unsafe) if trained else ""
+                if problem:
                     self.unsafe[label] = problem
         except BaseException:
             self.close()
@@ -159,7 +160,7 @@ def accept(rubric: Rubric, label: str, *, allow_unsafe: bool) -> str:
         if allow_unsafe:
             raise ConfigError(f"env.allow_unsafe has no effect: the rubric of '{label}' is safe; leave it out")
         return ""
-    problem = next(bound.sentence for bound in safety.bounds if not bound.holds)
+    problem = safety.problems[0]
     if not allow_unsafe:
         raise ConfigError(
             f"the rubric of '{label}' is unsafe: {problem}; repair it, or set env.allow_unsafe = true to train anyway"
