@@ -185,7 +185,9 @@ class Config(Section):
     """What is played: one table, or several."""
     warm_start: WarmStart | None = None
     policy: PolicyPart = LocalPolicyPart()
+    """Who acts, and how episodes are sampled."""
     learner: LearnerPart = TorchLearnerPart()
+    """Who learns, and how weights are updated."""
     credit: CreditRule = Field(default_factory=lambda: CreditRule.load("grpo"))
     """How turns get their credit; the other keys are the settings of the rule."""
     value: ValueSection | None = None
