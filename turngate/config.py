@@ -8,7 +8,7 @@ this tree, and reading it imports no torch.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -236,16 +236,20 @@ class Config(Section):
         if self.reward_model is not None and name not in REWARD_MODELS:
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' reads no rewards of a model; {known} do")
-        self.signals.check_effect(reads, name)
+        self.signals.check_effect(reads, self.credit)
         return self
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns that the credit rule reads beyond payments. Raises ConfigError for one that nobody fills."""
+        return self.columns_given(None)
+
+    def columns_given(self, components: Iterable[str] | None) -> frozenset[str]:
+        """The same where the rubric has these components."""
         offered = self.signals.offered
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
-        return self.credit.reads(offered, siblings=self.train.group_size)
+        return self.credit.reads(offered, siblings=self.train.group_size, components=components)
 
     @model_validator(mode="after")
     def _environments(self) -> Self:
