@@ -65,6 +65,8 @@ class EnvSection(Section):
     """Train although process rewards can outrank the outcome; every report then says so."""
     weight: float = Field(1.0, gt=0)
     """Share of each step's tasks, relative to the other environments."""
+    together: int = Field(1, ge=1)
+    """So many neighbouring tasks are always played in the same step, for instance 2 for two wordings of one question."""
     isolation: Literal["thread", "process"] = "thread"
     """process: each episode's world in a process of its own, for code that may hang or crash; thread: faster."""
 
@@ -259,6 +261,8 @@ class Config(Section):
             raise ValueError(f"two environments are called '{twice}'; give one of them a name of its own (env.name)")
         if len(self.env) == 1 and self.env[0].weight != 1:
             raise ValueError("env.weight has no effect on a single environment; leave it out")
+        if len(self.env) > 1 and any(env.together > 1 for env in self.env):
+            raise ValueError("env.together needs a run of one environment")
         if len(self.env) > self.train.tasks_per_step:
             raise ValueError(f"{len(self.env)} environments need train.tasks_per_step of at least as many")
         return self

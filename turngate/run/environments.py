@@ -141,8 +141,17 @@ class Environments:
         for label, section in self.sections.items():
             most = min(per_step, math.ceil(per_step * section.weight / whole - 1e-9))
             own_seed = seed if len(self.sections) == 1 else derive_seed(seed, label)
-            tasks = self._envs[label].tasks
-            yield label, TaskStream(tasks, section.split, per_step=most, seed=own_seed, first=first.get(label, 0))
+            yield (
+                label,
+                TaskStream(
+                    self._envs[label].tasks,
+                    section.split,
+                    per_step=most,
+                    seed=own_seed,
+                    first=first.get(label, 0),
+                    together=section.together,
+                ),
+            )
 
 
 def builder(section: EnvSection) -> Callable[[], TurnEnv]:
