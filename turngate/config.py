@@ -66,7 +66,7 @@ class EnvSection(Section):
     weight: float = Field(1.0, gt=0)
     """Share of each step's tasks, relative to the other environments."""
     together: int = Field(1, ge=1)
-    """So many neighbouring tasks are always played in the same step, for instance 2 for two wordings of one question."""
+    """So many neighbouring tasks always come in the same step, for instance 2 for two wordings of one question."""
     isolation: Literal["thread", "process"] = "thread"
     """process: each episode's world in a process of its own, for code that may hang or crash; thread: faster."""
 
