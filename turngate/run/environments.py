@@ -90,6 +90,10 @@ class Environments:
         """What the group was paid, by the rubric of its environment."""
         return self.rubrics[group.task.env_id].score_group(group, step)
 
+    def verified(self, group: Group) -> ScoredGroup:
+        """What the environment's own rubric pays, which waits for no examiner: whether demonstrations solve a task."""
+        return _own_rubric(self.of(group.task)).score_group(group)
+
     def heldout(self, label: str, split: str, count: int) -> list[Task]:
         """The first ``count`` tasks of a split, or all of a smaller one."""
         tasks = self._envs[label].tasks
