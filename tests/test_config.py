@@ -82,7 +82,7 @@ def test_an_unknown_credit_rule_names_the_closest_or_all():
         ({"policy": {"top_k": 1}}, "policy: top_k = 1 leaves one token, whose probability is 1, so nothing could be "),
         ({"train": 3}, "train: Input should be a valid dictionary or instance of TrainSection, got 3"),
         ({"train": {"group_size": 1}}, "train.group_size: Input should be greater than or equal to 2, got 1"),
-        ({"train": {"filters": ["varied", 3]}}, "train.filters[1]: Input should be a valid string, got 3"),
+        ({"train": {"filters": ["varied", 3]}}, "train.filters[1]: a filter is a table with a type, or a name"),
         ({"model": {"layers": "x"}}, "model.layers: Input should be a valid integer, unable to parse string "),
         ({"model": {"width": 30}}, "model: width 30 is not a multiple of heads 4, got {'width': 30}"),
         ({"name": "a/b"}, "name: String should match pattern"),
@@ -165,6 +165,7 @@ def test_an_inline_table_of_the_command_line():
 # --- there and back --------------------------------------------------------------------------------------------------
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
+FILTERS = st.sampled_from(["varied", "dcpo"])
 configs = st.fixed_dictionaries(
     {"warm_start": st.sampled_from([{"episodes": 3}, {"demonstrations": "a b/c.jsonl", "epochs": 2}])},
     optional={
@@ -177,7 +178,7 @@ configs = st.fixed_dictionaries(
             [{"type": "grpo", "std": False}, {"type": "rloo"}, {"type": "gigpo", "gamma": 0.9}, {"type": "returns"}]
         ),
         "learner": st.fixed_dictionaries({"lr": st.floats(1e-9, 1.0)}),
-        "train": st.fixed_dictionaries({"filters": st.lists(words), "steps": st.integers(1, 9)}),
+        "train": st.fixed_dictionaries({"filters": st.lists(FILTERS, unique=True), "steps": st.integers(1, 9)}),
         "controls": st.sampled_from([[], ["shuffled_credit"], ["random_reward", "shuffled_credit"]]),
     },
 )

@@ -24,6 +24,7 @@ from turngate.run.learners import learner_of, reference_of, reward_model_of
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule
+from turngate.trainer.filters import FilterPart
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.step import Run, train_step
 from turngate.types import RewardEvent, Score, ScoredGroup
@@ -284,8 +285,10 @@ def test_a_rule_with_a_critic_gets_one_and_the_tree_says_so():
     assert parse(config.model_dump()) == config
     assert config_of(credit={"type": "prime"}).reward_model is not None
     assert config_of(credit={"type": "turn_gae"}, train={"steps": 3}).train.filters == ()
-    assert config_of(credit={"type": "turn_gae"}, train={"filters": ["varied"]}).train.filters == ("varied",)
-    assert config_of(credit={"type": "rloo"}, train={"steps": 3}).train.filters == ("varied",)
+    assert config_of(credit={"type": "turn_gae"}, train={"filters": ["varied"]}).train.filters == (
+        FilterPart.load("varied"),
+    )
+    assert config_of(credit={"type": "rloo"}, train={"steps": 3}).train.filters == (FilterPart.load("varied"),)
     assert learner_of(config, start())._critic is not None
     assert config.learner.open(start(), lr=0.1)._critic is None  # a warm start has no returns
 

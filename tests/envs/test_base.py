@@ -147,7 +147,12 @@ def test_evidence_that_names_an_earlier_turn_keeps_it():
     env.reset(seed=0)
     env.step("walk")
     *_, info = env.step("end")
-    assert [(fact.name, fact.turn) for fact in info["evidence"]] == [("began_well", 0), ("moved", 1), ("done", None)]
+    assert [(fact.name, fact.turn) for fact in info["evidence"]] == [
+        ("began_well", 0),
+        ("moved", 1),
+        ("answer", None),
+        ("done", None),
+    ]
 
 
 def test_evidence_about_a_turn_that_was_not_played_is_refused():

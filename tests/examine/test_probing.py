@@ -43,7 +43,7 @@ def test_accuracy_and_confidence_after_each_turn():
     words = models.chat().encode_turn("**Final Answer**\n\\boxed{")[:-1]
     (one,) = group.trajectories
     assert asked == [[*ids_after(one, turn, models.chat()), *words] for turn in range(2)]
-    assert {(request.temperature, request.max_tokens) for request in policy.requests} == {(0.6, 10)}
+    assert {(request.sampling.temperature, request.max_tokens) for request in policy.requests} == {(0.6, 10)}
     assert sorted(policy.released) == sorted(request.episode for request in policy.requests)
 
 

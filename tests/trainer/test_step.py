@@ -109,7 +109,7 @@ def test_a_step_plays_learns_publishes_and_records():
     assert metrics["policy/clipped_share"] == 0
     assert 0 < metrics["canary/max_logprob_difference"] < 1e-4
     assert {name for name in metrics if name.startswith("time/")} == {
-        f"time/{stage}_s" for stage in ("rollout", "reward", "credit", "learn", "publish", "record")
+        f"time/{stage}_s" for stage in ("collect", "reward", "credit", "learn", "publish", "record")
     }
     assert all(isinstance(value, float | int) for value in metrics.values())
 
@@ -236,11 +236,11 @@ def test_an_episode_without_room_for_a_turn_counts_in_the_baseline_of_its_siblin
     credits = []
 
     class OneTight(Player):
-        async def play(self, worlds, episodes):
+        async def play(self, worlds, episodes, **heard):
             self.limits = models.Limits(turn_tokens=6, context=10)
-            first = await super().play(worlds, episodes[:1])
+            first = await super().play(worlds, episodes[:1], **heard)
             self.limits = models.LIMITS
-            return first + await super().play(worlds, episodes[1:])
+            return first + await super().play(worlds, episodes[1:], **heard)
 
     def tight(run):
         player = run.player

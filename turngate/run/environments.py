@@ -90,6 +90,10 @@ class Environments:
         """What the group was paid, by the rubric of its environment."""
         return self.rubrics[group.task.env_id].score_group(group, step)
 
+    def verified(self, group: Group) -> ScoredGroup:
+        """What the environment's own rubric pays, which waits for no examiner: whether demonstrations solve a task."""
+        return _own_rubric(self.of(group.task)).score_group(group)
+
     def heldout(self, label: str, split: str, count: int) -> list[Task]:
         """The first ``count`` tasks of a split, or all of a smaller one."""
         tasks = self._envs[label].tasks
@@ -141,8 +145,17 @@ class Environments:
         for label, section in self.sections.items():
             most = min(per_step, math.ceil(per_step * section.weight / whole - 1e-9))
             own_seed = seed if len(self.sections) == 1 else derive_seed(seed, label)
-            tasks = self._envs[label].tasks
-            yield label, TaskStream(tasks, section.split, per_step=most, seed=own_seed, first=first.get(label, 0))
+            yield (
+                label,
+                TaskStream(
+                    self._envs[label].tasks,
+                    section.split,
+                    per_step=most,
+                    seed=own_seed,
+                    first=first.get(label, 0),
+                    together=section.together,
+                ),
+            )
 
 
 def builder(section: EnvSection) -> Callable[[], TurnEnv]:

@@ -19,7 +19,7 @@ from turngate.evaluations import add_evaluation, read_evaluations
 from turngate.metrics import JsonlSink
 from turngate.progress import Progress
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.run.assemble import assembled, check_examiners
+from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.environments import Environments
 from turngate.run.models import be_deterministic, save_model
@@ -54,6 +54,7 @@ class Job:
             for _, env in self.environments:
                 for split in config.eval.splits:
                     env.tasks.size(split)  # raises for an unknown split
+            check_credit(config, self.environments)
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
         except BaseException:
