@@ -65,6 +65,8 @@ class Job:
         """Do whatever is not done yet. Once: its environments are closed at the end."""
         with self.environments:
             self._claim()
+            for label, problem in self.environments.unsafe.items():
+                self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
             be_deterministic()
             asyncio.run(self._run())
             self._run_controls()
@@ -192,8 +194,11 @@ class Job:
 
     def _alarm(self, step: int, alarm: Alarm) -> None:
         """A monitor found something: a line for whoever looks on, and one for the report."""
-        self.console.print(console_line(step, alarm), markup=False, highlight=False, soft_wrap=True)
+        self._say(console_line(step, alarm))
         AlarmLog(self.path).write(step, alarm)
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _claim(self) -> None:
         """Make the run folder, or check that it belongs to this very config; one that never began may have another."""
