@@ -32,7 +32,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -177,16 +177,6 @@ class Part(BaseModel):
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
         """A copy with changes, checked like a new one."""
         return type(self)(**{"type": self.type, **self.settings(), **dict(update or {})})
-
-
-def families() -> Iterator[type[Part]]:
-    """Every family whose module was imported."""
-    waiting = list(Part.__subclasses__())
-    while waiting:
-        family = waiting.pop(0)
-        if "types" in family.__dict__:
-            yield family
-        waiting += family.__subclasses__()
 
 
 def import_object(path: str) -> Any:

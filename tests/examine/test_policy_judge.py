@@ -11,7 +11,6 @@ import tiny_judge
 from episodes import examined, group, run, values
 from scripted_judge import shown
 
-from turngate.agents import tiny
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Limits, Player, play_groups
 from turngate.envs.lock import LockEnv
@@ -159,7 +158,7 @@ def test_cancelled_in_the_middle_nothing_runs_on(order):
 def test_a_model_in_a_folder_judges_while_others_are_played(tmp_path):
     """Its verdict is always no; it was trained to that."""
     folder = tmp_path / "tiny-judge"
-    tiny.save(*tiny_judge.learn_to_say_no(), folder)
+    models.save(*tiny_judge.learn_to_say_no(), folder)
     part = ModelJudge(model=str(folder), max_tokens=tiny_judge.TOKENS, context=tiny_judge.CONTEXT, attempts=1, lanes=4)
     examiner = Pointwise(judge=part, criterion={"name": "right", "text": "The answer is right."})
     assert not examiner.asks_policy

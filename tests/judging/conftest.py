@@ -18,10 +18,10 @@ def trained():
 @pytest.fixture(scope="session")
 def judge_folder(trained, tmp_path_factory):
     """The same in a folder."""
-    from turngate.agents import tiny
+    import models
 
     folder = tmp_path_factory.mktemp("model") / "tiny-judge"
-    tiny.save(*trained, folder)
+    models.save(*trained, folder)
     return folder
 
 

@@ -5,7 +5,6 @@ with random weights. Both are saved in Hugging Face format, so a folder made her
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from turngate.errors import ConfigError
@@ -83,9 +82,3 @@ def load(name: str, *, dtype: str = "auto") -> tuple[Any, Any]:
             f"the model '{name}' cannot be loaded: {problem}. Name a folder that holds one, such as RUN/model, or a "
             "name of the hub; with HF_HUB_OFFLINE=1 only what was loaded before is there"
         ) from error
-
-
-def save(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write both in Hugging Face format."""
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)

@@ -27,7 +27,9 @@ class Charged(Reward):
     per_turn: bool = True
     agg: Agg = "sum"
     free: float = 0.0
+    """What costs nothing."""
     budget: float = 4.0
+    """How much beyond that costs the whole weight."""
 
     @abstractmethod
     def amounts(self, facts: Facts) -> list[tuple[int, float]]:
@@ -69,7 +71,9 @@ class Repetition(Charged):
 
     type: Literal["repetition"] = "repetition"
     evidence: str = "action_key"
+    """Evidence with a key per action, equal for equal actions."""
     state: str | None = None
+    """Evidence with a key of the state per turn; left out: a repeated action counts whatever the state."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -112,6 +116,7 @@ class EventCost(Charged):
 
     type: Literal["event_cost"] = "event_cost"
     evidence: str
+    """Evidence that counts per turn: true or false, or an amount."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -142,10 +147,15 @@ class LengthCost(Reward):
     kind: Kind = "penalty"
     weight: float = -0.1
     start: float
+    """Length from which on it costs."""
     limit: float
+    """Length from which on it costs the whole weight."""
     evidence: str | None = None
+    """Evidence with the amount per turn; left out: every turn counts 1."""
     only_if: str | None = None
+    """Evidence that must be at least ``at_least`` for anything to be charged; left out: always."""
     at_least: float = 0.5
+    """Value from which on ``only_if`` counts as met."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -207,7 +217,9 @@ class InformationGain(Reward):
     per_turn: bool = True
     agg: Agg = "sum"
     evidence: str = "gold_logprob"
+    """Evidence with the gold answer's mean log-probability after each turn."""
     start: str = "gold_logprob_start"
+    """The same before the first turn."""
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -52,7 +52,9 @@ class Veto(Gate):
 
     type: Literal["veto"] = "veto"
     evidence: str
+    """Evidence of the forbidden act."""
     floor: float = -1.0
+    """What the episode is paid then."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a floor that would reward the act."""
@@ -107,7 +109,9 @@ class Requires(Gate):
 
     type: Literal["requires"] = "requires"
     evidence: str
+    """Evidence that must be true."""
     on: str
+    """The component that waits for it."""
 
     @property
     def name(self) -> str:
@@ -155,6 +159,7 @@ class NeedsOutcome(Gate):
 
     type: Literal["needs_outcome"] = "needs_outcome"
     at_least: float
+    """Weighted outcome from which on process is paid."""
 
     @property
     def name(self) -> str:
@@ -211,6 +216,7 @@ class SuccessOnly(Gate):
     at_least: float = 1.0
     """The highest weighted outcome. It is written down so that the gate can be read without the rubric."""
     on: tuple[str, ...] = ()
+    """Components that wait for it; left out: all process components."""
 
     @property
     def name(self) -> str:
@@ -262,6 +268,7 @@ class CapProcess(Gate):
 
     type: Literal["cap_process"] = "cap_process"
     limit: float
+    """Most that process components gain, or lose, in all."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a limit that is no bound."""
@@ -324,8 +331,3 @@ def needs_outcome(at_least: float) -> NeedsOutcome:
 def cap_process(limit: float) -> CapProcess:
     """Process gains and losses sum to at most ``limit``: ``cap_process(0.4)``."""
     return CapProcess(limit=limit)
-
-
-def success_only(*on: str, at_least: float = 1.0) -> SuccessOnly:
-    """Process, or what is named, counts in full successes only: ``success_only("length", at_least=1.0)``."""
-    return SuccessOnly(at_least=at_least, on=on)

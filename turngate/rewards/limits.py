@@ -25,6 +25,7 @@ class Once(Gate):
 
     type: Literal["once"] = "once"
     on: str
+    """The component."""
 
     @property
     def name(self) -> str:
@@ -62,7 +63,9 @@ class Budget(Gate):
 
     type: Literal["budget"] = "budget"
     on: str
+    """The component."""
     limit: float
+    """Most that it gains, or loses, in all."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a limit that is no bound."""
@@ -114,6 +117,7 @@ class BestSoFar(Gate):
 
     type: Literal["best_so_far"] = "best_so_far"
     on: str
+    """The component."""
     start: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """The verdict before the first act: only what is beyond it counts. At least 0."""
 
@@ -158,18 +162,3 @@ def needs_sum(reward: Reward, gate: Gate) -> None:
     """Raises ConfigError for a component whose lines do not each pay in full, so that counting them means nothing."""
     if not (reward.per_turn and reward.agg == "sum"):
         raise ConfigError(f"{gate.name} needs a component that pays turn by turn; give it per_turn=True and agg='sum'")
-
-
-def once(on: str) -> Once:
-    """A component pays at most once per episode: ``once("reproduced")``."""
-    return Once(on=on)
-
-
-def budget(on: str, limit: float) -> Budget:
-    """A component pays at most ``limit`` in all: ``budget("executes", 0.3)``."""
-    return Budget(on=on, limit=limit)
-
-
-def best_so_far(on: str, start: float = 0.0) -> BestSoFar:
-    """A component pays only improvement over its best verdict so far: ``best_so_far("tests")``."""
-    return BestSoFar(on=on, start=start)

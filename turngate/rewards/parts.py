@@ -176,12 +176,19 @@ class Reward(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "reward"
     name: str
+    """What the ledger and gates call it; unique in a rubric."""
     kind: Kind = "process"
+    """outcome: what the episode is for; process: what helps on the way; penalty: what is only ever charged."""
     weight: float = 1.0
+    """What a verdict of 1 is paid."""
     low: float = 0.0
+    """Lowest verdict, before the weight."""
     high: float = 1.0
+    """Highest verdict, before the weight."""
     per_turn: bool = False
+    """Whether it pays in the turns themselves instead of once for the episode."""
     agg: Agg = "mean"
+    """How several verdicts make one payment; only sum grows with the number of turns."""
     levels: tuple[float, ...] | None = None
     """The values that an outcome can take, lowest first and from ``low`` to ``high``: (0, 1) for a yes or no. None: any
     value in between. Another verdict is refused, so ``Rubric.check`` may rely on the gaps."""

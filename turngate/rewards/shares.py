@@ -39,6 +39,7 @@ class Soft(Gate):
 
     type: Literal["soft"] = "soft"
     on: str
+    """The component."""
     at_least: float
     """The weighted outcome that counts as right."""
     answered: str
@@ -46,9 +47,13 @@ class Soft(Gate):
     malformed: str = ""
     """Evidence that a turn could not be read; "" if the environment has none."""
     right: Share = 1.0
+    """Share of one with a right answer."""
     wrong: Share = 0.5
+    """Share of one with a wrong answer."""
     unanswered: Share = 0.5625
+    """Share of one without an answer."""
     broken: Share = 0.625
+    """Share of an episode whose answer cannot be read."""
 
     @property
     def name(self) -> str:
@@ -140,13 +145,17 @@ class Trust(Gate):
 
     type: Literal["trust"] = "trust"
     on: str
+    """The component."""
     decay_steps: float = 1500.0
     """T, in training steps: 1500 in the paper, 500 in its code. The share falls to 1/e over T steps."""
     correct_at: float = 0.5
+    """Outcome of a correct answer."""
     open_from: float = 0.2
     """Below this outcome nothing is paid, as in the released code; 0 is the paper's equation."""
     all_right_at: float = 0.9
+    """Nothing is paid in a group whose outcomes all reach this."""
     all_wrong_at: float = 0.1
+    """Nothing is paid in a group whose outcomes all stay at or below this."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a decay that is no time."""
@@ -264,13 +273,3 @@ def trust_factors(
         gamma = 1.0 if gap >= 0 else math.exp(gap)
         factor_B[rows_M] = np.where(outcome_M >= open_from, gamma * math.exp(-step / decay_steps), 0.0)
     return factor_B
-
-
-def soft(on: str, *, at_least: float, answered: str, malformed: str = "", **shares: float) -> Soft:
-    """A share by how the episode went: ``soft("relevance", at_least=2.0, answered="submitted", wrong=0.5)``."""
-    return Soft(on=on, at_least=at_least, answered=answered, malformed=malformed, **shares)
-
-
-def trust(on: str, *, decay_steps: float = 1500.0, **settings: float) -> Trust:
-    """A share by how well a judge agrees with the outcome among siblings: ``trust("thinking")``."""
-    return Trust(on=on, decay_steps=decay_steps, **settings)

@@ -27,8 +27,11 @@ class UnitTests(Reward):
     type: Literal["unit_tests"] = "unit_tests"
     kind: Kind = "outcome"
     evidence: str = "fail_to_pass"
+    """Evidence with the tests that have to pass."""
     guard: str | None = None
+    """Evidence with the tests that must not break; left out: none."""
     soft: bool = False
+    """Pay the share of tests that pass instead of all or nothing."""
 
     @property
     def reads(self) -> tuple[str, ...]:
