@@ -159,7 +159,7 @@ class Job:
                     reads=self.environments.rubrics[label].readers,
                 )
                 step = 0 if phase == "before" else config.train.steps
-                name = f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}".replace("/", ".")
+                name = _file_name(f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}")
                 store = Store(self.path)
                 store.discard(step, name)  # of a run that was killed before the line below
                 store.write(step, played, phase=name)
@@ -213,6 +213,11 @@ class Job:
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder.checkpoints)
+
+
+def _file_name(phase: str) -> str:
+    """The phase under which episodes are stored: "/" and ":" of an environment's name do not fit a file name."""
+    return phase.replace("/", ".").replace(":", ".")
 
 
 def _without_sinks(text: str) -> dict[str, object]:
