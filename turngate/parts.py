@@ -97,12 +97,12 @@ class Part(BaseModel):
             return data
         table = {"type": data} if isinstance(data, str) else data
         if not isinstance(table, Mapping):
-            raise PydanticCustomError("part", "a {noun} is a table with a type, or a name", {"noun": cls.noun})
+            raise PydanticCustomError("part", "{noun} is a table with a type, or a name", {"noun": cls.article()})
         name = table.get("type", cls.fallback or None)
         if not isinstance(name, str):
             known = ", ".join(sorted(cls.names()))
             raise PydanticCustomError(
-                "part", "a {noun} needs a type; known: {known}", {"noun": cls.noun, "known": known}
+                "part", "{noun} needs a type; known: {known}", {"noun": cls.article(), "known": known}
             )
         try:
             part: Self = cls.find(name).model_validate({**table, "type": name})
@@ -126,6 +126,11 @@ class Part(BaseModel):
     def names(cls) -> frozenset[str]:
         """Every name that can be written without a path."""
         return frozenset(name for name in cls.types if ":" not in name) | frozenset(cls._plugins())
+
+    @classmethod
+    def article(cls) -> str:
+        """The noun as a sentence begins with it: "a gate", "an examiner"."""
+        return f"a{'n' * (cls.noun[0] in 'aeiou')} {cls.noun}"
 
     @classmethod
     def group(cls) -> str:

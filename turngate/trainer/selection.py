@@ -7,8 +7,10 @@ sample of the policy; that is the method, and its bias. Guided and unguided sibl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
@@ -18,7 +20,7 @@ from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Traj
 def prof(
     group: ScoredGroup,
     *,
-    n_keep: int = 4,
+    n_keep: Annotated[int, Field(ge=1)] = 4,
     mode: Mode = "both",
     one_sided: OneSided = "trim",
     odd: Odd = "even",
@@ -58,7 +60,7 @@ def prof(
     )
 
 
-def dcpo(group: ScoredGroup, *, n_keep: int | None = None) -> BoolArray:
+def dcpo(group: ScoredGroup, *, n_keep: Annotated[int, Field(ge=1)] | None = None) -> BoolArray:
     """DCPO: the shortest of the better half and the longest of the worse half: ``n_keep`` siblings, by default half.
 
     Better is what was paid more, among equals the shorter one; length is policy tokens. An odd one out belongs to the
