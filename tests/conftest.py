@@ -88,6 +88,7 @@ SLOW = """
     test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
     test_readme.py
     test_required_components.py
+    test_plugins.py
     test_rescoring.py
     test_store.py::test_a_killed_writer_leaves_only_whole_steps
     test_trainable.py

@@ -117,7 +117,7 @@ class Part(BaseModel):
             return cls.types[name]  # type: ignore[return-value]
         plugin = cls._plugins().get(name)
         if plugin is not None:
-            return cls._adopt(name, _loaded(plugin))
+            return cls._adopt(name, loaded(plugin))
         if ":" in name:
             return cls._adopt(name, import_object(name))
         raise UnknownName(f"{cls.noun} type", name, cls.names(), hint="or write package.module:Name for your own")
@@ -247,7 +247,8 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
-def _loaded(entry: EntryPoint) -> Any:
+def loaded(entry: EntryPoint) -> Any:
+    """What an entry point names. Raises ConfigError, which names the entry point, for one that cannot be loaded."""
     try:
         return entry.load()
     except UserError:
