@@ -90,6 +90,7 @@ SLOW = """
     test_documents.py
     test_readme.py
     test_required_components.py
+    test_plugins.py
     test_rescoring.py
     test_store.py::test_a_killed_writer_leaves_only_whole_steps
     test_trainable.py

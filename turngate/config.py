@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.envs.tasks import TaskSourcePart
@@ -149,13 +149,14 @@ class TrainSection(Section):
     checkpoint_every: int = Field(1, ge=1)
     """Steps between checkpoints; a run that was killed goes on from the last one."""
 
-    @model_validator(mode="after")
-    def _once(self) -> Self:
-        names = [part.type for part in self.filters]
+    @field_validator("filters")
+    @classmethod
+    def _once(cls, filters: tuple[FilterPart, ...]) -> tuple[FilterPart, ...]:
+        names = [part.type for part in filters]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"the filter '{twice}' stands twice; its drops could not be told apart")
-        return self
+        return filters
 
     @property
     def filters_by_name(self) -> dict[str, FilterPart]:
@@ -239,7 +240,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _read_by_the_rule(self) -> Self:
         """A rule needs columns that this run fills, and whatever it does not read would have no effect."""
-        reads, name = self.columns, self.credit.type
+        name = self.credit.type
+        try:
+            reads = self.columns
+        except ConfigError as error:
+            raise ConfigError(f"credit: {error}") from None
         if self.value is not None and not reads & VALUES:
             raise ValueError(f"value has no effect: credit '{name}' reads no values; {', '.join(VALUE_TARGETS)} do")
         if self.reward_model is not None and name not in REWARD_MODELS:
@@ -271,13 +276,20 @@ class Config(Section):
         if len(self.env) > 1 and any(env.together > 1 for env in self.env):
             raise ValueError("env.together needs a run of one environment")
         if len(self.env) > self.train.tasks_per_step:
-            raise ValueError(f"{len(self.env)} environments need train.tasks_per_step of at least as many")
+            raise ValueError(
+                f"{len(self.env)} environments need train.tasks_per_step of at least as many, found "
+                f"{self.train.tasks_per_step}"
+            )
         return self
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if isinstance(self.model, TinyModel) and self.warm_start is None:
             raise ValueError("a tiny model starts from random weights and its tokenizer from text; add [warm_start]")
+        if isinstance(self.model, TinyModel) and self.policy.top_k >= self.model.vocabulary:
+            raise ValueError(
+                f"policy.top_k {self.policy.top_k} has no effect: the vocabulary has {self.model.vocabulary} entries"
+            )
         if self.controls and not self.train.steps:
             raise ValueError("controls without train.steps would do nothing")
         if self.control_steps is not None and not self.controls:

@@ -103,12 +103,12 @@ class Part(BaseModel):
             return data
         table = {"type": data} if isinstance(data, str) else data
         if not isinstance(table, Mapping):
-            raise PydanticCustomError("part", "a {noun} is a table with a type, or a name", {"noun": cls.noun})
+            raise PydanticCustomError("part", "{noun} is a table with a type, or a name", {"noun": cls.article()})
         name = table.get("type", cls.fallback or None)
         if not isinstance(name, str):
             known = ", ".join(sorted(cls.names()))
             raise PydanticCustomError(
-                "part", "a {noun} needs a type; known: {known}", {"noun": cls.noun, "known": known}
+                "part", "{noun} needs a type; known: {known}", {"noun": cls.article(), "known": known}
             )
         try:
             part: Self = cls.find(name).model_validate({**table, "type": name})
@@ -123,7 +123,7 @@ class Part(BaseModel):
             return cls.types[name]  # type: ignore[return-value]
         plugin = cls._plugins().get(name)
         if plugin is not None:
-            return cls._adopt(name, _loaded(plugin))
+            return cls._adopt(name, loaded(plugin))
         if ":" in name:
             return cls._adopt(name, import_object(name))
         raise UnknownName(f"{cls.noun} type", name, cls.names(), hint="or write package.module:Name for your own")
@@ -132,6 +132,11 @@ class Part(BaseModel):
     def names(cls) -> frozenset[str]:
         """Every name that can be written without a path."""
         return frozenset(name for name in cls.types if ":" not in name) | frozenset(cls._plugins())
+
+    @classmethod
+    def article(cls) -> str:
+        """The noun as a sentence begins with it: "a gate", "an examiner"."""
+        return f"a{'n' * (cls.noun[0] in 'aeiou')} {cls.noun}"
 
     @classmethod
     def group(cls) -> str:
@@ -248,7 +253,8 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
-def _loaded(entry: EntryPoint) -> Any:
+def loaded(entry: EntryPoint) -> Any:
+    """What an entry point names. Raises ConfigError, which names the entry point, for one that cannot be loaded."""
     try:
         return entry.load()
     except UserError:

@@ -4,7 +4,8 @@ with random weights. Both are saved in Hugging Face format, so a folder made her
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,22 @@ def load(name: str, *, dtype: str = "auto") -> tuple[Any, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # one progress bar is enough, and it is ours
-    try:
+    with _found(name):
         return AutoModelForCausalLM.from_pretrained(name, dtype=dtype), AutoTokenizer.from_pretrained(name)
+
+
+def check(name: str) -> None:
+    """Raise ConfigError unless there is a model of that hub name or in that folder; reads its settings only."""
+    from transformers import AutoConfig
+
+    with _found(name):
+        AutoConfig.from_pretrained(name)
+
+
+@contextmanager
+def _found(name: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         problem = str(error).strip().partition("\n")[0].rstrip(".")
         raise ConfigError(

@@ -21,8 +21,9 @@ from turngate.progress import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
-from turngate.run.environments import Environments
-from turngate.run.models import be_deterministic, save_model
+from turngate.run.demonstrations import check_demonstrations
+from turngate.run.environments import Environments, told_at
+from turngate.run.models import be_deterministic, check_model, save_model
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
@@ -53,8 +54,11 @@ class Job:
         try:
             for _, env in self.environments:
                 for split in config.eval.splits:
-                    env.tasks.size(split)  # raises for an unknown split
+                    with told_at("eval.splits"):
+                        env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
+            if not (self._start.exists() or self.folder.is_complete):
+                self._check_start()
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
         except BaseException:
@@ -191,6 +195,15 @@ class Job:
             Job(config.model_copy(update=changes), self.console, control=control, start=start).run()
 
     # --- small parts --------------------------------------------------------------------------------------------------
+
+    def _check_start(self) -> None:
+        """What a run that has not begun needs: the model that it names, and somebody to imitate."""
+        config = self.config
+        if isinstance(config.model, str):
+            with told_at("model"):
+                check_model(config.model)
+        if config.warm_start is not None:
+            check_demonstrations(self.environments, config.warm_start)
 
     def _alarm(self, step: int, alarm: Alarm) -> None:
         """A monitor found something: a line for whoever looks on, and one for the report."""

@@ -21,6 +21,11 @@ def load_model(name: str) -> tuple[Any, Any]:
     return (model.to("cuda") if torch.cuda.is_available() else model), tokenizer
 
 
+def check_model(name: str) -> None:
+    """Raise ConfigError unless ``load_model`` would find a model of that name, MissingExtra."""
+    _tiny().check(name)
+
+
 def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[Any, Any]:
     """A model from random weights for episodes of ``context`` tokens, with a tokenizer trained on ``texts``."""
     tiny = _tiny()
