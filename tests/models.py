@@ -60,12 +60,6 @@ def model(seed=0):
     return made
 
 
-def save(model, tokenizer, folder):
-    """Both in a folder, in Hugging Face format."""
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
 class ShortLock(LockEnv):
     """Ends after one, two or three turns, as the task has it."""
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
-from families import families
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turngate import parts
 from turngate.errors import ConfigError, DuplicateName, MissingExtra, UnknownName
-from turngate.parts import Part, when_used
+from turngate.parts import Part, families, when_used
 from turngate.problems import keys_at, one_line, spelled
 
 

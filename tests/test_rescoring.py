@@ -443,7 +443,7 @@ def with_gate(**gate: Any) -> dict[str, Any]:
     ("data", "error", "words"),
     [
         ('{"rewards": [', DataError, ", line 1: is not JSON: Expecting value"),
-        ("[]", ConfigError, "Input should be a valid dictionary or instance of Rubric"),
+        ("[]", ConfigError, "must be a table"),
         ({"rewrds": [REWARD]}, ConfigError, "unknown key 'rewrds'; did you mean 'rewards'?"),
         ({}, ConfigError, "key 'rewards' is missing"),
         (

@@ -56,7 +56,7 @@ class UnknownName(UserError):
         if close:
             advice = "did you mean " + " or ".join(f"'{option}'" for option in close) + "?"
         else:
-            advice = "known: " + (", ".join(options) or "none")
+            advice = "known: " + (", ".join(options) or "none") + (";" if hint else "")
         super().__init__(f"unknown {kind} '{name}'; {advice}" + (f" {hint}" if hint else ""))
         self.kind, self.name, self.close = kind, name, tuple(close)
 

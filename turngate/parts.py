@@ -32,7 +32,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -76,7 +76,13 @@ class Part(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Make ``type`` known. Raises DuplicateName if another class has it."""
+        """Make ``type`` known. Raises DuplicateName if another class has it.
+
+        A field that a subclass redefines without a docstring keeps the help of its base.
+        """
+        for name, field in cls.model_fields.items():
+            bases = [getattr(base, "model_fields", {}).get(name) for base in cls.__bases__]
+            field.description = field.description or next((base.description for base in bases if base), None)
         kind = cls.model_fields["type"].default
         if not isinstance(kind, str):  # a family, or a base that several parts share
             return
@@ -97,12 +103,12 @@ class Part(BaseModel):
             return data
         table = {"type": data} if isinstance(data, str) else data
         if not isinstance(table, Mapping):
-            raise PydanticCustomError("part", "a {noun} is a table with a type, or a name", {"noun": cls.noun})
+            raise PydanticCustomError("part", "{noun} is a table with a type, or a name", {"noun": cls.article()})
         name = table.get("type", cls.fallback or None)
         if not isinstance(name, str):
             known = ", ".join(sorted(cls.names()))
             raise PydanticCustomError(
-                "part", "a {noun} needs a type; known: {known}", {"noun": cls.noun, "known": known}
+                "part", "{noun} needs a type; known: {known}", {"noun": cls.article(), "known": known}
             )
         try:
             part: Self = cls.find(name).model_validate({**table, "type": name})
@@ -117,7 +123,7 @@ class Part(BaseModel):
             return cls.types[name]  # type: ignore[return-value]
         plugin = cls._plugins().get(name)
         if plugin is not None:
-            return cls._adopt(name, _loaded(plugin))
+            return cls._adopt(name, loaded(plugin))
         if ":" in name:
             return cls._adopt(name, import_object(name))
         raise UnknownName(f"{cls.noun} type", name, cls.names(), hint="or write package.module:Name for your own")
@@ -126,6 +132,11 @@ class Part(BaseModel):
     def names(cls) -> frozenset[str]:
         """Every name that can be written without a path."""
         return frozenset(name for name in cls.types if ":" not in name) | frozenset(cls._plugins())
+
+    @classmethod
+    def article(cls) -> str:
+        """The noun as a sentence begins with it: "a gate", "an examiner"."""
+        return f"a{'n' * (cls.noun[0] in 'aeiou')} {cls.noun}"
 
     @classmethod
     def group(cls) -> str:
@@ -177,6 +188,16 @@ class Part(BaseModel):
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
         """A copy with changes, checked like a new one."""
         return type(self)(**{"type": self.type, **self.settings(), **dict(update or {})})
+
+
+def families() -> Iterator[type[Part]]:
+    """Every family whose module was imported."""
+    waiting = list(Part.__subclasses__())
+    while waiting:
+        family = waiting.pop(0)
+        if "types" in family.__dict__:
+            yield family
+        waiting += family.__subclasses__()
 
 
 def import_object(path: str) -> Any:
@@ -232,7 +253,8 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=group))
 
 
-def _loaded(entry: EntryPoint) -> Any:
+def loaded(entry: EntryPoint) -> Any:
+    """What an entry point names. Raises ConfigError, which names the entry point, for one that cannot be loaded."""
     try:
         return entry.load()
     except UserError:

@@ -14,6 +14,9 @@ from turngate.parts import Part
 
 Steps = Sequence[int | str]
 
+_IN_TOML = {"tuple_type": "must be a list", "model_type": "must be a table", "dict_type": "must be a table"}
+"""What a file holds, where pydantic speaks of Python."""
+
 
 def one_line(error: ValidationError, model: type[BaseModel], data: Any) -> str:
     """The first thing to mend in ``data``, which ``model`` refused."""
@@ -26,8 +29,11 @@ def one_line(error: ValidationError, model: type[BaseModel], data: Any) -> str:
         return f"unknown key '{where}'; " + (f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}")
     if first["type"] == "missing":
         return f"key '{spelled([*steps, *first['loc'][-1:]])}' is missing"
-    said = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "part":  # names the value itself
+    said = _IN_TOML.get(first["type"], first["msg"].removeprefix("Value error, "))
+    if first["type"] == "tuple_type" and isinstance(first["input"], Mapping):
+        return f"{where}: {said} of tables; write [[{where}]]"
+    whole = first["type"] == "value_error" and isinstance(first["input"], Mapping | list | tuple)
+    if first["type"] == "part" or whole:  # names the value itself, and a whole table would bury the rest of the line
         return f"{where}: {said}" if where else said
     return f"{where}: {said}, got {first['input']!r}" if where else said
 

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from turngate.errors import ConfigError, DataError, UnknownName, UserError
 from turngate.jsonl import read_text
-from turngate.parts import import_object
+from turngate.parts import import_object, loaded
 from turngate.problems import one_line
 from turngate.rewards import Rubric
 
@@ -42,13 +42,13 @@ def find_rubric(name: str) -> Rubric:
     """
     if name.endswith(FILES):
         return read_rubric(name)
-    path = SHIPPED.get(name) or _plugins().get(name) or (name if ":" in name else None)
+    plugin = _plugins().get(name)
+    if name not in SHIPPED and plugin is not None:
+        return _checked(plugin.value, loaded(plugin))
+    path = SHIPPED.get(name) or (name if ":" in name else None)
     if path is None:
         raise UnknownName("rubric", name, rubric_names(), hint="or write package.module:NAME, or a .json or .toml file")
-    found = import_object(path)
-    if not isinstance(found, Rubric):
-        raise ConfigError(f"'{path}' is {found!r:.80}, which is no rubric; it must be a turngate.Rubric")
-    return found
+    return _checked(path, import_object(path))
 
 
 def rubric_names() -> tuple[str, ...]:
@@ -89,9 +89,14 @@ def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _plugins() -> dict[str, str]:
-    found: Sequence[EntryPoint] = tuple(entry_points(group=GROUP))
-    return {entry.name: entry.value for entry in found}
+def _checked(path: str, found: object) -> Rubric:
+    if not isinstance(found, Rubric):
+        raise ConfigError(f"'{path}' is {found!r:.80}, which is no rubric; it must be a turngate.Rubric")
+    return found
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def _looked_up(value: object) -> object:

@@ -47,7 +47,7 @@ def test_a_model_is_drawn_from_its_seed_and_leaves_the_global_generator_alone():
 
 def test_saving_and_loading_changes_nothing(tmp_path):
     made = models.model()
-    models.save(made, models.tokenizer(), tmp_path)
+    tiny.save(made, models.tokenizer(), tmp_path)
     loaded, tokenizer = tiny.load(str(tmp_path))
     for (name, weight), (other_name, other) in zip(made.named_parameters(), loaded.named_parameters(), strict=True):
         assert name == other_name

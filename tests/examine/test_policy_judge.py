@@ -11,6 +11,7 @@ import tiny_judge
 from episodes import examined, group, run, values
 from scripted_judge import shown
 
+from turngate.agents import tiny
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Limits, Player, play_groups
 from turngate.envs.lock import LockEnv
@@ -158,7 +159,7 @@ def test_cancelled_in_the_middle_nothing_runs_on(order):
 def test_a_model_in_a_folder_judges_while_others_are_played(tmp_path):
     """Its verdict is always no; it was trained to that."""
     folder = tmp_path / "tiny-judge"
-    models.save(*tiny_judge.learn_to_say_no(), folder)
+    tiny.save(*tiny_judge.learn_to_say_no(), folder)
     part = ModelJudge(model=str(folder), max_tokens=tiny_judge.TOKENS, context=tiny_judge.CONTEXT, attempts=1, lanes=4)
     examiner = Pointwise(judge=part, criterion={"name": "right", "text": "The answer is right."})
     assert not examiner.asks_policy

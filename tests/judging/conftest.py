@@ -18,10 +18,10 @@ def trained():
 @pytest.fixture(scope="session")
 def judge_folder(trained, tmp_path_factory):
     """The same in a folder."""
-    import models
+    from turngate.agents import tiny
 
     folder = tmp_path_factory.mktemp("model") / "tiny-judge"
-    models.save(*trained, folder)
+    tiny.save(*trained, folder)
     return folder
 
 

@@ -4,7 +4,9 @@ with random weights. Both are saved in Hugging Face format, so a folder made her
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from turngate.errors import ConfigError
@@ -74,11 +76,31 @@ def load(name: str, *, dtype: str = "auto") -> tuple[Any, Any]:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # one progress bar is enough, and it is ours
-    try:
+    with _found(name):
         return AutoModelForCausalLM.from_pretrained(name, dtype=dtype), AutoTokenizer.from_pretrained(name)
+
+
+def check(name: str) -> None:
+    """Raise ConfigError unless there is a model of that hub name or in that folder; reads its settings only."""
+    from transformers import AutoConfig
+
+    with _found(name):
+        AutoConfig.from_pretrained(name)
+
+
+@contextmanager
+def _found(name: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         problem = str(error).strip().partition("\n")[0].rstrip(".")
         raise ConfigError(
             f"the model '{name}' cannot be loaded: {problem}. Name a folder that holds one, such as RUN/model, or a "
             "name of the hub; with HF_HUB_OFFLINE=1 only what was loaded before is there"
         ) from error
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write both in Hugging Face format."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -52,9 +52,9 @@ class Veto(Gate):
 
     type: Literal["veto"] = "veto"
     evidence: str
-    """Evidence of the forbidden act."""
+    """Name of the evidence of the forbidden act; true in any turn closes everything."""
     floor: float = -1.0
-    """What the episode is paid then."""
+    """What such an episode pays in all; it should lie below what an honest failure pays."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a floor that would reward the act."""
@@ -109,9 +109,9 @@ class Requires(Gate):
 
     type: Literal["requires"] = "requires"
     evidence: str
-    """Evidence that must be true."""
+    """Name of the evidence that must be true in the same turn."""
     on: str
-    """The component that waits for it."""
+    """Name of the component that is paid under this condition."""
 
     @property
     def name(self) -> str:
@@ -159,7 +159,7 @@ class NeedsOutcome(Gate):
 
     type: Literal["needs_outcome"] = "needs_outcome"
     at_least: float
-    """Weighted outcome from which on process is paid."""
+    """Outcome, weights included, from which on process is paid."""
 
     @property
     def name(self) -> str:
@@ -216,7 +216,7 @@ class SuccessOnly(Gate):
     at_least: float = 1.0
     """The highest weighted outcome. It is written down so that the gate can be read without the rubric."""
     on: tuple[str, ...] = ()
-    """Components that wait for it; left out: all process components."""
+    """Names of the components that only full successes are paid; leave it out for all process components."""
 
     @property
     def name(self) -> str:
@@ -268,7 +268,8 @@ class CapProcess(Gate):
 
     type: Literal["cap_process"] = "cap_process"
     limit: float
-    """Most that process components gain, or lose, in all."""
+    """Most that all process payments of an episode may sum to, in units of reward; losses stop at its negative. Keep it
+    below what the outcome pays."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a limit that is no bound."""

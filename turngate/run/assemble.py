@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from turngate.agents.chat import Chat
 from turngate.agents.rollout import Worlds
 from turngate.config import Config
 from turngate.errors import ConfigError, UnknownName
-from turngate.examine.base import Desk
+from turngate.examine.base import Desk, Examiner
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
@@ -92,7 +92,7 @@ def check_examiners(config: Config, environments: Environments) -> None:
     for place, examiner in enumerate(config.examine):
         if examiner.env and examiner.env not in environments.sections:
             raise UnknownName(f"environment in examine[{place}].env", examiner.env, environments.sections)
-        if not _read(config, environments, examiner.writes):
+        if not _read(config, environments, examiner):
             names = ", ".join(f"'{name}'" for name in examiner.writes)
             raise ConfigError(
                 f"examine[{place}] ('{examiner.type}') has no effect: it records {names}, which neither a rubric nor "
@@ -100,6 +100,8 @@ def check_examiners(config: Config, environments: Environments) -> None:
             )
 
 
-def _read(config: Config, environments: Environments, names: Sequence[str]) -> bool:
-    read = {name for rubric in environments.rubrics.values() for name in rubric.readers}
-    return not read.union(config.signals.evidence.values()).isdisjoint(names)
+def _read(config: Config, environments: Environments, examiner: Examiner) -> bool:
+    """Whether a rubric that its facts reach, or the credit rule, reads one of them."""
+    rubrics = [rubric for label, rubric in environments.rubrics.items() if examiner.env in ("", label)]
+    read = {name for rubric in rubrics for name in rubric.readers}
+    return not read.union(config.signals.evidence.values()).isdisjoint(examiner.writes)

@@ -9,7 +9,7 @@ from functools import partial
 from turngate.agents.chat import Chat
 from turngate.config import Config
 from turngate.envs.base import TurnEnv
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, UnknownName
 from turngate.run.environments import Environments
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
@@ -120,6 +120,9 @@ def answer_of(config: Config, environments: Environments) -> Answer | None:
         return None
     template = config.signals.answer
     if template is not None:
+        for label, _ in environments:
+            for task in environments.heldout(label, environments.sections[label].split, 1):
+                _filled(template, task)  # raises before any work
         return partial(_filled, template)
     for label, env in environments:
         if not env.turn_spec.has_oracle:
@@ -141,9 +144,8 @@ def _filled(template: str, task: Task) -> tuple[str, str]:
     try:
         return first, template.format_map(task.private).removeprefix(first)
     except KeyError as missing:
-        raise ConfigError(
-            f"signals.answer '{template}' names {missing}, but task '{task.id}' has only {sorted(task.private)}"
-        ) from None
+        unknown = UnknownName("entry of the task's private data", missing.args[0], task.private)
+        raise ConfigError(f"signals.answer '{template}': {unknown}") from None
 
 
 def _values(config: Config, learner: Learner, *, per_token: bool) -> Signal:

@@ -17,20 +17,35 @@ Demonstrations: TypeAlias = tuple[list[Task], dict[str, list[str]]]
 
 
 def demonstrations(environments: Environments, section: WarmStart) -> Demonstrations:
-    """From a file, or else from the oracles. Raises ConfigError for a missing oracle, DataError for a bad file."""
+    """From a file, or else from the oracles. Raises what ``check_demonstrations`` does."""
     if section.demonstrations is not None:
         return _read(environments, section.demonstrations)
     assert section.episodes is not None
+    _need_oracles(environments, section.episodes)
     tasks: list[Task] = []
     lines: dict[str, list[str]] = {}
     for label, count in environments.split(section.episodes).items():
         env = environments[label]
-        if count and not env.turn_spec.has_oracle:
-            raise ConfigError(f"'{label}' has no oracle; give warm_start.demonstrations, a JSONL file")
         for task in environments.heldout(label, environments.sections[label].split, count):
             tasks.append(task)
             lines[task.id] = list(env.oracle(task))
     return tasks, lines
+
+
+def check_demonstrations(environments: Environments, section: WarmStart) -> None:
+    """Raise ConfigError for a missing oracle, DataError for a file that cannot be read."""
+    if section.demonstrations is not None:
+        _read(environments, section.demonstrations)
+    else:
+        _need_oracles(environments, section.episodes or 0)
+
+
+def _need_oracles(environments: Environments, episodes: int) -> None:
+    for label, count in environments.split(episodes).items():
+        if count and not environments[label].turn_spec.has_oracle:
+            raise ConfigError(
+                f"warm_start.episodes: '{label}' has no oracle; give warm_start.demonstrations, a JSONL file"
+            )
 
 
 def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], environments: Environments) -> Iterator[str]:

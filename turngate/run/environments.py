@@ -8,8 +8,8 @@ the name too, because ids of tasks are unique in one environment only.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Self
@@ -19,8 +19,8 @@ from turngate.config import EnvSection
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.pools import EnvPools, maker
-from turngate.envs.registry import make
-from turngate.errors import ConfigError, UnknownName
+from turngate.envs.registry import find, make
+from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
 from turngate.rewards import Rubric
 from turngate.trainer.curriculum import TaskStream, shares
 from turngate.types import Group, ScoredGroup, Task, derive_seed
@@ -40,8 +40,13 @@ class Environments:
         self.unsafe: dict[str, str] = {}
         try:
             for label, section in self.sections.items():
-                self._envs[label] = env = builder(section)()
-                env.tasks.size(section.split)  # raises for an unknown split, before any work
+                place = "env" if len(self.sections) == 1 else f"env[{len(self._envs)}]"
+                with told_at(f"{place}.id"):
+                    find(section.id)
+                with told_at(f"{place}.kwargs"):
+                    self._envs[label] = env = builder(section)()
+                with told_at(f"{place}.split"):
+                    env.tasks.size(section.split)  # raises for an unknown split, before any work
                 self.rubrics[label] = rubric = section.rubric or _own_rubric(env)
                 problem = accept(rubric, label, allow_unsafe=section.allow_unsafe) if trained else ""
                 if problem:
@@ -90,9 +95,15 @@ class Environments:
         """What the group was paid, by the rubric of its environment."""
         return self.rubrics[group.task.env_id].score_group(group, step)
 
-    def verified(self, group: Group) -> ScoredGroup:
-        """What the environment's own rubric pays, which waits for no examiner: whether demonstrations solve a task."""
-        return _own_rubric(self.of(group.task)).score_group(group)
+    def score_demonstration(self, group: Group, examined: Collection[str]) -> ScoredGroup:
+        """What a group that no examiner saw was paid: by the environment's own rubric if the run's reads ``examined``.
+
+        These are the names of what examiners record. Raises ConfigError if the environment has no rubric of its own.
+        """
+        label = group.task.env_id
+        rubric = self.rubrics[label]
+        unread = rubric.readers.keys().isdisjoint(examined)
+        return (rubric if unread else _own_rubric(self._envs[label])).score_group(group)
 
     def heldout(self, label: str, split: str, count: int) -> list[Task]:
         """The first ``count`` tasks of a split, or all of a smaller one."""
@@ -156,6 +167,20 @@ class Environments:
                     together=section.together,
                 ),
             )
+
+
+@contextmanager
+def told_at(key: str) -> Iterator[None]:
+    """Whatever is wrong inside is told with the key that it stands at. Raises ConfigError, MissingExtra."""
+    try:
+        yield
+    except MissingExtra:  # says what to install
+        raise
+    except UserError as error:
+        said = str(error)
+        if said.startswith(("tasks.", "tasks:")):  # a task source names its own key, beside that of the constructor
+            raise ConfigError(f"{key.rpartition('.')[0]}.{said}") from error
+        raise ConfigError(f"{key}: {said}") from error
 
 
 def builder(section: EnvSection) -> Callable[[], TurnEnv]:

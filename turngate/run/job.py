@@ -21,8 +21,9 @@ from turngate.progress import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
-from turngate.run.environments import Environments
-from turngate.run.models import be_deterministic, save_model
+from turngate.run.demonstrations import check_demonstrations
+from turngate.run.environments import Environments, told_at
+from turngate.run.models import be_deterministic, check_model, save_model
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
@@ -53,8 +54,11 @@ class Job:
         try:
             for _, env in self.environments:
                 for split in config.eval.splits:
-                    env.tasks.size(split)  # raises for an unknown split
+                    with told_at("eval.splits"):
+                        env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
+            if not (self._start.exists() or self.folder.is_complete):
+                self._check_start()
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
         except BaseException:
@@ -159,7 +163,7 @@ class Job:
                     reads=self.environments.rubrics[label].readers,
                 )
                 step = 0 if phase == "before" else config.train.steps
-                name = f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}".replace("/", ".")
+                name = _file_name(f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}")
                 store = Store(self.path)
                 store.discard(step, name)  # of a run that was killed before the line below
                 store.write(step, played, phase=name)
@@ -192,6 +196,15 @@ class Job:
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
+    def _check_start(self) -> None:
+        """What a run that has not begun needs: the model that it names, and somebody to imitate."""
+        config = self.config
+        if isinstance(config.model, str):
+            with told_at("model"):
+                check_model(config.model)
+        if config.warm_start is not None:
+            check_demonstrations(self.environments, config.warm_start)
+
     def _alarm(self, step: int, alarm: Alarm) -> None:
         """A monitor found something: a line for whoever looks on, and one for the report."""
         self._say(console_line(step, alarm))
@@ -213,6 +226,11 @@ class Job:
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder.checkpoints)
+
+
+def _file_name(phase: str) -> str:
+    """The phase under which episodes are stored: "/" and ":" of an environment's name do not fit a file name."""
+    return phase.replace("/", ".").replace(":", ".")
 
 
 def _without_sinks(text: str) -> dict[str, object]:

@@ -32,7 +32,7 @@ class Policy(ABC):
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:
-        """Held by a coroutine for as long as it plays episodes one after the other."""
+        """Held by a coroutine for as long as it plays episodes one after the other; waits while all lanes are held."""
         yield
 
     async def outside(self, call: Awaitable[T]) -> T:
