@@ -87,6 +87,7 @@ SLOW = """
     test_cli.py
     test_cli_credit.py
     test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
+    test_documents.py
     test_readme.py
     test_required_components.py
     test_rescoring.py

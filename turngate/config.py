@@ -8,7 +8,7 @@ this tree, and reading it imports no torch.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -65,6 +65,8 @@ class EnvSection(Section):
     """Train although process rewards can outrank the outcome; every report then says so."""
     weight: float = Field(1.0, gt=0)
     """Share of each step's tasks, relative to the other environments."""
+    together: int = Field(1, ge=1)
+    """So many neighbouring tasks always come in the same step, for instance 2 for two wordings of one question."""
     isolation: Literal["thread", "process"] = "thread"
     """process: each episode's world in a process of its own, for code that may hang or crash; thread: faster."""
 
@@ -236,16 +238,20 @@ class Config(Section):
         if self.reward_model is not None and name not in REWARD_MODELS:
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' reads no rewards of a model; {known} do")
-        self.signals.check_effect(reads, name)
+        self.signals.check_effect(reads, self.credit)
         return self
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns that the credit rule reads beyond payments. Raises ConfigError for one that nobody fills."""
+        return self.columns_given(None)
+
+    def columns_given(self, components: Iterable[str] | None) -> frozenset[str]:
+        """The same where the rubric has these components."""
         offered = self.signals.offered
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
-        return self.credit.reads(offered, siblings=self.train.group_size)
+        return self.credit.reads(offered, siblings=self.train.group_size, components=components)
 
     @model_validator(mode="after")
     def _environments(self) -> Self:
@@ -255,6 +261,8 @@ class Config(Section):
             raise ValueError(f"two environments are called '{twice}'; give one of them a name of its own (env.name)")
         if len(self.env) == 1 and self.env[0].weight != 1:
             raise ValueError("env.weight has no effect on a single environment; leave it out")
+        if len(self.env) > 1 and any(env.together > 1 for env in self.env):
+            raise ValueError("env.together needs a run of one environment")
         if len(self.env) > self.train.tasks_per_step:
             raise ValueError(f"{len(self.env)} environments need train.tasks_per_step of at least as many")
         return self

@@ -18,6 +18,7 @@ from turngate.config import Config
 from turngate.errors import ConfigError, UnknownName, UserError
 from turngate.parts import Part
 from turngate.sinks import ConsoleLines, Tensorboard, Wandb
+from turngate.trainer.loss import Penalty
 
 
 class Tune(Part):
@@ -211,6 +212,7 @@ def test_parts_of_other_packages_say_so_and_a_broken_one_spares_the_rest(monkeyp
         (dict[str, Any], "table"),
         (Literal["a", 1], '"a" or 1'),
         (list[bool], "list of: true or false"),
+        (list[Penalty], "list of penalties"),
         (Annotated[str, Field(min_length=2)], "text at least 2 of them"),
         (Annotated[tuple[int, ...], Field(max_length=3)], "list of whole numbers at most 3 of them"),
         (Any, "value"),

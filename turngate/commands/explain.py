@@ -86,7 +86,9 @@ def _either(options: Sequence[object], metadata: Sequence[object]) -> Holds:
 
 
 def _plural(words: str) -> str:
-    return f"list of: {words}" if " or " in words else f"list of {words}s"
+    if " or " in words:
+        return f"list of: {words}"
+    return f"list of {words[:-1]}ies" if words.endswith("y") else f"list of {words}s"
 
 
 def _bounded(word: str, metadata: Sequence[object]) -> str:

@@ -19,7 +19,7 @@ from turngate.evaluations import add_evaluation, read_evaluations
 from turngate.metrics import JsonlSink
 from turngate.progress import Progress
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.run.assemble import assembled, check_examiners
+from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.environments import Environments
 from turngate.run.models import be_deterministic, save_model
@@ -54,6 +54,7 @@ class Job:
             for _, env in self.environments:
                 for split in config.eval.splits:
                     env.tasks.size(split)  # raises for an unknown split
+            check_credit(config, self.environments)
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
         except BaseException:
@@ -64,6 +65,8 @@ class Job:
         """Do whatever is not done yet. Once: its environments are closed at the end."""
         with self.environments:
             self._claim()
+            for label, problem in self.environments.unsafe.items():
+                self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
             be_deterministic()
             asyncio.run(self._run())
             self._run_controls()
@@ -191,8 +194,11 @@ class Job:
 
     def _alarm(self, step: int, alarm: Alarm) -> None:
         """A monitor found something: a line for whoever looks on, and one for the report."""
-        self.console.print(console_line(step, alarm), markup=False, highlight=False, soft_wrap=True)
+        self._say(console_line(step, alarm))
         AlarmLog(self.path).write(step, alarm)
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _claim(self) -> None:
         """Make the run folder, or check that it belongs to this very config; one that never began may have another."""

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.learner import Critic
 
 MODEL_COLUMNS = frozenset(
@@ -23,6 +24,10 @@ CRITIC_COLUMNS = frozenset({"value_N", "value_S", "bootstrap_B"})
 
 ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
 """Exact entropies, which rules take in place of surprisal where they are measured."""
+
+
+BY_COMPONENT = frozenset({"gdpo", "hero"})
+"""Rules that read what single components were paid."""
 
 
 class Settings(BaseModel):
@@ -136,13 +141,19 @@ class SignalsSection(Settings):
         similar = frozenset({"similar_N"} if self.similar else ())
         return MODEL_COLUMNS | exact | similar | frozenset(self.evidence)
 
-    def check_effect(self, reads: frozenset[str], name: str) -> None:
-        """Raise ValueError for a setting that the credit rule called ``name``, which reads ``reads``, does not need."""
+    def check_effect(self, reads: frozenset[str], rule: CreditRule) -> None:
+        """Raise ValueError for a setting that ``rule``, which reads the columns ``reads``, does not need."""
+        name = rule.type
         unread = sorted(set(self.evidence) - reads)
         if unread:
             raise ValueError(f"signals.evidence {unread[0]} has no effect: credit '{name}' does not read it")
         if self.entropy == "exact" and not reads & ENTROPY_COLUMNS:
             raise ValueError(f"signals.entropy has no effect: credit '{name}' reads no entropy")
+        if self.kl_in_reward is not None and (name in BY_COMPONENT or getattr(rule, "outcome", "") == "earned"):
+            raise ValueError(
+                f"signals.kl_in_reward has no effect: credit '{name}' reads single components, or the outcome as "
+                "earned, which do not hold it"
+            )
         if self.similar is not None and "similar_N" not in reads:
             raise ValueError(f"signals.similar has no effect: credit '{name}' compares no similar states")
         if (self.answer is not None or self.log_gain) and "gain_N" not in reads:
