@@ -95,6 +95,14 @@ class Environments:
         """What the group was paid, by the rubric of its environment."""
         return self.rubrics[group.task.env_id].score_group(group, step)
 
+    def verified(self, group: Group) -> ScoredGroup:
+        """The same for demonstrations, which no examiner sees: by the environment's own rubric where that of the run
+        reads what examiners find."""
+        scored, own = self.score(group), self.of(group.task).turn_spec.rubric
+        if any(score.usable for score in scored.scores) or not isinstance(own, Rubric):
+            return scored
+        return own.score_group(group)
+
     def heldout(self, label: str, split: str, count: int) -> list[Task]:
         """The first ``count`` tasks of a split, or all of a smaller one."""
         tasks = self._envs[label].tasks

@@ -6,7 +6,6 @@ checkpoint exists; what was recorded of later steps is set aside and those steps
 
 from __future__ import annotations
 
-import asyncio
 import tomllib
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from turngate.run.assemble import assembled, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, told_at
+from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, save_model
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
@@ -69,7 +69,7 @@ class Job:
         with self.environments:
             self._claim()
             be_deterministic()
-            asyncio.run(self._run())
+            run_to_end(self._run())
             self._run_controls()
 
     # --- phases -------------------------------------------------------------------------------------------------------
