@@ -84,9 +84,11 @@ SLOW = """
     report/test_monitors.py
     rewards/test_known_parts.py
     rewards/test_safety.py
+    run/test_policy_tournament.py
     test_cli.py
     test_cli_credit.py
     test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
+    test_documents.py
     test_plugins.py
     test_readme.py
     test_required_components.py

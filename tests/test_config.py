@@ -165,6 +165,7 @@ def test_an_inline_table_of_the_command_line():
 # --- there and back --------------------------------------------------------------------------------------------------
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
+FILTERS = st.sampled_from(["varied", "dcpo"])
 configs = st.fixed_dictionaries(
     {"warm_start": st.sampled_from([{"episodes": 3}, {"demonstrations": "a b/c.jsonl", "epochs": 2}])},
     optional={
@@ -177,9 +178,7 @@ configs = st.fixed_dictionaries(
             [{"type": "grpo", "std": False}, {"type": "rloo"}, {"type": "gigpo", "gamma": 0.9}, {"type": "returns"}]
         ),
         "learner": st.fixed_dictionaries({"lr": st.floats(1e-9, 1.0)}),
-        "train": st.fixed_dictionaries(
-            {"filters": st.lists(st.sampled_from(["varied", "dcpo"]), unique=True), "steps": st.integers(1, 9)}
-        ),
+        "train": st.fixed_dictionaries({"filters": st.lists(FILTERS, unique=True), "steps": st.integers(1, 9)}),
         "controls": st.sampled_from([[], ["shuffled_credit"], ["random_reward", "shuffled_credit"]]),
     },
 )

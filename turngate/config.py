@@ -8,7 +8,7 @@ this tree, and reading it imports no torch.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -49,24 +49,28 @@ class EnvSection(Section):
     """What is played. Write ``[[env]]`` several times to train on several environments at once."""
 
     id: str = "turngate/Sql-v1"
-    """Registered id, for instance turngate/Sql-v1; ``turngate envs`` lists them."""
+    """Registered id of the environment, for instance turngate/Sql-v1; ``turngate envs`` lists them."""
     name: str = Field("", pattern=r"^[A-Za-z0-9._/-]*$")
-    """What the run calls it in metrics and reports; empty: its id. Needed where two entries have the same id."""
+    """What metrics and reports call it; empty: its id. Needed where two entries have the same id."""
     split: str = "train"
-    """Split that training tasks come from."""
+    """Split of its tasks that training plays; which there are depends on the source of the tasks."""
     kwargs: dict[str, Any] = {}
-    """Arguments of the environment's constructor."""
+    """Arguments of the environment's constructor, for instance {max_turns = 4}."""
     tasks: TaskSourcePart | None = None
     """Where its tasks come from, for instance {type = "spider", folder = "…"}; left out: the environment's own."""
     rubric: NamedRubric | None = None
-    """What earns and pays: a shipped rubric's name, a JSON or TOML file, a table, or package.module:NAME; left out: the
+    """What episodes are paid for: the name of a shipped rubric (lock, sql, sql_reasoning, code_repair,
+    code_repair_direct), a JSON or TOML file, a table with the keys below, or package.module:NAME. Left out: the
     environment's own."""
     allow_unsafe: bool = False
     """Train although process rewards can outrank the outcome; every report then says so."""
     weight: float = Field(1.0, gt=0)
     """Share of each step's tasks, relative to the other environments."""
+    together: int = Field(1, ge=1)
+    """So many neighbouring tasks always come in the same step, for instance 2 for two wordings of one question."""
     isolation: Literal["thread", "process"] = "thread"
-    """process: each episode's world in a process of its own, for code that may hang or crash; thread: faster."""
+    """thread: environments run in this process, which is faster; process: each in one of its own, for code that may
+    hang or crash."""
 
     @model_validator(mode="after")
     def _tasks_once(self) -> Self:
@@ -95,11 +99,11 @@ class TinyModel(Section):
     layers: int = Field(4, ge=1)
     """Transformer layers."""
     width: int = Field(192, ge=16)
-    """Size of the hidden state."""
+    """Size of the hidden state; a multiple of ``heads``."""
     heads: int = Field(4, ge=1)
-    """Attention heads; divides the width."""
+    """Attention heads of each layer."""
     vocabulary: int = Field(2048, ge=260)
-    """Most entries of the tokenizer."""
+    """Most entries of the tokenizer's vocabulary."""
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -112,11 +116,11 @@ class WarmStart(Section):
     """Supervised fine-tuning before reinforcement learning."""
 
     episodes: int | None = Field(None, ge=1)
-    """Oracle episodes to make; leave out when demonstrations are given."""
+    """Episodes to learn from, played by the environment's oracle; leave out when demonstrations are given."""
     demonstrations: Path | None = None
     """JSON lines {"task": ID, "actions": [TEXT, …]} to learn from instead of the oracle."""
     epochs: int = Field(1, ge=1)
-    """Passes over the episodes."""
+    """How often all episodes are learned from."""
     episodes_per_batch: int = Field(64, ge=1)
     """Episodes per optimizer step."""
     lr: float = Field(1e-3, gt=0)
@@ -133,17 +137,17 @@ class TrainSection(Section):
     """The reinforcement-learning loop."""
 
     steps: int = Field(100, ge=0)
-    """Updates; 0 = only the warm start."""
+    """Training steps; each plays episodes and updates the weights. 0 = only the warm start."""
     tasks_per_step: int = Field(16, ge=1)
-    """Different tasks per update."""
+    """Different tasks that are played in a step."""
     group_size: int = Field(8, ge=2)
-    """Episodes per task and update."""
+    """Episodes of each task in a step, the siblings that are compared; more give a better baseline and take longer."""
     minibatches: int = Field(1, ge=1)
-    """Optimizer steps per update."""
+    """Updates of the weights in a step, each on its share of the episodes; with more, later ones are off-policy."""
     filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
-    """What these refuse, groups or single trajectories, is dropped and counted."""
+    """Which of the played episodes are learned from; what a filter refuses is dropped and counted."""
     checkpoint_every: int = Field(1, ge=1)
-    """Updates between checkpoints; a run that was killed goes on from the last."""
+    """Steps between checkpoints; a run that was killed goes on from the last one."""
 
     @field_validator("filters")
     @classmethod
@@ -161,12 +165,12 @@ class TrainSection(Section):
 
 
 class EvalSection(Section):
-    """Unaided evaluation, before and after training."""
+    """Evaluation without help, before and after training."""
 
     splits: tuple[str, ...] = ("heldout",)
-    """Splits of the environment's tasks."""
+    """Splits of the environment's tasks that are evaluated."""
     tasks: int = Field(200, ge=1)
-    """Tasks per split."""
+    """Tasks of each split; more narrow the confidence intervals and take longer."""
     samples: int = Field(1, ge=1)
     """Episodes per task at the training temperature; greedy plays each task once."""
 
@@ -175,36 +179,41 @@ class Config(Section):
     """Everything that defines a run."""
 
     name: str = Field("run", pattern=r"^[A-Za-z0-9._-]+$")
-    """Folder of the run inside ``folder``."""
+    """Name of the run, and of its folder inside ``folder``."""
     folder: Path = Path("runs")
-    """Where runs are kept."""
+    """Folder in which runs are kept."""
     seed: int = Field(0, ge=0)
-    """Everything random derives from it."""
+    """Everything random derives from it: the same seed and settings repeat a run, another seed shows how much is
+    luck."""
     model: str | TinyModel = TinyModel()
-    """A hub name, a local folder, or a tiny model from nothing."""
+    """The model that is trained: a name on the Hugging Face hub, a local folder, or a table for a tiny new one."""
     env: Annotated[tuple[EnvSection, ...], BeforeValidator(_as_list), Field(min_length=1)] = (EnvSection(),)
-    """What is played: one table, or several."""
+    """What is played. Write [[env]] several times to train on several environments at once."""
     warm_start: WarmStart | None = None
     policy: PolicyPart = LocalPolicyPart()
-    """Who acts, and how episodes are sampled."""
+    """What plays the episodes: where the model is decoded, and how its tokens are sampled."""
     learner: LearnerPart = TorchLearnerPart()
-    """Who learns, and how weights are updated."""
+    """What updates the weights of the model: where, and by which optimizer."""
     credit: CreditRule = Field(default_factory=lambda: CreditRule.load("grpo"))
-    """How turns get their credit; the other keys are the settings of the rule."""
+    """The rule that turns payments into credit: one number per turn, by which training makes the turn more likely, or
+    less if it is negative. Siblings are the episodes of one task in a step; most rules compare them."""
     value: ValueSection | None = None
     reward_model: RewardModelSection | None = None
     signals: SignalsSection = SignalsSection()
     loss: LossSettings = LossSettings()
     guide: GuidePart = NoGuidePart()
-    """Who gets help, and which. None is shipped yet; name your own as package.module:Class."""
+    """What hints the model gets on which task in training. Only "none" ships yet; package.module:Class names your
+    own."""
     examine: tuple[Examiner, ...] = ()
-    """Who looks at episodes after they were played and before they are scored: judges, votes, probes …"""
+    """What examines episodes after they were played and before they are scored, and records facts for the rubric:
+    judges, votes, probes …"""
     sink: tuple[SinkPart, ...] = (ConsoleLines(),)
-    """Where the numbers of each step go besides metrics.jsonl. May differ when a run goes on."""
+    """Where the metrics of each step go besides metrics.jsonl. The one thing that may change when a run goes on."""
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
-    """Negative controls: the same training from the same warm start, with the signal destroyed."""
+    """Also train from the same warm start with credit shuffled among turns or with random rewards. A run that is not
+    clearly better than these controls learned nothing from its rewards."""
     control_steps: int | None = Field(None, ge=1)
     """Updates of each control; leave out for as many as train.steps."""
 
@@ -241,16 +250,20 @@ class Config(Section):
         if self.reward_model is not None and name not in REWARD_MODELS:
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' reads no rewards of a model; {known} do")
-        self.signals.check_effect(reads, name)
+        self.signals.check_effect(reads, self.credit)
         return self
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns that the credit rule reads beyond payments. Raises ConfigError for one that nobody fills."""
+        return self.columns_given(None)
+
+    def columns_given(self, components: Iterable[str] | None) -> frozenset[str]:
+        """The same where the rubric has these components."""
         offered = self.signals.offered
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
-        return self.credit.reads(offered, siblings=self.train.group_size)
+        return self.credit.reads(offered, siblings=self.train.group_size, components=components)
 
     @model_validator(mode="after")
     def _environments(self) -> Self:
@@ -260,6 +273,8 @@ class Config(Section):
             raise ValueError(f"two environments are called '{twice}'; give one of them a name of its own (env.name)")
         if len(self.env) == 1 and self.env[0].weight != 1:
             raise ValueError("env.weight has no effect on a single environment; leave it out")
+        if len(self.env) > 1 and any(env.together > 1 for env in self.env):
+            raise ValueError("env.together needs a run of one environment")
         if len(self.env) > self.train.tasks_per_step:
             raise ValueError(
                 f"{len(self.env)} environments need train.tasks_per_step of at least as many, found "

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Clock(dict[str, float]):
-    """Seconds per stage, itself a dict of metrics: ``with clock("rollout"): …`` adds to ``time/rollout_s``."""
+    """Seconds per stage, itself a dict of metrics: ``with clock("learn"): …`` adds to ``time/learn_s``."""
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:

@@ -76,7 +76,13 @@ class Part(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Make ``type`` known. Raises DuplicateName if another class has it."""
+        """Make ``type`` known. Raises DuplicateName if another class has it.
+
+        A field that a subclass redefines without a docstring keeps the help of its base.
+        """
+        for name, field in cls.model_fields.items():
+            bases = [getattr(base, "model_fields", {}).get(name) for base in cls.__bases__]
+            field.description = field.description or next((base.description for base in bases if base), None)
         kind = cls.model_fields["type"].default
         if not isinstance(kind, str):  # a family, or a base that several parts share
             return

@@ -400,8 +400,8 @@ class TurnTable:
     entropy_N      mean entropy per policy token in nats                 a forward pass (``signals.entropy = "exact"``)
     format_N       1 = the turn's tool call was well formed and executed evidence (``signals.evidence``)
     grounded_N     1 = the turn's action was executed                    evidence (``signals.evidence``)
-    similar_N      anchor of states that are alike, −1 = unknown         ``trainer.similar.SimilarStates``
-    kl_N           Σ log μ/π_ref over the turn's policy tokens           ``trainer.kl_reward.Divergence``
+    similar_N      anchor of states that are alike, −1 = unknown         a comparison of states (``signals.similar``)
+    kl_N           Σ log μ/π_ref over the turn's policy tokens           a frozen model (``signals.kl_in_reward``)
     tag_N          what the step says that it does (``rlvmr.Tag``)       evidence (``signals.evidence``)
     accuracy_N     chance of the right answer if forced after the turn   evidence (``signals.evidence``)
     confidence_N   how sure the policy then is of its answer             evidence (``signals.evidence``)

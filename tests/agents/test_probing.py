@@ -137,6 +137,19 @@ def test_a_live_episode_goes_on_as_if_nobody_had_asked():
     assert asked == unasked
 
 
+@pytest.mark.parametrize("order", ["fixed", "ready"])
+def test_two_calls_at_once_share_the_lanes(order):
+    """As when two groups are examined side by side; each alone would take all of them."""
+    calls = [[Probe(trajectory=episode(name), turn=turn, text="press", n=3) for turn in range(3)] for name in "ab"]
+    player = models.player(models.local(lanes=4, order=order))
+
+    async def go():
+        return await asyncio.gather(*(probe(player, asks, seed=1) for asks in calls))
+
+    both = asyncio.run(asyncio.wait_for(go(), 60))
+    assert [[len(said) for said in one] for one in both] == [[3, 3, 3]] * 2
+
+
 # --- what cannot be had ----------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """The environments of a run: tasks in shares, each paid by its own rubric, unsafe rubrics refused."""
 
 import asyncio
+from dataclasses import replace
 
 import models
 import numpy as np
@@ -16,6 +17,7 @@ from turngate.errors import ConfigError, UnknownName
 from turngate.rewards import FromEvidence, Rubric
 from turngate.run.environments import Environments
 from turngate.trainer.curriculum import shares
+from turngate.types import Evidence, Group
 
 LOCK = "turngate/Lock-v1"
 TWO = (EnvSection(id=LOCK, name="one", weight=3.0), EnvSection(id=LOCK, name="two", split="heldout"))
@@ -80,6 +82,20 @@ def test_each_group_is_paid_by_the_rubric_of_its_environment():
     sections = (EnvSection(id=LOCK, name="one"), EnvSection(id=LOCK, name="two", rubric=own))
     with Environments(sections) as environments:
         assert environments.rubrics == {"one": RUBRIC, "two": own}
+
+
+def test_a_demonstration_is_paid_by_the_environments_own_rubric_where_only_an_examiner_could_say():
+    judged = Rubric(rewards=(FromEvidence(name="standing", evidence="standing", kind="outcome"),))
+    keys = Rubric(rewards=(FromEvidence(name="keys", evidence="right_key", kind="outcome"),))
+    facts = tuple(Evidence(name="right_key", value=turn > 0, turn=turn) for turn in range(3))
+    facts += (Evidence(name="opened", value=True),)
+    shown = replace(models.trajectory([models.turn([1], [2])] * 3), evidence=facts)
+    for rubric, outcome in ((judged, 1.0), (keys, pytest.approx(2 / 3))):
+        with Environments((EnvSection(id=LOCK, rubric=rubric),)) as environments:
+            (task,) = environments.heldout(LOCK, "heldout", 1)
+            group = Group(task=task, trajectories=(replace(shown, task=task),))
+            (score,) = environments.score_demonstration(group, {"standing"}).scores
+            assert score.outcome == outcome
 
 
 def test_an_unsafe_rubric_is_refused_with_the_episode_that_shows_it_unless_it_is_allowed():

@@ -45,3 +45,23 @@ def test_epochs_and_seeds_differ_and_steps_do_not_depend_on_what_was_asked_befor
     assert epochs[0] != epochs[1]
     assert ids(TaskStream(listed(20), "train", per_step=10, seed=0), 4) == epochs[1][10:]
     assert ids(TaskStream(listed(20), "train", per_step=10, seed=1), 1) != epochs[0][:10]
+
+
+@given(blocks=st.integers(1, 6), per_step=st.integers(1, 6), together=st.integers(1, 3), step=st.integers(1, 20))
+def test_neighbours_stay_together(blocks, per_step, together, step):
+    per_step = min(per_step, blocks)
+    stream = TaskStream(listed(blocks * together), "train", per_step=per_step * together, seed=1, together=together)
+    numbers = [int(task.id) for task in stream.at(step)]
+    assert len(set(numbers)) == per_step * together
+    for start in range(0, len(numbers), together):
+        assert numbers[start] % together == 0
+        assert numbers[start : start + together] == list(range(numbers[start], numbers[start] + together))
+
+
+def test_numbers_that_do_not_go_together_are_refused():
+    with pytest.raises(ConfigError, match=r"tasks_per_step is 3, which is no multiple of env\.together = 2"):
+        TaskStream(listed(4), "train", per_step=3, seed=0, together=2)
+    with pytest.raises(ConfigError, match="the size of split 'train' is 5"):
+        TaskStream(listed(5), "train", per_step=2, seed=0, together=2)
+    endless = TaskStream(LockTasks(), "train", per_step=2, seed=0, first=5, together=2)
+    assert ids(endless, 1) == ["lock/train/6", "lock/train/7"]

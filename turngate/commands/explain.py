@@ -7,6 +7,7 @@ type, as in ``loss.objective.gspo.clip_low``. Nothing is listed here, so nothing
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def holds(annotation: object, metadata: Sequence[object] = ()) -> Holds:
         return Holds(words=" or ".join(map(written, inner)))
     if origin in (Union, UnionType):
         return _either([one for one in inner if one is not NoneType], metadata)
-    if origin in (tuple, list, frozenset, set):
+    if origin in (tuple, list, frozenset, set, Sequence):
         items = holds(inner[0] if inner else object)
         return Holds(
             words=_bounded(_plural(items.words), metadata),
@@ -86,12 +87,17 @@ def _either(options: Sequence[object], metadata: Sequence[object]) -> Holds:
 
 
 def _plural(words: str) -> str:
-    return f"list of: {words}" if " or " in words else f"list of {words}s"
+    if " or " in words:
+        return f"list of: {words}"
+    if words.startswith("list of "):
+        return words.replace("list of ", "list of lists of ", 1)
+    return f"list of {words[:-1]}ies" if words.endswith("y") else f"list of {words}s"
 
 
 def _bounded(word: str, metadata: Sequence[object]) -> str:
     bounds = [f"{sign} {getattr(one, name):g}" for one in metadata for name, sign in _of(one, _SIGNS)]
-    bounds += [f"{said} {getattr(one, name)} of them" for one in metadata for name, said in _of(one, _LENGTHS)]
+    of = " of them" if word.startswith("list") else " characters"
+    bounds += [f"{said} {getattr(one, name)}{of}" for one in metadata for name, said in _of(one, _LENGTHS)]
     return " ".join([word, ", ".join(bounds)]) if bounds else word
 
 
@@ -150,7 +156,7 @@ def key_of(path: str, field: FieldInfo) -> Key:
         default="" if default in (None, PydanticUndefined) or found.sections else written(default),
         required=field.is_required(),
         optional=default is None,
-        help=_plain(said),
+        help=_plain(" ".join(said.split())),
     )
 
 
@@ -182,6 +188,8 @@ def written(value: object) -> str:
         return "{" + ", ".join(f"{name} = {written(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(written, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # as TOML writes it: inf, nan
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
 
 
@@ -249,6 +257,8 @@ def explain(console: Console, root: Model, path: str = "") -> None:
     found = find(root, path)
     if not isinstance(found, Key):
         _show_model(console, found, path)
+        if not path:
+            _print(console, "\nturngate explain KEY tells more about a key; where it takes a part, which there are.")
         return
     _show(console, found)
     for section in found.holds.sections:
@@ -290,16 +300,26 @@ def _show_model(console: Console, model: Model, path: str) -> None:
 
 
 def _show_keys(console: Console, found: Iterator[Key] | Sequence[Key]) -> None:
+    depth = 0
     for key in found:
+        if key.path.count(".") < depth and not _heads_section(key):
+            _print(console, "")  # back from a section to the keys around it
+        depth = key.path.count(".")
         _show(console, key)
+
+
+def _heads_section(key: Key) -> bool:
+    return bool(key.holds.sections) and key.holds.words.startswith(("table", "list of tables"))
 
 
 def _show(console: Console, key: Key) -> None:
     given = ", must be given" if key.required else ", may be left out" if key.optional else ""
-    heads = {"table": f"\n[{key.path}]{given.replace(',', ' ')}", "list of tables": f"\n[[{key.path}]]"}
     value = f" = {key.default}" if key.default else ""
-    plain = f"{key.path}{value}  ({key.holds.words}{given})"
-    _print(console, heads.get(key.holds.words, plain) if key.holds.sections else plain)
+    line = f"{key.path}{value}  ({key.holds.words}{given})"
+    if _heads_section(key):
+        name = f"[[{key.path}]]" if key.holds.words.startswith("list") else f"[{key.path}]"
+        line = f"\n{name}{given.replace(',', ' ')}"
+    _print(console, line)
     if key.help:
         _print(console, f"    {key.help}")
 

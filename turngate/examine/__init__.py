@@ -14,8 +14,8 @@ from turngate.examine.paraphrase_votes import ParaphraseVotes
 from turngate.examine.pointwise import Panel, Pointwise
 from turngate.examine.probing import ForcedAnswers
 from turngate.examine.steps import Steps
-from turngate.examine.test_weights import WeightedTests
 from turngate.examine.tournament import Tournament
+from turngate.examine.weighted_tests import WeightedTests
 
 __all__ = [
     "Appeals",

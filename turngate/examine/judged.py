@@ -18,13 +18,14 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     text: str = Field(min_length=1)
-    """When the verdict is yes."""
+    """What the judge is to check: when its verdict is yes."""
     name: str = Field("criterion", min_length=1)
     """What the judge and the evidence call it."""
     weight: float = Field(CORRECT.weight, allow_inf_nan=False)
     """What it counts among several; negative for a pitfall."""
     about_task: bool = CORRECT.about_task
-    """Whether the answer to another task could not meet it as well; see turngate.rewards.judge.Criterion."""
+    """Whether only an answer to this very task can meet it; false for a criterion such as politeness. If true,
+    the judge is tested with answers to other tasks, which must get a no."""
 
     @property
     def criterion(self) -> Criterion:
@@ -50,7 +51,7 @@ class Shown(Examiner):
     name: str
     """Name of the evidence."""
     thoughts: bool = False
-    """Whether the judge sees the agent's thoughts; they are where it is easiest talked to."""
+    """Whether the judge sees the agent's thoughts; an agent can plead with the judge there."""
     reference: str = ""
     """Entry of the task's private data that is shown to the judge, and to nobody else, as a reference."""
 

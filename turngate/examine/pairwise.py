@@ -13,17 +13,19 @@ from turngate.types import Evidence, Group
 
 
 class Pairwise(Judged):
-    """Win rate among siblings: ``NAME = mean_{j≠i} won_ij``, 1 for a win, ½ for a tie, 0 for a loss.
+    """Win rate: a judge compares every two siblings, and each gets the share of comparisons that it wins.
 
-    Every pair is asked about in both orders, N(N − 1) calls for N siblings, where a tournament needs 4(N − 1). Source:
-    Pref-GRPO (https://arxiv.org/abs/2508.20751). Who has a match without verdict has no rate, so that whatever breaks
-    the judge never lifts anybody; neither has an only child.
+    ``NAME = mean_{j≠i} won_ij``, 1 for a win, ½ for a tie, 0 for a loss. Every pair is asked about in both orders, N(N
+    − 1) calls for N siblings, where a tournament needs 4(N − 1). Source: Pref-GRPO (https://arxiv.org/abs/2508.20751).
+    Who has a match without verdict has no rate, so that whatever breaks the judge never lifts anybody; neither has an
+    only child.
     """
 
     type: Literal["pairwise"] = "pairwise"
     name: str = "win_rate"
+    """Name of the evidence: the share of siblings that an episode is better than."""
     criterion: OneCriterion = DONE
-    """Which of two is better: the one that meets this better."""
+    """What the judge compares two siblings by: the better one meets this better."""
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """All pairs of each group."""

@@ -32,6 +32,7 @@ class Pointwise(Judged):
 
     type: Literal["pointwise"] = "pointwise"
     name: str = "verdict"
+    """Name of the evidence: the judge's verdict on the episode."""
     criterion: Criteria = (DONE,)
     """When the verdict is yes: a text, a table {text, name, weight, about_task}, or a list of tables."""
     use: Literal["passed", "score"] = "passed"
@@ -74,6 +75,7 @@ class Panel(Shown):
 
     type: Literal["panel"] = "panel"
     name: str = "verdict"
+    """Name of the evidence: the joint verdict on the episode."""
     judges: tuple[JudgePart, ...] = Field(min_length=2)
     """Who is asked: different models, best of different families."""
     criterion: OneCriterion = DONE

@@ -27,6 +27,7 @@ class Steps(Judged):
 
     type: Literal["steps"] = "steps"
     name: str = "step"
+    """Name of the evidence: the verdict on each turn, 1 = right and 0 = wrong."""
     criterion: OneCriterion = RIGHT_STEP
     """When a turn is right."""
     votes: int = Field(3, ge=1)

@@ -12,21 +12,23 @@ from turngate.types import Evidence, Group
 
 
 class Tournament(Judged):
-    """ArenaRL's seeded single elimination: ``NAME = 1 − rank / (N − 1)`` (https://arxiv.org/abs/2601.06487).
+    """ArenaRL: a judge compares siblings two at a time in a knock-out tournament, which ranks them all.
 
-    2(N − 1) matches, each asked in both orders; see ``turngate.rewards.judge.single_elimination``. A match without
+    ``NAME = 1 − rank / (N − 1)``, N siblings, rank 0 is the winner (https://arxiv.org/abs/2601.06487). 2(N − 1)
+    matches, each asked in both orders; ``turngate.rewards.judge.single_elimination`` has the details. A match without
     verdict makes the whole tournament missing. A tournament ranks also where everybody is bad: ``essential`` is asked
     first, and where nobody meets it all get 0. Make N a power of two, or an odd one out rises unearned.
     """
 
     type: Literal["tournament"] = "tournament"
     name: str = "standing"
+    """Name of the evidence: the standing, 1 for the winner and 0 for the last."""
     criterion: OneCriterion = DONE
-    """Which of two is better: the one that meets this better."""
+    """What the judge compares two siblings by: the better one meets this better."""
     essential: OneCriterion | None = None
-    """What somebody has to meet for there to be a reward at all; one call for each sibling."""
+    """What at least one sibling must meet, or all get 0; one more call per sibling. Leave it out to rank always."""
     faithful: bool = False
-    """Ties and missing verdicts exactly as in the published code."""
+    """Treat ties and missing verdicts exactly as the published code does; to repeat its results."""
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """One tournament for each group."""

@@ -18,33 +18,34 @@ class JudgeSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     call_s: float = Field(60.0, gt=0)
-    """Most seconds of one call."""
+    """Most seconds of one call; one that takes longer is asked again."""
     deadline_s: float = Field(300.0, gt=0)
     """Most seconds of one question with all its retries."""
     attempts: int = Field(4, ge=1)
     """Most calls per question."""
     backoff_s: float = Field(0.5, ge=0)
-    """Wait before the first retry; doubles each time, with jitter."""
+    """Seconds before the first retry; doubles each time, with jitter."""
     backoff_max_s: float = Field(30.0, ge=0)
-    """Longest wait."""
+    """Most seconds between two retries."""
     max_tokens: int = Field(512, ge=1)
     """Most tokens of a reply."""
     temperature: float = Field(0.0, ge=0)
-    """Of the first sample."""
+    """Sampling temperature of the first answer to a question; 0 = always the likeliest."""
     votes: int = Field(1, ge=1)
-    """Samples of a pointwise verdict whose score lies in ``doubt``."""
+    """Answers whose majority decides about an episode if the score of the first lies in ``doubt``."""
     vote_temperature: float = Field(0.7, ge=0)
-    """Of every further sample."""
+    """Sampling temperature of the further answers; above 0, or they repeat the first."""
     doubt: tuple[float, float] = (0.3, 0.7)
-    """Scores between which more samples are asked for."""
+    """Lowest and highest score of a first answer that is in doubt, so that ``votes`` answers are asked for."""
     canary_share: float = Field(0.02, ge=0, le=1)
-    """Canaries of each of the four kinds, as a share of a batch's questions."""
+    """How many canaries of each of the four kinds are mixed in, as a share of a batch's questions. A canary is planted
+    work that deserves no yes; a judge that accepts one has its whole batch discarded."""
     canary_min: int = Field(1, ge=1)
-    """Fewest canaries of each kind in a batch."""
+    """Fewest canaries of each kind in a batch, however small."""
     quotes: QuoteRule = "decisive"
-    """Which verdicts need a quote, see ``read_answer``."""
+    """Which verdicts must quote the episode: decisive: a yes, a winner or a wrong step; always: every one."""
     limit: int = Field(4000, ge=1)
-    """Most characters shown of one text."""
+    """Most characters that the judge is shown of one text; the rest is cut out."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for bounds the wrong way round."""

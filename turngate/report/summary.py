@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turngate.config import load
+from turngate.config import Config, load
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_runs
@@ -25,12 +25,16 @@ WINDOW = 5  # steps that a point of the comparison with the controls averages
 def write_report(path: Path, console: Console) -> None:
     """Print the tables; draw curves, successes and monitors and write ``summary.md``, all in ``report/``.
 
-    Raises ConfigError for a folder that is not that of a run, MissingExtra without matplotlib.
+    An environment that trained on an unsafe rubric is named first. Raises ConfigError for a folder that is not that of
+    a run, MissingExtra without matplotlib.
     """
     run = RunFolder.of(path)
     folder = run.report
     folder.mkdir(exist_ok=True)
     text = [f"# {path.name}\n"]
+    if warnings := unsafe_rubrics(load(run.config)):
+        console.print("\n" + "\n".join(warnings), markup=False, highlight=False, soft_wrap=True)
+        text.append("".join(f"* {line}\n" for line in warnings))
     for title, one in _runs(run):
         before, after = _phase(one, "before"), _phase(one, "after")
         if not before:
@@ -44,6 +48,16 @@ def write_report(path: Path, console: Console) -> None:
     write_text_atomic(folder / "summary.md", "\n".join(text))
     pictures = _draw(run)
     console.print(f"\nwritten: {folder / 'summary.md'}" + "".join(f", {path}" for path in pictures), highlight=False)
+
+
+def unsafe_rubrics(config: Config) -> list[str]:
+    """A line for each environment that was trained on although its rubric is unsafe (``allow_unsafe``)."""
+    return [
+        f"the rubric of '{section.label}' is unsafe (env.allow_unsafe = true): process rewards can outrank the outcome"
+        ", so a higher reward need not mean a better agent"
+        for section in config.env
+        if section.allow_unsafe
+    ]
 
 
 def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: Console) -> str:

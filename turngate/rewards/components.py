@@ -24,10 +24,15 @@ class Charged(Reward):
 
     kind: Kind = "penalty"
     weight: float = -0.1
+    """What an episode loses when the whole budget is used up, in units of reward; negative."""
     per_turn: bool = True
+    """Whether each charge stands on the turn that caused it, or all of them at the end of the episode."""
     agg: Agg = "sum"
+    """Always the sum: the budget bounds it."""
     free: float = 0.0
+    """How many events, or how much of the amount, cost nothing."""
     budget: float = 4.0
+    """How many more of them use up the whole ``weight``; what comes after that costs nothing."""
 
     @abstractmethod
     def amounts(self, facts: Facts) -> list[tuple[int, float]]:
@@ -69,7 +74,10 @@ class Repetition(Charged):
 
     type: Literal["repetition"] = "repetition"
     evidence: str = "action_key"
+    """Name of the evidence that holds a key for each action, equal for equal actions."""
     state: str | None = None
+    """Name of the evidence that holds a key for the state of each turn; then only the same action in the same state is
+    a repetition. Leave it out to compare actions alone."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -112,6 +120,7 @@ class EventCost(Charged):
 
     type: Literal["event_cost"] = "event_cost"
     evidence: str
+    """Name of the evidence that is charged: true or false, or an amount, for each turn."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -129,7 +138,9 @@ class EventCost(Charged):
 
 
 class LengthCost(Reward):
-    """``clip((L − start) / (limit − start), 0, 1)``, paid once, on the last turn.
+    """Charges long episodes: nothing up to a length, the whole weight from another one on, in proportion between.
+
+    ``clip((L − start) / (limit − start), 0, 1)``, paid once, on the last turn.
 
     ``L`` is the number of turns, or the sum of ``evidence`` over the turns (policy tokens, calls; tool output is not
     the policy's doing). ``only_if`` names evidence that must reach ``at_least``, usually the outcome's: then a failure
@@ -141,11 +152,19 @@ class LengthCost(Reward):
     type: Literal["length_cost"] = "length_cost"
     kind: Kind = "penalty"
     weight: float = -0.1
+    """What an episode of ``limit`` or more loses, in units of reward; negative."""
     start: float
+    """Longest episode that costs nothing; in turns, or in the unit of ``evidence``."""
     limit: float
+    """Length from which on the whole ``weight`` is lost; in turns, or in the unit of ``evidence``."""
     evidence: str | None = None
+    """Name of the evidence that is summed over the turns to measure length, for instance tokens or calls; leave it out
+    to count turns."""
     only_if: str | None = None
+    """Name of the evidence that must reach ``at_least`` for length to cost anything, usually that of the outcome; leave
+    it out to charge failures too."""
     at_least: float = 0.5
+    """Value that the evidence of ``only_if`` must reach."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -190,7 +209,7 @@ class LengthCost(Reward):
 
 
 class InformationGain(Reward):
-    """IGPO: what a turn adds to the policy's probability of the gold answer.
+    """IGPO: pays a turn for what it adds to the policy's probability of the right answer.
 
     ``evidence`` holds the mean log-probability (nats) of the gold answer after each turn, ``start`` that before the
     first one, for the whole episode. The last turn earns nothing here; the outcome pays there. Gains telescope, so an
@@ -204,10 +223,15 @@ class InformationGain(Reward):
 
     type: Literal["information_gain"] = "information_gain"
     low: float = -1.0
+    """Always −1: the probability of the answer fell from 1 to 0."""
     per_turn: bool = True
+    """Whether each gain is paid in its turn, or all of them at the end of the episode."""
     agg: Agg = "sum"
+    """Always the sum, which is the gain from the first to the last measurement."""
     evidence: str = "gold_logprob"
+    """Name of the evidence that holds the log-probability of the right answer after each turn, in nats per token."""
     start: str = "gold_logprob_start"
+    """Name of the evidence that holds it before the first turn."""
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -52,7 +52,9 @@ class Veto(Gate):
 
     type: Literal["veto"] = "veto"
     evidence: str
+    """Name of the evidence of the forbidden act; true in any turn closes everything."""
     floor: float = -1.0
+    """What such an episode pays in all; it should lie below what an honest failure pays."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a floor that would reward the act."""
@@ -107,7 +109,9 @@ class Requires(Gate):
 
     type: Literal["requires"] = "requires"
     evidence: str
+    """Name of the evidence that must be true in the same turn."""
     on: str
+    """Name of the component that is paid under this condition."""
 
     @property
     def name(self) -> str:
@@ -155,6 +159,7 @@ class NeedsOutcome(Gate):
 
     type: Literal["needs_outcome"] = "needs_outcome"
     at_least: float
+    """Outcome, weights included, from which on process is paid."""
 
     @property
     def name(self) -> str:
@@ -211,6 +216,7 @@ class SuccessOnly(Gate):
     at_least: float = 1.0
     """The highest weighted outcome. It is written down so that the gate can be read without the rubric."""
     on: tuple[str, ...] = ()
+    """Names of the components that only full successes are paid; leave it out for all process components."""
 
     @property
     def name(self) -> str:
@@ -262,6 +268,8 @@ class CapProcess(Gate):
 
     type: Literal["cap_process"] = "cap_process"
     limit: float
+    """Most that all process payments of an episode may sum to, in units of reward; losses stop at its negative. Keep it
+    below what the outcome pays."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a limit that is no bound."""

@@ -76,9 +76,11 @@ class Hierarchical(Ladder):
 
     type: Literal["hierarchical"] = "hierarchical"
     levels: tuple[tuple[str, ...], ...]
+    """Names of components, the most important level first; a level is a list of names."""
     at_least: tuple[float, ...]
     """One threshold per level but the lowest."""
     op: Op = ">="
+    """Whether a verdict that equals its threshold reaches it (>=) or not (>)."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError unless there are two levels, a threshold for all but the last, and each name once."""
@@ -132,10 +134,15 @@ class Conditional(Ladder):
 
     type: Literal["conditional"] = "conditional"
     given: str
+    """Name of the component whose verdict on the episode decides."""
     at_least: float
+    """Verdict, before the weight, that it must reach."""
     pays: tuple[str, ...] = ()
+    """Names of the components that are paid only then."""
     then: tuple[Conditional, ...] = ()
+    """Further conditions of this kind, checked only where this one is met."""
     op: Op = ">="
+    """Whether a verdict that equals the threshold reaches it (>=) or not (>)."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError if nothing depends on it, or if a component is named twice."""
@@ -190,6 +197,7 @@ class BottomLine(Ladder):
     constraints: dict[str, float]
     """Component → lowest overall verdict that is acceptable."""
     goals: tuple[str, ...] = ()
+    """Names of the components that are paid only then; leave it out for all other process components."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError without constraints, or for a goal that is a constraint too."""

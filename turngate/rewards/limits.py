@@ -25,6 +25,7 @@ class Once(Gate):
 
     type: Literal["once"] = "once"
     on: str
+    """Name of the component that pays only the first time."""
 
     @property
     def name(self) -> str:
@@ -62,7 +63,9 @@ class Budget(Gate):
 
     type: Literal["budget"] = "budget"
     on: str
+    """Name of the component that is limited."""
     limit: float
+    """Most that it pays in an episode, in units of reward; its losses stop at the negative."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a limit that is no bound."""
@@ -114,6 +117,7 @@ class BestSoFar(Gate):
 
     type: Literal["best_so_far"] = "best_so_far"
     on: str
+    """Name of the component that is paid for improvement only."""
     start: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """The verdict before the first act: only what is beyond it counts. At least 0."""
 

@@ -166,7 +166,9 @@ class Draft:
 
 
 class Reward(Part):
-    """A component: reads facts, earns. A subclass sets ``type`` and writes ``reads`` and ``verdicts``.
+    """A component of a rubric: turns recorded evidence into verdicts, and verdicts into payments.
+
+    A subclass sets ``type`` and writes ``reads`` and ``verdicts``.
 
     Every verdict lies in [low, high] before ``weight``. ``per_turn=False`` earns one payment for the whole episode,
     ``agg`` of its verdicts. ``per_turn=True`` earns in the turns themselves and ``agg`` bounds the sum: "mean" gives
@@ -176,12 +178,23 @@ class Reward(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "reward"
     name: str
+    """What ledger, metrics and gates call the component; unique in a rubric."""
     kind: Kind = "process"
+    """outcome: whether the task was solved; process: how the agent worked on the way; penalty: a cost, which never pays
+    more than 0. Gates and credit rules tell the three apart."""
     weight: float = 1.0
+    """What a verdict of 1 pays, in units of reward; raise it to make the component count more. Negative for a
+    penalty."""
     low: float = 0.0
+    """Lowest verdict that there can be, before the weight; the evidence must never lie below it."""
     high: float = 1.0
+    """Highest verdict that there can be, before the weight; the evidence must never lie above it."""
     per_turn: bool = False
+    """true: pays in the turns that the evidence is about, so that credit can tell them apart; false: pays once, at the
+    end of the episode."""
     agg: Agg = "mean"
+    """How the verdicts of one episode become one: their mean, their sum, the last, the lowest or the highest. Only a
+    sum grows with the number of verdicts."""
     levels: tuple[float, ...] | None = None
     """The values that an outcome can take, lowest first and from ``low`` to ``high``: (0, 1) for a yes or no. None: any
     value in between. Another verdict is refused, so ``Rubric.check`` may rely on the gaps."""
@@ -319,7 +332,9 @@ class Reward(Part):
 
 
 class Gate(Part):
-    """Decides what of the earned is paid. A subclass sets ``type`` and writes ``name``, ``touches`` and ``apply``."""
+    """A condition on what is paid: closes or cuts payments that a reward earned.
+
+    A subclass sets ``type`` and writes ``name``, ``touches`` and ``apply``."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "gate"

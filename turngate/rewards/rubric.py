@@ -31,6 +31,7 @@ class FromEvidence(Reward):
 
     type: Literal["from_evidence"] = "from_evidence"
     evidence: str
+    """Name of the evidence whose value is the verdict: a bool, or a number from ``low`` to ``high``."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -66,19 +67,21 @@ class Rubric(BaseModel):
 
     Raises at construction: ConfigError for two parts of one name, no outcome component or a gate without effect;
     UnknownName (with the closest name) for a gate on an unknown component or an unknown ``type``.
+
+    Why ``book_last``: a gate on the outcome lets a later action change what an earlier turn was paid, and credit that
+    sums from a turn on leaves that part of the later action's worth out (``returns``, ``turn_gae``, corrected
+    ``mt_grpo``: 32 % of the gradient in docs/credit_lab.md). Booked at the end it is whole again, and what other gates
+    or none decide stays on its turn. The ledger, what is paid in all, and process verdicts per turn are the same.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     rewards: tuple[Reward, ...]
+    """The components: what an episode can earn. At least one of kind outcome."""
     gates: tuple[Gate, ...] = ()
+    """Conditions on what is paid of it, applied in this order; none: everything earned is paid."""
     book_last: bool = False
-    """Payments that a gate on the outcome decides about stand on the last turn of ``reward_T``, not on their own.
-
-    Such a gate lets a later action change what an earlier turn was paid, and credit that sums from a turn on leaves
-    that part of the later action's worth out (``returns``, ``turn_gae``, corrected ``mt_grpo``: 32 % of the gradient in
-    docs/credit_lab.md). Booked at the end it is whole again, and what other gates or none decide stays on its turn.
-    The ledger, what is paid in all, and process verdicts per turn are the same.
-    """
+    """Move payments that a gate on the outcome decides about from their own turns in ``reward_T`` to the last one. For
+    credit rules that sum payments from a turn on (returns, turn_gae, corrected mt_grpo)."""
 
     def model_post_init(self, context: Any) -> None:
         """Check the parts against each other."""

@@ -39,6 +39,7 @@ class Soft(Gate):
 
     type: Literal["soft"] = "soft"
     on: str
+    """Name of the component that is paid a share."""
     at_least: float
     """The weighted outcome that counts as right."""
     answered: str
@@ -46,9 +47,13 @@ class Soft(Gate):
     malformed: str = ""
     """Evidence that a turn could not be read; "" if the environment has none."""
     right: Share = 1.0
+    """Share that is paid where the outcome counts as right."""
     wrong: Share = 0.5
+    """Share that is paid for a wrong answer."""
     unanswered: Share = 0.5625
+    """Share that is paid where no answer was given; above ``wrong`` it teaches not to answer."""
     broken: Share = 0.625
+    """Share that is paid where a turn could not be read; above ``wrong`` it teaches to write what cannot be read."""
 
     @property
     def name(self) -> str:
@@ -140,13 +145,17 @@ class Trust(Gate):
 
     type: Literal["trust"] = "trust"
     on: str
+    """Name of the component that is paid as far as it can be trusted."""
     decay_steps: float = 1500.0
     """T, in training steps: 1500 in the paper, 500 in its code. The share falls to 1/e over T steps."""
     correct_at: float = 0.5
+    """Outcome from which on an episode counts as correct in the comparison."""
     open_from: float = 0.2
     """Below this outcome nothing is paid, as in the released code; 0 is the paper's equation."""
     all_right_at: float = 0.9
+    """Where the outcomes of all siblings reach this, nothing is paid: there is nobody to compare with."""
     all_wrong_at: float = 0.1
+    """Where no sibling's outcome is above this, nothing is paid: there is nobody to compare with."""
 
     def model_post_init(self, context: Any) -> None:
         """Raises ConfigError for a decay that is no time."""

@@ -81,6 +81,12 @@ async def assembled(
         )
 
 
+def check_credit(config: Config, environments: Environments) -> None:
+    """Raise ConfigError for a credit rule that names a component which a rubric does not have."""
+    for rubric in environments.rubrics.values():
+        config.columns_given([reward.name for reward in rubric.rewards])
+
+
 def check_examiners(config: Config, environments: Environments) -> None:
     """Raise ConfigError for an examiner whose facts nobody reads, UnknownName for one of an unknown environment."""
     for place, examiner in enumerate(config.examine):

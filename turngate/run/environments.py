@@ -8,7 +8,7 @@ the name too, because ids of tasks are unique in one environment only.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -95,13 +95,15 @@ class Environments:
         """What the group was paid, by the rubric of its environment."""
         return self.rubrics[group.task.env_id].score_group(group, step)
 
-    def verified(self, group: Group) -> ScoredGroup:
-        """The same for demonstrations, which no examiner sees: by the environment's own rubric where that of the run
-        reads what examiners find."""
-        scored, own = self.score(group), self.of(group.task).turn_spec.rubric
-        if any(score.usable for score in scored.scores) or not isinstance(own, Rubric):
-            return scored
-        return own.score_group(group)
+    def score_demonstration(self, group: Group, examined: Collection[str]) -> ScoredGroup:
+        """What a group that no examiner saw was paid: by the environment's own rubric if the run's reads ``examined``.
+
+        These are the names of what examiners record. Raises ConfigError if the environment has no rubric of its own.
+        """
+        label = group.task.env_id
+        rubric = self.rubrics[label]
+        unread = rubric.readers.keys().isdisjoint(examined)
+        return (rubric if unread else _own_rubric(self._envs[label])).score_group(group)
 
     def heldout(self, label: str, split: str, count: int) -> list[Task]:
         """The first ``count`` tasks of a split, or all of a smaller one."""
@@ -154,8 +156,17 @@ class Environments:
         for label, section in self.sections.items():
             most = min(per_step, math.ceil(per_step * section.weight / whole - 1e-9))
             own_seed = seed if len(self.sections) == 1 else derive_seed(seed, label)
-            tasks = self._envs[label].tasks
-            yield label, TaskStream(tasks, section.split, per_step=most, seed=own_seed, first=first.get(label, 0))
+            yield (
+                label,
+                TaskStream(
+                    self._envs[label].tasks,
+                    section.split,
+                    per_step=most,
+                    seed=own_seed,
+                    first=first.get(label, 0),
+                    together=section.together,
+                ),
+            )
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from turngate.evaluations import add_evaluation, read_evaluations
 from turngate.metrics import JsonlSink
 from turngate.progress import Progress
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.run.assemble import assembled, check_examiners
+from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, told_at
@@ -56,10 +56,11 @@ class Job:
                 for split in config.eval.splits:
                     with told_at("eval.splits"):
                         env.tasks.size(split)  # raises for an unknown split
-            if not (self._start.exists() or self.folder.is_complete):
-                self._check_start()
+            check_credit(config, self.environments)
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
+            if not (self._start.exists() or self.folder.is_complete):
+                self._check_start()
         except BaseException:
             self.environments.close()
             raise
@@ -68,6 +69,8 @@ class Job:
         """Do whatever is not done yet. Once: its environments are closed at the end."""
         with self.environments:
             self._claim()
+            for label, problem in self.environments.unsafe.items():
+                self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
             be_deterministic()
             run_to_end(self._run())
             self._run_controls()
@@ -160,7 +163,7 @@ class Job:
                     reads=self.environments.rubrics[label].readers,
                 )
                 step = 0 if phase == "before" else config.train.steps
-                name = f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}".replace("/", ".")
+                name = _file_name(f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}")
                 store = Store(self.path)
                 store.discard(step, name)  # of a run that was killed before the line below
                 store.write(step, played, phase=name)
@@ -204,8 +207,11 @@ class Job:
 
     def _alarm(self, step: int, alarm: Alarm) -> None:
         """A monitor found something: a line for whoever looks on, and one for the report."""
-        self.console.print(console_line(step, alarm), markup=False, highlight=False, soft_wrap=True)
+        self._say(console_line(step, alarm))
         AlarmLog(self.path).write(step, alarm)
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _claim(self) -> None:
         """Make the run folder, or check that it belongs to this very config; one that never began may have another."""
@@ -220,6 +226,11 @@ class Job:
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder.checkpoints)
+
+
+def _file_name(phase: str) -> str:
+    """The phase under which episodes are stored: "/" and ":" of an environment's name do not fit a file name."""
+    return phase.replace("/", ".").replace(":", ".")
 
 
 def _without_sinks(text: str) -> dict[str, object]:

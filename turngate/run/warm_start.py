@@ -47,7 +47,9 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
     seed = derive_seed(config.seed, "demonstrations")
     groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
-    solved = _solved(played, [score for group in groups for score in environments.verified(group).scores], console)
+    examined = {name for examiner in config.examine for name in examiner.writes}
+    scored = [environments.score_demonstration(group, examined) for group in groups]
+    solved = _solved(played, [score for group in scored for score in group.scores], console)
     learner = config.learner.open(model, lr=section.lr)
     with Progress(console, "warm start") as progress:
 

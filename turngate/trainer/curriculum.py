@@ -22,14 +22,24 @@ class Tasks(Protocol):
 
 
 class TaskStream:
-    """Endless sources give tasks ``first, first+1, …``, each once; finite ones are shuffled anew each epoch."""
+    """Endless sources give tasks ``first, first+1, …``, each once; finite ones are shuffled anew each epoch.
 
-    def __init__(self, tasks: Tasks, split: str, *, per_step: int, seed: int, first: int = 0) -> None:
+    ``together``: so many neighbours of the split, counted from task 0, always come in the same step, for instance 2 for
+    two wordings of one question. Raises ConfigError for numbers that do not fit.
+    """
+
+    def __init__(
+        self, tasks: Tasks, split: str, *, per_step: int, seed: int, first: int = 0, together: int = 1
+    ) -> None:
         size = tasks.size(split)
         if size is not None and size < per_step:
             raise ConfigError(f"split '{split}' holds {size} tasks, fewer than tasks_per_step = {per_step}")
-        self._tasks, self._split, self._per_step, self._seed, self._first = tasks, split, per_step, seed, first
-        self._size = size
+        for name, number in (("tasks_per_step", per_step), (f"the size of split '{split}'", size or 0)):
+            if number % together:
+                raise ConfigError(f"{name} is {number}, which is no multiple of env.together = {together}")
+        self._tasks, self._split, self._seed, self._size = tasks, split, seed, size
+        self._per_step, self._together = per_step, together
+        self._first = -(-first // together) * together  # a question that was shown in one wording is not asked again
 
     def at(self, step: int) -> list[Task]:
         """The different tasks of one step; ``step`` counts from 1."""
@@ -39,9 +49,10 @@ class TaskStream:
             return [self._tasks.task(self._split, index) for index in indices]
         per_epoch = self._size // self._per_step  # a step never mixes two epochs, so its tasks differ
         epoch, place = divmod(step - 1, per_epoch)
-        order = np.random.default_rng(derive_seed(self._seed, "epoch", epoch)).permutation(self._size)
-        chosen = order[place * self._per_step : (place + 1) * self._per_step]
-        return [self._tasks.task(self._split, int(index)) for index in chosen]
+        order = np.random.default_rng(derive_seed(self._seed, "epoch", epoch)).permutation(self._size // self._together)
+        blocks = self._per_step // self._together
+        chosen = order[place * blocks : (place + 1) * blocks, None] * self._together + np.arange(self._together)
+        return [self._tasks.task(self._split, int(index)) for index in chosen.ravel()]
 
 
 def shares(weights: Sequence[float], n: int, *, seed: int, step: int) -> tuple[int, ...]:

@@ -8,9 +8,10 @@ is who shares a baseline: siblings with the same guidance.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.parts import Part
@@ -24,8 +25,19 @@ ALIKE = 1e-6
 """Totals or outcomes that differ by no more are equal; the rest is rounding."""
 
 
-def varied(group: ScoredGroup, *, by: Literal["total", "outcome"] = "total") -> BoolArray:
-    """The trajectories whose cohort differs in what it was paid, or in its outcome (``by``): bool[B].
+By: TypeAlias = Annotated[
+    Literal["total", "outcome"],
+    Field(
+        description="What has to differ among siblings: total: all that they were paid; outcome: the outcome alone, "
+        "as in the paper."
+    ),
+]
+
+
+def varied(group: ScoredGroup, *, by: By = "total") -> BoolArray:
+    """Drops siblings that were all paid the same: comparing them teaches nothing.
+
+    The trajectories whose cohort differs in what it was paid, or in its outcome (``by``): bool[B].
 
     In a cohort without differences no group-relative estimator has a signal (DAPO, https://arxiv.org/abs/2503.14476).
     "outcome" is the paper's; "total" also keeps cohorts that process payments alone tell apart, and under a rule that
@@ -41,7 +53,7 @@ def varied(group: ScoredGroup, *, by: Literal["total", "outcome"] = "total") -> 
 
 
 class FilterPart(Part):
-    """Which trajectories of a group are learned from. A function of a ``ScoredGroup`` is one too."""
+    """Says which episodes of a group of siblings are learned from. A function of a ``ScoredGroup`` is one too."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "filter"

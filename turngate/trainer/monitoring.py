@@ -34,12 +34,12 @@ CREDIT_TURNS = "monitor/credit_turns_correlation"
 
 
 def unwatched(step: int, scored: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> Metrics:
-    """Nobody looks."""
+    """Default monitor: records nothing."""
     return {}
 
 
 def to_nobody(step: int, alarm: Alarm) -> None:
-    """Nobody is told."""
+    """Default listener: tells nobody."""
 
 
 class Watch:

@@ -7,7 +7,7 @@ sample of the policy; that is the method, and its bias. Guided and unguided sibl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -16,21 +16,57 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
 from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, derive_seed
 
+NKeep: TypeAlias = Annotated[int, Field(description="How many siblings of a group stay.", ge=1)]
+Dropped: TypeAlias = Annotated[
+    Mode,
+    Field(
+        description="Which are chosen by their process verdicts: both: successes and failures; correct: successes "
+        "only, and failures at random, for verdicts that say little about failures."
+    ),
+]
+OneSidedGroups: TypeAlias = Annotated[
+    OneSided,
+    Field(description="What happens to a group of successes or failures alone: it is trimmed, kept whole or dropped."),
+]
+OddOne: TypeAlias = Annotated[
+    Odd,
+    Field(
+        description="Which goes where success and failure cannot be balanced exactly: even: half-way numbers are "
+        "rounded to even, as in the released code; incorrect: a failure."
+    ),
+]
+Threshold: TypeAlias = Annotated[float, Field(description="Outcome from which on an episode is a success.")]
+Components: TypeAlias = Annotated[
+    Sequence[str],
+    Field(description="Names of the process components whose verdicts count; leave it out for all."),
+]
+MinTurns: TypeAlias = Annotated[
+    int, Field(description="Episodes with fewer turns with a verdict go first; set 1 where one turn is normal.")
+]
+MaxTurns: TypeAlias = Annotated[int, Field(description="Episodes with more turns with a verdict go first.")]
+Seed: TypeAlias = Annotated[int, Field(description='Decides what is drawn at random, with mode = "correct".')]
+HalfOrSo: TypeAlias = Annotated[
+    int | None, Field(description="How many siblings of a group stay; leave it out for half of them.", ge=1)
+]
+VoidFact: TypeAlias = Annotated[
+    str, Field(description="Name of the evidence that is true of a turn without a complete tool call or answer.")
+]
+
 
 def prof(
     group: ScoredGroup,
     *,
-    n_keep: Annotated[int, Field(ge=1)] = 4,
-    mode: Mode = "both",
-    one_sided: OneSided = "trim",
-    odd: Odd = "even",
-    threshold: float = 0.5,
-    components: Sequence[str] = (),
-    min_turns: int = 2,
-    max_turns: int = 30,
-    seed: int = 0,
+    n_keep: NKeep = 4,
+    mode: Dropped = "both",
+    one_sided: OneSidedGroups = "trim",
+    odd: OddOne = "even",
+    threshold: Threshold = 0.5,
+    components: Components = (),
+    min_turns: MinTurns = 2,
+    max_turns: MaxTurns = 30,
+    seed: Seed = 0,
 ) -> BoolArray:
-    """PROF: the ``n_keep`` siblings that leave success and failure in balance and whose process fits the outcome best.
+    """PROF: keeps the siblings whose process verdicts fit their outcomes best, successes and failures in balance.
 
     ``c = (2o − 1) · mean 2(s − s̄)``, o = 1 where the outcome reaches ``threshold``, s the process verdicts of the
     ledger before any gate, less 10 for fewer than ``min_turns`` or more than ``max_turns`` of them. A verdict that is
@@ -60,8 +96,8 @@ def prof(
     )
 
 
-def dcpo(group: ScoredGroup, *, n_keep: Annotated[int, Field(ge=1)] | None = None) -> BoolArray:
-    """DCPO: the shortest of the better half and the longest of the worse half: ``n_keep`` siblings, by default half.
+def dcpo(group: ScoredGroup, *, n_keep: HalfOrSo = None) -> BoolArray:
+    """DCPO: keeps the shortest of the better half and the longest of the worse half, ``n_keep`` siblings in all.
 
     Better is what was paid more, among equals the shorter one; length is policy tokens. An odd one out belongs to the
     better half.
@@ -88,8 +124,8 @@ def dcpo(group: ScoredGroup, *, n_keep: Annotated[int, Field(ge=1)] | None = Non
     return stays_B
 
 
-def without_void(group: ScoredGroup, *, evidence: str = "void_turn") -> BoolArray:
-    """SimpleTIR: trajectories without a void turn, one that holds neither a complete tool call nor an answer.
+def without_void(group: ScoredGroup, *, evidence: VoidFact = "void_turn") -> BoolArray:
+    """SimpleTIR: drops episodes with a void turn, one that holds neither a complete tool call nor an answer.
 
     ``evidence`` is the fact that says so, true on a turn; not measured is not void. Source: https://arxiv.org/abs/2509.02479,
     which leaves void trajectories in the statistics of their group and out of the loss; here they are out of both.

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.learner import Critic
 
 MODEL_COLUMNS = frozenset(
@@ -25,6 +26,10 @@ ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
 """Exact entropies, which rules take in place of surprisal where they are measured."""
 
 
+BY_COMPONENT = frozenset({"gdpo", "hero"})
+"""Rules that read what single components were paid."""
+
+
 class Settings(BaseModel):
     """Base of these sections."""
 
@@ -32,7 +37,7 @@ class Settings(BaseModel):
 
 
 class ValueSection(Settings):
-    """The critic of a rule with values; leave it out for the defaults.
+    """The critic of a credit rule that reads values, such as turn_gae; leave it out for the defaults.
 
     A critic has to see what it judges: with a filter that drops groups of equal siblings it learns the worth of the
     others only. So a rule with a critic has no filter, unless train.filters says otherwise.
@@ -44,19 +49,21 @@ class ValueSection(Settings):
     trunk: Literal["detached", "shared"] = "detached"
     """shared: the critic's loss also trains the model below its head; detached: the head alone."""
     lr_factor: float = Field(3.0, gt=0)
-    """The head's learning rate over learner.lr."""
+    """Learning rate of the critic's head, as a multiple of learner.lr."""
     epochs: int = Field(10, ge=1)
-    """Steps of the head over the states of one update; the policy takes one."""
+    """How often the head learns from the states of one update; raise it for a critic that lags behind."""
     coef: float = Field(0.5, gt=0)
     """Weight of the critic's loss in a shared trunk."""
     clip: float | None = Field(None, gt=0)
-    """How far a value may move from the one before the update before its loss is the clipped one."""
+    """Clip the critic's loss where a value moves farther than this from the one before the update; leave it out for
+    none."""
     warmup: int = Field(0, ge=0)
-    """First updates that teach the head alone and leave the policy as it is."""
+    """Number of first updates in which only the critic learns and the policy stays as it is."""
     lam: float = Field(1.0, ge=0, le=1)
     """λ of the returns that the critic learns; 1 = what was really paid, whatever the critic believes."""
     bootstrap: bool = True
-    """Whether a truncated episode goes on with the critic's value; else what it was paid is all there is."""
+    """Whether the critic's value stands for what a truncated episode might still have been paid; else that counts as
+    0."""
 
     def critic(self) -> Critic:
         """How the learner learns values."""
@@ -73,12 +80,13 @@ class ValueSection(Settings):
 
 
 class RewardModelSection(Settings):
-    """The implicit reward model of a rule that reads log-ratios; leave it out for the defaults."""
+    """The implicit reward model of a credit rule that reads log-ratios, such as prime; leave it out for the
+    defaults."""
 
     model: Literal["trained", "policy"] = "trained"
     """trained: a model of its own that learns from outcomes; policy: the policy against the model it began from."""
     lr_factor: float = Field(2.0, gt=0)
-    """Its learning rate over learner.lr."""
+    """Learning rate of the reward model, as a multiple of learner.lr."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
@@ -91,16 +99,16 @@ class SimilarSection(Settings):
     """When two observations count as one state."""
 
     threshold: float = Field(0.95, gt=0, le=1)
-    """Least share of common units; 1 = equal texts."""
+    """Least share of words or characters that two texts have in common to count as one state; 1 = equal texts."""
     unit: Literal["words", "characters"] = "words"
-    """What is compared; characters take much longer."""
+    """What texts are compared by; characters are finer and take much longer."""
 
 
 class SignalsSection(Settings):
-    """What else a credit rule may read; measured only if it does."""
+    """How what a credit rule reads beside payments is measured; nothing is measured that no rule reads."""
 
     entropy: Literal["sampled", "exact"] = "sampled"
-    """sampled: estimated from the sampled tokens; exact: one more forward pass."""
+    """sampled: entropy is estimated from the sampled tokens; exact: it is computed, by one more forward pass."""
     answer: str | None = None
     """The right answer as the assistant would write it; {name} is an entry of the task's private data. Leave out for
     the oracle's actions."""
@@ -112,7 +120,8 @@ class SignalsSection(Settings):
     similar: SimilarSection | None = None
     """Fill similar_N, for rules whose anchors are states that are nearly alike (gigpo with anchors = "similar")."""
     kl_in_reward: float | None = Field(None, gt=0)
-    """Take so much times the log-ratio to the model that training began from out of what each turn is paid."""
+    """What each turn pays for one nat of log-ratio to the model that training began from; raise it to stay closer to
+    that model. Leave it out for nothing."""
 
     @field_validator("answer")
     @classmethod
@@ -136,13 +145,19 @@ class SignalsSection(Settings):
         similar = frozenset({"similar_N"} if self.similar else ())
         return MODEL_COLUMNS | exact | similar | frozenset(self.evidence)
 
-    def check_effect(self, reads: frozenset[str], name: str) -> None:
-        """Raise ValueError for a setting that the credit rule called ``name``, which reads ``reads``, does not need."""
+    def check_effect(self, reads: frozenset[str], rule: CreditRule) -> None:
+        """Raise ValueError for a setting that ``rule``, which reads the columns ``reads``, does not need."""
+        name = rule.type
         unread = sorted(set(self.evidence) - reads)
         if unread:
             raise ValueError(f"signals.evidence {unread[0]} has no effect: credit '{name}' does not read it")
         if self.entropy == "exact" and not reads & ENTROPY_COLUMNS:
             raise ValueError(f"signals.entropy has no effect: credit '{name}' reads no entropy")
+        if self.kl_in_reward is not None and (name in BY_COMPONENT or getattr(rule, "outcome", "") == "earned"):
+            raise ValueError(
+                f"signals.kl_in_reward has no effect: credit '{name}' reads single components, or the outcome as "
+                "earned, which do not hold it"
+            )
         if self.similar is not None and "similar_N" not in reads:
             raise ValueError(f"signals.similar has no effect: credit '{name}' compares no similar states")
         if (self.answer is not None or self.log_gain) and "gain_N" not in reads:

@@ -2,7 +2,7 @@
 
 A ``Signal`` looks at the kept episodes of a step before credit and fills in columns of the turn table. What it found
 may come with a lesson for afterwards: a critic has returns to learn, an implicit reward model has outcomes. Only
-signals that the credit rule reads are made (``turngate.build.build_signals``).
+signals that the credit rule reads are made (``turngate.run.credit.signals_of``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Played:
 
 
 def nothing(table: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
-    """No lesson."""
+    """Nothing to learn after this step."""
     return {}, {}
 
 

@@ -86,6 +86,11 @@ class Run:
         """What a checkpoint keeps beside the learner."""
         return self.signals.learners if self.examining is None else {**self.signals.learners, "examine": self.examining}
 
+    @property
+    def waits(self) -> bool:
+        """Whether scores wait for facts of examiners."""
+        return self.examining is not None and bool(self.examining.examiners)
+
     def seed_at(self, step: int) -> int:
         """The seed of everything random in one step."""
         return derive_seed(self.seed, "step", step)
@@ -100,7 +105,7 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     with clock("reward"):
         scored = [run.score(group, step) for group in groups]
         kept, drops = keep(scored, run.filters)
-    metrics = summarize(scored, waits=run.examining is not None) | drops | examined
+    metrics = summarize(scored, waits=run.waits) | drops | examined
     if kept:
         with clock("credit"):
             table, lesson = run.signals.measure(kept, tabulate(kept))

@@ -257,12 +257,33 @@ def test_a_forward_pass_that_fails_ends_its_turns_and_nobody_hangs(order, monkey
 def test_more_episodes_than_lanes_is_a_typed_error_and_leaves_nothing_behind():
     policy = models.local(lanes=2)
     ids = models.chat().opening("red")
-    done = complete(policy, *[request(ids, episode=name) for name in "abc"])
+
+    async def on_one_lane():
+        async with policy.lane():
+            return await asyncio.gather(
+                *(policy.complete(request(ids, episode=name)) for name in "abc"), return_exceptions=True
+            )
+
+    done = asyncio.run(asyncio.wait_for(on_one_lane(), 60))
+    for name in "abc":
+        policy.release(name)
     assert all(isinstance(error, PolicyError) for error in done)
     assert "more than 2 episodes at once" in str(done[2])
     assert is_idle(policy)
     (said,) = complete(policy, request(ids))
     assert len(said.ids_K)
+
+
+@pytest.mark.parametrize("order", ["fixed", "ready"])
+def test_whoever_wants_a_lane_that_another_holds_waits_for_it(order):
+    """Two calls with five lanes each, on a policy that has two: nothing fails, and each says what it says alone."""
+    ids = models.chat().opening("red")
+    orders = [request(ids, episode=name, seed=seed) for seed, name in enumerate("abcdefghij")]
+    policy = models.local(lanes=2, order=order)
+    done = complete(policy, *orders)
+    alone = [complete(models.local(lanes=2, order=order), one)[0] for one in orders]
+    assert [said.ids_K.tolist() for said in done] == [said.ids_K.tolist() for said in alone]
+    assert is_idle(policy)
 
 
 def test_without_a_lane_nothing_would_answer():

@@ -25,14 +25,14 @@ class Policy(ABC):
 
     async def publish(self, weights: Weights, version: int) -> None:
         """Take new weights. Raises TypeError for a policy that has none."""
-        raise TypeError(f"{type(self).__name__} has no weights to publish to; train with a local or vllm policy")
+        raise TypeError(f"{type(self).__name__} has no weights to publish to; train with a policy that has some")
 
     def release(self, episode: str) -> None:  # noqa: B027 (most policies keep nothing)
         """The episode is over: forget what was kept for it."""
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:
-        """Held by a coroutine for as long as it plays episodes one after the other."""
+        """Held by a coroutine for as long as it plays episodes one after the other; waits while all lanes are held."""
         yield
 
     async def outside(self, call: Awaitable[T]) -> T:

@@ -70,6 +70,7 @@ class LocalPolicy(Policy):
         self._rows: list[_Row] = []
         self._waiting: list[_Job] = []
         self._engine: asyncio.Task[None] | None = None
+        self._room = asyncio.Semaphore(lanes)
 
     # --- the policy's interface ---------------------------------------------------------------------------------------
 
@@ -118,16 +119,17 @@ class LocalPolicy(Policy):
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:
-        """A lane is open: the engine runs as long as one is."""
-        self._pace.lanes += 1
-        if self._engine is None or self._engine.done():
-            self._engine = asyncio.get_running_loop().create_task(self._run())
-        try:
-            yield
-        finally:
-            self._pace.lanes -= 1
-            if not self._pace.lanes:
-                await self._engine
+        """A lane is open: the engine runs as long as one is. Waits while all are taken, also by other calls."""
+        async with self._room:
+            self._pace.lanes += 1
+            if self._engine is None or self._engine.done():
+                self._engine = asyncio.get_running_loop().create_task(self._run())
+            try:
+                yield
+            finally:
+                self._pace.lanes -= 1
+                if not self._pace.lanes:
+                    await self._engine
 
     async def outside(self, call: Awaitable[T]) -> T:
         """See ``Pace.outside``."""

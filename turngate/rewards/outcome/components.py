@@ -27,8 +27,11 @@ class UnitTests(Reward):
     type: Literal["unit_tests"] = "unit_tests"
     kind: Kind = "outcome"
     evidence: str = "fail_to_pass"
+    """Name of the evidence that maps each test that has to pass to true, false or null (not measured)."""
     guard: str | None = None
+    """Name of the same for tests that must not break; leave it out if there are none."""
     soft: bool = False
+    """Whether part of the tests earns part of the outcome; false: all or nothing."""
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -1,15 +1,28 @@
 """ARPO: how branches share the credit of the turns that they have in common."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.signals import as_credit, non_negative, one_of
 from turngate.trainer.credit.tree import branches, grow
 from turngate.types import FloatArray, TurnTable
 
+Mode: TypeAlias = Annotated[
+    Literal["soft", "hard"],
+    Field(
+        description="soft: a turn that branches share is counted once in each of them, with its credit there; "
+        "hard: it gets the branches' mean."
+    ),
+]
 
-def arpo(table: TurnTable, *, mode: Literal["soft", "hard"] = "soft", eps: float = 1e-6) -> FloatArray:
-    """``A = z(R)`` over all branches of the cohort ("soft"); shared turns get the branches' mean ("hard"): float32[N].
+
+def arpo(table: TurnTable, *, mode: Mode = "soft", eps: Eps = 1e-6) -> FloatArray:
+    """ARPO: for branched rollouts: GRPO over all branches of a task.
+
+    ``A = z(R)`` over all branches of the cohort ("soft"); shared turns get the branches' mean ("hard"): float32[N].
 
     ``z(R) = (R − mean) / (std + eps)`` (ddof 1) of everything paid. Under "soft" a shared turn stands in several
     trajectories with different credit, and the loss averages them; with equal weights both modes have one gradient.

@@ -3,15 +3,18 @@
 import numpy as np
 
 from turngate.trainer.credit.cohorts import validate
+from turngate.trainer.credit.settings import Gamma, Lam, TokenGamma, Whitened
 from turngate.trainer.credit.sources import column, turn_of_tokens
 from turngate.trainer.credit.tokens import bilevel_token_gae, whiten
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 
 def bilevel_gae(
-    table: TurnTable, *, gamma_turn: float = 0.95, gamma: float = 1.0, lam: float = 1.0, whitened: bool = False
+    table: TurnTable, *, gamma_turn: Gamma = 0.95, gamma: TokenGamma = 1.0, lam: Lam = 1.0, whitened: Whitened = False
 ) -> TokenCredit:
-    """``bilevel_token_gae`` of the table: one number per policy token.
+    """VAGEN: advantages from a critic (GAE), first from turn to turn, then from token to token inside each turn.
+
+    ``bilevel_token_gae`` of the table: one number per policy token.
 
     Turns: ``A^h_t = δ_t + γ_turn λ A^h_{t+1}`` with V at the *last* policy token of a turn; inside a turn the last
     token gets ``A^h_t``, the others ``A_j = γ V_{j+1} − V_j + γλ A_{j+1}``. Reads ``measured["value_S"]`` (the critic's

@@ -1,17 +1,37 @@
 """CANON: the cohort is cut in two by a second measure, and trajectories are compared across and inside the halves."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, to_turns, validate
 from turngate.trainer.credit.sources import column, tokens
 from turngate.types import FloatArray, IntArray, TurnTable
 
+Measure: TypeAlias = Annotated[
+    Literal["surprisal", "tokens", "turns"],
+    Field(
+        description="What the siblings are split by: policy tokens, number of turns, or surprisal (mean −log "
+        "probability of the sampled tokens)."
+    ),
+]
+Mu: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="Weight of the comparison with the other half (μ in the paper); the rest is that with the own "
+        "half.",
+    ),
+]
 
-def canon(table: TurnTable, *, by: Literal["surprisal", "tokens", "turns"] = "tokens", mu: float = 0.5) -> FloatArray:
-    """``A = μ (R − mean of the other half) + (1 − μ) (R − mean of the own half)``: float32[N].
+
+def canon(table: TurnTable, *, by: Measure = "tokens", mu: Mu = 0.5) -> FloatArray:
+    """CANON: siblings are split into halves by length or entropy, and an episode is compared with both halves.
+
+    ``A = μ (R − mean of the other half) + (1 − μ) (R − mean of the own half)``: float32[N].
 
     The halves are the siblings with a low and a high measure: policy ``tokens`` of the trajectory, their mean
     ``surprisal`` (−log π, the sampled entropy), or the number of ``turns``. A larger μ follows the half that does

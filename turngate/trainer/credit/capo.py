@@ -1,24 +1,41 @@
 """CAPO: tokens of steps that a critic flagged are paid less, and all tokens of the siblings are compared."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, check_scale, validate
-from turngate.trainer.credit.signals import OutcomeSource, alone, as_credit, cohorts, non_negative, outcomes, z_of
+from turngate.trainer.credit.settings import Ddof, Eps, Outcome
+from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, outcomes, z_of
 from turngate.trainer.credit.sources import scores, tokens
 from turngate.types import FloatArray, TurnTable
+
+OutcomeWeight: TypeAlias = Annotated[
+    float,
+    Field(
+        description="Weight of the outcome; must be above w_process, so that a wrong step of a success still "
+        "beats a right one of a failure."
+    ),
+]
+FlagWeight: TypeAlias = Annotated[
+    float, Field(ge=0, description="What a turn loses that is flagged as wrong, in units of reward.")
+]
 
 
 def capo(
     table: TurnTable,
     *,
-    w_outcome: float = 2.0,
-    w_process: float = 1.0,
-    eps: float = 1e-6,
-    ddof: int = 1,
-    outcome: OutcomeSource = "settled",
+    w_outcome: OutcomeWeight = 2.0,
+    w_process: FlagWeight = 1.0,
+    eps: Eps = 1e-6,
+    ddof: Ddof = 1,
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = z(r_t)``, ``r_t = w_outcome · o − w_process · (1 − p_t)``, z over all policy tokens of the cohort.
+    """CAPO: the outcome, less a deduction for every turn that a judge flags as wrong, compared among siblings.
+
+    ``A_t = z(r_t)``, ``r_t = w_outcome · o − w_process · (1 − p_t)``, z over all policy tokens of the cohort.
 
     ``p_t = process_N`` where no gate closed it, 1 = right and 0 = flagged as wrong (a share between them for averaged
     votes); a turn without such a verdict is not flagged. o is ``measured["settled_B"]``, or ``outcome_B`` with

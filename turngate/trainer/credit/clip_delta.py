@@ -1,25 +1,33 @@
 """Clip and Delta: step scores reshaped so that repeating a good step earns nothing."""
 
-from typing import Literal
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.scans import following, next_known
-from turngate.trainer.credit.signals import OutcomeSource, as_credit, non_negative, one_of, outcomes, with_outcome
+from turngate.trainer.credit.settings import Baseline, Outcome, ProcessWeight
+from turngate.trainer.credit.signals import as_credit, non_negative, one_of, outcomes, with_outcome
 from turngate.trainer.credit.sources import scores
 from turngate.types import FloatArray, TurnTable
+
+ClipThreshold: TypeAlias = Annotated[
+    float, Field(description="Score below which a turn costs something: the difference, times weight.")
+]
 
 
 def clip(
     table: TurnTable,
     *,
-    threshold: float = 0.5,
-    weight: float = 1.0,
-    baseline: Literal["rloo", "none"] = "rloo",
-    outcome: OutcomeSource = "settled",
+    threshold: ClipThreshold = 0.5,
+    weight: ProcessWeight = 1.0,
+    baseline: Baseline = "rloo",
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = Σ_{s≥t} r_s + o − mean of the siblings' G_0``, ``r_s = weight · min(q_s − threshold, 0)``: float32[N].
+    """Clipped process rewards: a turn whose score lies below a threshold costs something, a better one earns nothing.
+
+    ``A_t = Σ_{s≥t} r_s + o − mean of the siblings' G_0``, ``r_s = weight · min(q_s − threshold, 0)``: float32[N].
 
     ``q_s = process_N`` where no gate closed it: a good step earns nothing, a bad one costs. o is
     ``measured["settled_B"]``, or ``outcome_B`` with ``outcome="earned"`` (see ``outcomes``); ``G_0`` is what a sibling
@@ -40,15 +48,26 @@ def clip(
     return as_credit(with_outcome(weight * clipped(scores(table), threshold), outcome_B, table, baseline))
 
 
+DeltaThreshold: TypeAlias = Annotated[
+    float | None,
+    Field(
+        description="Scores above this count as this, before differences are taken; leave it out to take the "
+        "scores as they are."
+    ),
+]
+
+
 def delta(
     table: TurnTable,
     *,
-    threshold: float | None = None,
-    weight: float = 1.0,
-    baseline: Literal["rloo", "none"] = "rloo",
-    outcome: OutcomeSource = "settled",
+    threshold: DeltaThreshold = None,
+    weight: ProcessWeight = 1.0,
+    baseline: Baseline = "rloo",
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``clip`` with ``r_s = weight · (q_s − q_next)``, 0 at the last verdict: float32[N].
+    """Differences of process rewards: a turn earns its score less the next one's, so that more steps earn no more.
+
+    ``clip`` with ``r_s = weight · (q_s − q_next)``, 0 at the last verdict: float32[N].
 
     From turn t on this sums to ``q_t − q_last``: a step earns its own score, an episode at most the range of scores,
     however many steps it takes. ``threshold`` clips the scores first, the paper's combination; None leaves them.

@@ -1,7 +1,7 @@
 """What every estimator shares: checks of the table, and statistics per group with one policy for degenerate groups.
 
-A group is degenerate if it has one member or if its values differ by no more than rounding (``columns.alike``). Its
-members are all at the mean, exactly: without that snap a float32 group of equal rewards would train.
+A group is degenerate if it has one member or if its values differ by no more than rounding (``rewards.columns.alike``).
+Its members are all at the mean, exactly: without that snap a float32 group of equal rewards would train.
 
 A trajectory without turns has entries in the columns of trajectories and no rows: it counts in every baseline over
 trajectories, and gets no credit.

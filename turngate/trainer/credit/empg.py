@@ -1,26 +1,54 @@
 """EMPG: confident turns get more of the credit, and a turn that leads to a confident one gets a bonus."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, one_of
 from turngate.trainer.credit.sources import column, last_turns
 from turngate.types import BoolArray, FloatArray, TurnTable
+
+Sharpness: TypeAlias = Annotated[
+    float, Field(ge=0, description="How much more credit a confident turn gets than an uncertain one; 0: all alike.")
+]
+NextSharpness: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0, description="How fast the bonus falls with the uncertainty of the next turn; 0: the same bonus for all."
+    ),
+]
+Zeta: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="Size of the bonus for a turn that leads to a confident next one (ζ in the paper); 0: no bonus.",
+    ),
+]
+Scope: TypeAlias = Annotated[
+    Literal["batch", "cohort"],
+    Field(
+        description="Over which turns uncertainty is scaled: the whole batch, as published, or the siblings of "
+        "one task."
+    ),
+]
 
 
 def empg(
     table: TurnTable,
     *,
-    k: float = 1.0,
-    k_next: float = 1.0,
-    zeta: float = 0.05,
-    scope: Literal["batch", "cohort"] = "batch",
-    eps: float = 1e-6,
+    k: Sharpness = 1.0,
+    k_next: NextSharpness = 1.0,
+    zeta: Zeta = 0.05,
+    scope: Scope = "batch",
+    eps: Eps = 1e-6,
 ) -> FloatArray:
-    """``A'_t = A · g_t + ζ exp(−k_next · H̃_{t+1})``, minus its mean: float32[N].
+    """EMPG: GRPO with more credit for confident turns, and a bonus for turns that lead to confident ones.
+
+    ``A'_t = A · g_t + ζ exp(−k_next · H̃_{t+1})``, minus its mean: float32[N].
 
     A is ``grpo(eps=eps)``; ``H̃`` is the mean entropy of a turn's tokens, scaled to [0, 1] by the smallest and largest:
     ``measured["entropy_N"]`` if somebody put it in, else its estimate ``measured["surprisal_N"]``;

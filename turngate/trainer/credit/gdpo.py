@@ -1,25 +1,42 @@
 """GDPO: every component of the reward is compared with the siblings on its own, then the advantages are added."""
 
 from collections.abc import Mapping
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import check_scale, group, to_turns, validate
+from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.trainer.credit.signals import z_of
 from turngate.trainer.credit.sources import components, paid_to
 from turngate.types import FloatArray, TurnTable
+
+Weights: TypeAlias = Annotated[
+    Mapping[str, float] | None,
+    Field(
+        description="Weight of each reward component, by its name; components that are not named do not count. "
+        "Leave it out to count all alike."
+    ),
+]
+BatchNorm: TypeAlias = Annotated[
+    bool,
+    Field(description="Whether the sum is scaled to mean 0 and standard deviation 1 over the episodes of the batch."),
+]
 
 
 def gdpo(
     table: TurnTable,
     *,
-    weights: Mapping[str, float] | None = None,
-    batch_norm: bool = True,
-    eps: float = 1e-4,
-    ddof: int = 1,
+    weights: Weights = None,
+    batch_norm: BatchNorm = True,
+    eps: Eps = 1e-4,
+    ddof: Ddof = 1,
 ) -> FloatArray:
-    """``A = z_batch(Σ_k w_k z(c_k))``: float32[N], the same for all turns of a trajectory.
+    """GDPO: every reward component is compared among siblings on its own, and the results are added up.
+
+    ``A = z_batch(Σ_k w_k z(c_k))``: float32[N], the same for all turns of a trajectory.
 
     ``c_k`` is ``measured["paid/NAME_B"]``, what the component NAME was paid in the episode after all gates, NaN where
     it had no verdict. ``weights`` names the components that count and their w; left out, all count with w = 1. z is

@@ -1,26 +1,55 @@
 """GiGPO: siblings that stood in the same state are compared there."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, measured, validate
 from turngate.trainer.credit.returns import reward_to_go
+from turngate.trainer.credit.settings import Eps, Gamma
 from turngate.types import FloatArray, TurnTable
+
+Omega: TypeAlias = Annotated[
+    float, Field(ge=0, description="Weight of the comparison of turns that began in the same state (ω in the paper).")
+]
+Mode: TypeAlias = Annotated[
+    Literal["mean_norm", "mean_std_norm"],
+    Field(
+        description="mean_norm: differences from the mean; mean_std_norm: divided by the standard deviation, "
+        "which makes small groups loud."
+    ),
+]
+Anchors: TypeAlias = Annotated[
+    Literal["exact", "similar"],
+    Field(
+        description="Which turns began in the same state: exact: equal states; similar: nearly equal texts, which "
+        "needs signals.similar."
+    ),
+]
+EpisodeMean: TypeAlias = Annotated[
+    Literal["trajectory", "step"],
+    Field(
+        description="Whether each episode counts once in the siblings' mean (trajectory), or each of its turns "
+        "(step), as in the published code."
+    ),
+]
 
 
 def gigpo(
     table: TurnTable,
     *,
-    gamma: float = 0.95,
-    omega: float = 1.0,
-    mode: Literal["mean_norm", "mean_std_norm"] = "mean_norm",
-    anchors: Literal["exact", "similar"] = "exact",
-    episode_mean: Literal["trajectory", "step"] = "trajectory",
-    eps: float = 1e-6,
+    gamma: Gamma = 0.95,
+    omega: Omega = 1.0,
+    mode: Mode = "mean_norm",
+    anchors: Anchors = "exact",
+    episode_mean: EpisodeMean = "trajectory",
+    eps: Eps = 1e-6,
 ) -> FloatArray:
-    """``A = A^E + ω A^S``: float32[N].
+    """GiGPO: GRPO of whole episodes, plus a comparison of turns that began in the same state.
+
+    ``A = A^E + ω A^S``: float32[N].
 
     * episode part ``A^E = (R − mean) / F`` over the trajectories of a cohort, R everything paid, undiscounted;
     * step part ``A^S = (G_t − mean) / F`` over the turns of a cohort that started in the same state, with

@@ -2,11 +2,14 @@
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.settings import Ddof, Eps, Std
 from turngate.types import FloatArray, TurnTable
 
 
-def grpo(table: TurnTable, *, eps: float = 1e-6, ddof: int = 1, std: bool = True) -> FloatArray:
-    """``A_i = (R_i − mean) / (std + eps)`` over the cohort of trajectory i, the same for all its turns: float32[N].
+def grpo(table: TurnTable, *, eps: Eps = 1e-6, ddof: Ddof = 1, std: Std = True) -> FloatArray:
+    """GRPO: what an episode was paid, less the mean of its siblings, divided by their standard deviation.
+
+    ``A_i = (R_i − mean) / (std + eps)`` over the cohort of trajectory i, the same for all its turns: float32[N].
 
     ``R_i`` is everything paid to the trajectory. ``std=False`` leaves out the division: Dr.GRPO's centring
     (https://arxiv.org/abs/2503.20783), which is (n−1)/n times ``rloo``.

@@ -1,31 +1,88 @@
 """HERO: a rule decides who is right, a finer score ranks inside its verdict, and tasks that spread more count more."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, check_scale, group, per_trajectory, to_turns, validate
+from turngate.trainer.credit.settings import Ddof, Eps, Threshold
 from turngate.trainer.credit.signals import non_negative, unit_interval
 from turngate.trainer.credit.sources import paid_to, scores, successes, verdicts
 from turngate.types import BoolArray, FloatArray, TurnTable
+
+ScoreName: TypeAlias = Annotated[
+    str | None,
+    Field(
+        description="Name of the reward component that ranks episodes; leave it out for the mean of their process "
+        "verdicts."
+    ),
+]
+Alpha: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=0.5,
+        description="How far scores spread the episodes that the rule calls wrong, around 0 (α in the paper).",
+    ),
+]
+Beta: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=0.5,
+        description="How far scores spread the episodes that the rule calls right, around 1 (β in the paper).",
+    ),
+]
+Flat: TypeAlias = Annotated[
+    float, Field(ge=0, le=1, description="Rank, from 0 to 1, of episodes that nothing ranks; 0 is the published value.")
+]
+WMin: TypeAlias = Annotated[
+    float, Field(ge=0, description="Smallest weight of a task, for tasks on which scores hardly differ.")
+]
+WMax: TypeAlias = Annotated[
+    float, Field(ge=0, description="Largest weight of a task, for tasks on which scores differ much.")
+]
+Steepness: TypeAlias = Annotated[
+    float, Field(ge=0, description="How sharply the weight rises with the spread of a task's scores.")
+]
+Spread: TypeAlias = Annotated[
+    float | None,
+    Field(
+        description="Standard deviation of scores at which the weight is half-way; leave it out for the mean of "
+        "the batch's tasks."
+    ),
+]
+MinStd: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="Least standard deviation to divide by, so that differences of scores alone do not train at "
+        "full strength; 0 is the published form.",
+    ),
+]
 
 
 def hero(
     table: TurnTable,
     *,
-    score: str | None = None,
-    threshold: float = 0.5,
-    alpha: float = 0.05,
-    beta: float = 0.05,
-    flat: float = 0.5,
-    w_min: float = 0.4,
-    w_max: float = 3.0,
-    k: float = 6.0,
-    spread: float | None = None,
-    min_std: float = 0.05,
-    eps: float = 1e-6,
-    ddof: int = 1,
+    score: ScoreName = None,
+    threshold: Threshold = 0.5,
+    alpha: Alpha = 0.05,
+    beta: Beta = 0.05,
+    flat: Flat = 0.5,
+    w_min: WMin = 0.4,
+    w_max: WMax = 3.0,
+    k: Steepness = 6.0,
+    spread: Spread = None,
+    min_std: MinStd = 0.05,
+    eps: Eps = 1e-6,
+    ddof: Ddof = 1,
 ) -> FloatArray:
-    """``A = w · z(r̂)``, the same for all turns of a trajectory: float32[N].
+    """HERO: a judge's scores rank siblings among those that a rule calls right, and among those it calls wrong.
+
+    ``A = w · z(r̂)``, the same for all turns of a trajectory: float32[N].
 
     * The rule says right where outcome and total reach ``threshold``. Inside one cohort and one verdict of the rule,
       ``u = (s − min) / (max − min)``; ``r̂ = −α + 2αu`` where it says wrong, ``1 − β + 2βu`` where right. For α, β < ½

@@ -1,16 +1,31 @@
 """IGPO: a turn earns what it adds to the policy's belief in the right answer."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.settings import Eps, Gamma
 from turngate.trainer.credit.signals import as_credit, non_negative, to_go, unit_interval, z_among_siblings
 from turngate.trainer.credit.sources import column, last_turns
 from turngate.types import FloatArray, TurnTable
 
+GainWeight: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="Weight of the gain in probability of the right answer beside the outcome; trouble is "
+        "reported from 0.5 on, 0.1 is also in use.",
+    ),
+]
 
-def igpo(table: TurnTable, *, gamma: float = 1.0, weight: float = 1.0, eps: float = 1e-6) -> FloatArray:
-    """``A_t = Σ_{s≥t} γ^{s−t} z(r_s)``: float32[N].
+
+def igpo(table: TurnTable, *, gamma: Gamma = 1.0, weight: GainWeight = 1.0, eps: Eps = 1e-6) -> FloatArray:
+    """IGPO: each turn earns what it adds to the probability of the right answer, and the last one what was paid.
+
+    ``A_t = Σ_{s≥t} γ^{s−t} z(r_s)``: float32[N].
 
     ``r_s = weight · measured["gain_N"]`` (see ``information_gain``) on every turn but the last, whose r is everything
     paid to the trajectory; its own gain is not read. ``z = (r − mean) / (std + eps)`` (ddof 1) is taken jointly over

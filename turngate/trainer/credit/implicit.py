@@ -5,10 +5,14 @@ turn it into credit. The two losses train φ; they return their gradient with re
 log-ratio, so that a learner needs only the gradient of ``Σ_i gradient_i · logratio_i``.
 """
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, validate
+from turngate.trainer.credit.settings import Eps, ImplicitBeta, Std
 from turngate.trainer.credit.signals import (
     alone,
     as_credit,
@@ -29,8 +33,10 @@ REWARD_MODELS = {
 began from, or the policy that sampled."""
 
 
-def prime(table: TurnTable, *, beta: float = 0.05) -> FloatArray:
-    """``A_t = RLOO(R) + Σ_{s≥t} (r_s − n_s b)``, ``r_s = β · logratio_s``: float32[N].
+def prime(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> FloatArray:
+    """PRIME: RLOO plus implicit process rewards: log-ratios of a model that learns from outcomes.
+
+    ``A_t = RLOO(R) + Σ_{s≥t} (r_s − n_s b)``, ``r_s = β · logratio_s``: float32[N].
 
     R is everything paid, ``n_s`` is ``measured["tokens_N"]``, and b the mean of the siblings' reward per token: the
     process return from the first token of turn t, with a leave-one-out baseline of its own.
@@ -52,10 +58,17 @@ def prime(table: TurnTable, *, beta: float = 0.05) -> FloatArray:
     return as_credit(beyond_siblings(table.total_B, table)[table.traj_N] + process_N)
 
 
+StepWeight: TypeAlias = Annotated[
+    float, Field(ge=0, description="Weight of the turns' own rewards beside the outcome (α in the paper).")
+]
+
+
 def istar(
-    table: TurnTable, *, alpha: float = 1.0, beta: float = 0.05, std: bool = True, eps: float = 1e-6
+    table: TurnTable, *, alpha: StepWeight = 1.0, beta: ImplicitBeta = 0.05, std: Std = True, eps: Eps = 1e-6
 ) -> FloatArray:
-    """``A_t = z(R) + α · z(β · logratio_t)``: float32[N].
+    """iStar: GRPO plus an implicit reward of each turn, the policy's log-ratio, compared with those of other turns.
+
+    ``A_t = z(R) + α · z(β · logratio_t)``: float32[N].
 
     The first z is over the trajectories of the cohort, the second over all its turns (ddof 1, ``std + eps``;
     ``std=False`` only centres both). The log-ratio is against π_old, the policy that sampled.

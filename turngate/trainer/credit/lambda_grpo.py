@@ -1,15 +1,18 @@
 """λ-GRPO: a turn that siblings share counts once, not once per sibling."""
 
 from turngate.trainer.credit.cohorts import check_scale, group, validate
+from turngate.trainer.credit.settings import Ddof, Eps, Merged, Std
 from turngate.trainer.credit.signals import as_credit, one_of
-from turngate.trainer.credit.tree import MERGES, Merge, grow
+from turngate.trainer.credit.tree import MERGES, grow
 from turngate.types import FloatArray, TurnTable
 
 
 def lambda_grpo(
-    table: TurnTable, *, merge: Merge = "tokens", eps: float = 1e-4, ddof: int = 1, std: bool = True
+    table: TurnTable, *, merge: Merged = "tokens", eps: Eps = 1e-4, ddof: Ddof = 1, std: Std = True
 ) -> FloatArray:
-    """``A_{i,t} = z_i / |λ_{i,t}|``, λ = the siblings that share the turn and all before it: float32[N].
+    """λ-GRPO: GRPO in which a turn that several siblings share counts once, not once for each of them.
+
+    ``A_{i,t} = z_i / |λ_{i,t}|``, λ = the siblings that share the turn and all before it: float32[N].
 
     z is ``grpo``'s advantage of the trajectory (``std=False``: only centred). Dividing the advantage by |λ| divides
     the policy loss of the turn by |λ|; a KL penalty in the loss is not divided. ``merge`` says when siblings share a

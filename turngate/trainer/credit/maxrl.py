@@ -1,16 +1,30 @@
 """MaxRL: the gradient of the log of the success rate instead of the success rate."""
 
 import math
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.settings import Eps
 from turngate.types import FloatArray, TurnTable
 
+Cap: TypeAlias = Annotated[
+    float,
+    Field(
+        gt=0,
+        description="Largest credit of an episode; lower it to keep a rare success from dominating. inf: no "
+        "bound, as published.",
+    ),
+]
 
-def maxrl(table: TurnTable, *, cap: float = math.inf, eps: float = 1e-6) -> FloatArray:
-    """``A_i = min((R_i − mean) / (mean + eps), cap)`` over the cohort, the same for all turns: float32[N].
+
+def maxrl(table: TurnTable, *, cap: Cap = math.inf, eps: Eps = 1e-6) -> FloatArray:
+    """MaxRL: what an episode was paid, less the siblings' mean, divided by that mean: rare successes weigh more.
+
+    ``A_i = min((R_i − mean) / (mean + eps), cap)`` over the cohort, the same for all turns: float32[N].
 
     ``R_i`` is everything paid to the trajectory. Source: https://arxiv.org/abs/2602.02710. Rare successes weigh more:
     one among n gets n−1. ``cap`` bounds that and is not the paper's, which has none (infinite); with a cap the sum

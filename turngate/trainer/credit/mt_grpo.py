@@ -1,26 +1,41 @@
 """MT-GRPO: turn rewards and outcome are normalised apart, then added."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, validate
 from turngate.trainer.credit.scans import carry, scan_back
+from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.trainer.credit.signals import beyond_siblings, outcomes
 from turngate.trainer.credit.sources import scores, split_sources
 from turngate.types import FloatArray, TurnTable
+
+Mode: TypeAlias = Annotated[
+    Literal["published", "corrected"],
+    Field(
+        description="published: turn rewards against those of the same turn number; corrected: against all that "
+        "siblings earned from there on, which is unbiased."
+    ),
+]
+TurnWeight: TypeAlias = Annotated[
+    float, Field(description="Weight of turn rewards beside the outcome (λ in the paper).")
+]
 
 
 def mt_grpo(
     table: TurnTable,
     *,
-    mode: Literal["published", "corrected"] = "published",
-    weight: float = 1.0,
-    eps: float = 1e-4,
-    ddof: int = 1,
+    mode: Mode = "published",
+    weight: TurnWeight = 1.0,
+    eps: Eps = 1e-4,
+    ddof: Ddof = 1,
 ) -> FloatArray:
-    """``A_t = A^O + λ Σ_{s≥t} A^T_s``: float32[N]. ``weight`` is λ.
+    """MT-GRPO: the outcome against that of the siblings, plus turn rewards against theirs.
+
+    ``A_t = A^O + λ Σ_{s≥t} A^T_s``: float32[N]. ``weight`` is λ.
 
     * "published": ``A^O = z(o)`` over the cohort, o = ``measured["settled_B"]``; ``A^T_s = z(process_N)`` over the
       siblings' turns with index s that have an open verdict. The paper has two turns; this is its form for any number

@@ -1,15 +1,33 @@
 """NGRPO: an imagined best sibling, so that a cohort of failures still says something."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.rewards.columns import ZERO_RANGE
 from turngate.trainer.credit.cohorts import group, to_turns, validate
+from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.types import FloatArray, TurnTable
 
+Best: TypeAlias = Annotated[
+    float, Field(description="Most that an episode can be paid; what the imagined siblings get.")
+]
+Imagined: TypeAlias = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="How many perfect siblings are imagined; 0: none, which is grpo. More of them blame a group "
+        "of equal failures harder.",
+    ),
+]
 
-def ngrpo(table: TurnTable, *, best: float = 1.0, imagined: int = 1, eps: float = 1e-6, ddof: int = 1) -> FloatArray:
-    """``A_i = (R_i − mean') / (std' + eps)``, statistics over the cohort and ``imagined`` rewards ``best``: float32[N].
+
+def ngrpo(table: TurnTable, *, best: Best = 1.0, imagined: Imagined = 1, eps: Eps = 1e-6, ddof: Ddof = 1) -> FloatArray:
+    """NGRPO: GRPO beside imagined perfect siblings, so that a group of equal failures is blamed too.
+
+    ``A_i = (R_i − mean') / (std' + eps)``, statistics over the cohort and ``imagined`` rewards ``best``: float32[N].
 
     ``best`` is the most that a trajectory can be paid. Source: https://arxiv.org/abs/2509.18851 (one imagined sibling,
     reward 1), which also clips harder where the advantage is negative: clip_low 0.16, clip_high 0.24.

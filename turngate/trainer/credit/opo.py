@@ -8,7 +8,9 @@ from turngate.types import FloatArray, TurnTable
 
 
 def opo(table: TurnTable) -> FloatArray:
-    """``A_i = R_i − b``, ``b = Σ l_k R_k / Σ l_k`` over the cohort, l = policy tokens: float32[N].
+    """OPO: what an episode was paid, less its siblings' mean weighted by length, a baseline of low variance.
+
+    ``A_i = R_i − b``, ``b = Σ l_k R_k / Σ l_k`` over the cohort, l = policy tokens: float32[N].
 
     The variance of the gradient is least for ``b = E[‖∇ log π‖² R] / E[‖∇ log π‖²]``; taking the squared norm as
     proportional to the length gives the formula. Reads ``measured["tokens_N"]``. No division by a std. Source:

@@ -1,15 +1,25 @@
 """Pass@k training: a cohort is paid for the chance that one of k tries succeeds."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, to_turns, validate
+from turngate.trainer.credit.settings import Eps, Threshold
 from turngate.trainer.credit.sources import successes
 from turngate.types import FloatArray, TurnTable
 
+K: TypeAlias = Annotated[
+    int, Field(ge=1, description="Number of tries of which one has to succeed; at most the group size.")
+]
 
-def pass_at_k(table: TurnTable, *, k: int = 4, threshold: float = 0.5, eps: float = 1e-6) -> FloatArray:
-    """Advantage of a trajectory averaged over all subsets of k siblings that hold it: float32[N].
+
+def pass_at_k(table: TurnTable, *, k: K = 4, threshold: Threshold = 0.5, eps: Eps = 1e-6) -> FloatArray:
+    """Pass@k training: what an episode adds to the chance that one of k tries succeeds.
+
+    Advantage of a trajectory averaged over all subsets of k siblings that hold it: float32[N].
 
     With n siblings of which m fail, ``P = 1 − C(m,k)/C(n,k)`` and ``σ = √(P(1−P))``:
 

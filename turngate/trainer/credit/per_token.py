@@ -11,13 +11,28 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
 from turngate.trainer.credit.rl_zvp import signs, zero_variance_credit
 from turngate.trainer.credit.scans import carry, goes_on, scan_back
+from turngate.trainer.credit.settings import (
+    Ddof,
+    EntropyAlpha,
+    Eps,
+    Gamma,
+    ImplicitBeta,
+    Kl,
+    Lam,
+    Std,
+    Threshold,
+    TokenGamma,
+    Whitened,
+)
 from turngate.trainer.credit.signals import beyond_siblings, non_negative
 from turngate.trainer.credit.sources import column, turn_of_tokens
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 
-def token_gae(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95, whitened: bool = False) -> TokenCredit:
-    """``A_j = δ_j + γλ A_{j+1}``, ``δ_j = r_j + γ V_{j+1} − V_j``: PPO's advantage, one step per policy token.
+def token_gae(table: TurnTable, *, gamma: Gamma = 1.0, lam: Lam = 0.95, whitened: Whitened = False) -> TokenCredit:
+    """PPO: advantages from a critic (GAE), from token to token.
+
+    ``A_j = δ_j + γλ A_{j+1}``, ``δ_j = r_j + γ V_{j+1} − V_j``: PPO's advantage, one step per policy token.
 
     The next token is the next *policy* token of the trajectory: tool output and injected text are stepped over. V is
     ``measured["value_S"]``, the critic's value of the state before each policy token; after the last it is
@@ -41,9 +56,11 @@ def token_targets(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95) ->
 
 
 def reinforce_plus_plus_tokens(
-    table: TurnTable, *, gamma: float = 1.0, kl: float = 0.0, eps: float = 1e-8
+    table: TurnTable, *, gamma: TokenGamma = 1.0, kl: Kl = 0.0, eps: Eps = 1e-8
 ) -> TokenCredit:
-    """``A_j = (G_j − mean) / sqrt(var + eps)`` over all policy tokens of the batch, ``G_j = r_j + γ G_{j+1}``.
+    """REINFORCE++ by token: what is paid from each token on, scaled to mean 0 and variance 1.
+
+    ``A_j = (G_j − mean) / sqrt(var + eps)`` over all policy tokens of the batch, ``G_j = r_j + γ G_{j+1}``.
 
     ``kl`` subtracts ``kl · measured["logratio_S"]`` (log π/π_ref of the token) from each token's reward. Source:
     https://arxiv.org/abs/2501.03262, which uses kl 0.001–0.01; 0 here because a reference model is not always at hand.
@@ -64,8 +81,10 @@ def reinforce_plus_plus_tokens(
     return _credit(table, advantage_S, "reinforce_plus_plus_tokens")
 
 
-def prime_tokens(table: TurnTable, *, beta: float = 0.05) -> TokenCredit:
-    """``A_j = RLOO(R) + Σ_{k≥j} (r_k − b)``, ``r_k = β · logratio_k``, sums over the trajectory's policy tokens.
+def prime_tokens(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> TokenCredit:
+    """PRIME by token: RLOO plus implicit process rewards, log-ratios of a model that learns from outcomes.
+
+    ``A_j = RLOO(R) + Σ_{k≥j} (r_k − b)``, ``r_k = β · logratio_k``, sums over the trajectory's policy tokens.
 
     R is everything paid, ``logratio_S`` is ``log π_φ − log π_ref`` of each token, and b the mean over the siblings of
     their mean reward per token. ``prime`` gives all tokens of a turn the number of its first one.
@@ -92,9 +111,11 @@ def prime_tokens(table: TurnTable, *, beta: float = 0.05) -> TokenCredit:
 
 
 def rl_zvp_tokens(
-    table: TurnTable, *, alpha: float = 0.1, threshold: float = 0.5, eps: float = 1e-6, ddof: int = 1
+    table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = 0.5, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> TokenCredit:
-    """``grpo`` where siblings differ; where all were paid the same, credit by each token's entropy.
+    """RL-ZVP by token: GRPO, and credit by each token's uncertainty where all siblings were paid the same.
+
+    ``grpo`` where siblings differ; where all were paid the same, credit by each token's entropy.
 
     * all succeeded: ``A_j = +α H_j``;
     * all failed: ``A_j = −α (max_k H_k − H_j)``, max over the policy tokens of the trajectory.
@@ -122,8 +143,10 @@ def rl_zvp_tokens(
     return _credit(table, groups.z_M(eps=eps, ddof=ddof)[owner_S] + shaped_S, "rl_zvp_tokens")
 
 
-def lambda_grpo_tokens(table: TurnTable, *, eps: float = 1e-4, ddof: int = 1, std: bool = True) -> TokenCredit:
-    """``A_{i,j} = z_i / |λ_{i,j}|``, λ = the siblings that agree with token j and with everything before it.
+def lambda_grpo_tokens(table: TurnTable, *, eps: Eps = 1e-4, ddof: Ddof = 1, std: Std = True) -> TokenCredit:
+    """λ-GRPO by token: GRPO in which a token that several siblings share counts once, not once for each.
+
+    ``A_{i,j} = z_i / |λ_{i,j}|``, λ = the siblings that agree with token j and with everything before it.
 
     z is ``grpo``'s advantage of the trajectory (``std=False``: only centred), |λ| is ``measured["sharing_S"]``: what
     siblings share counts once, not once per sibling. ``lambda_grpo`` is the same per turn.

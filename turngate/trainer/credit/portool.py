@@ -1,25 +1,53 @@
 """PORTool: a turn against the other turns that were tried at the same place."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.settings import Eps, Gamma
 from turngate.trainer.credit.signals import as_credit, non_negative, turns_left, unit_interval
 from turngate.trainer.credit.sources import column
 from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
 
+OmegaTrajectory: TypeAlias = Annotated[
+    float, Field(ge=0, description="Weight of the comparison with all siblings (ω).")
+]
+OmegaFork: TypeAlias = Annotated[
+    float, Field(ge=0, description="Weight of the comparison with the branches that follow the same turn (ω).")
+]
+ForkStd: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="Whether the comparison of branches is divided by their standard deviation; two branches then "
+        "always get ±0.7."
+    ),
+]
+FormatWeight: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="What a well-formed, executed tool call is worth; above 0 it needs the column format_N "
+        "(signals.evidence).",
+    ),
+]
+
 
 def portool(
     table: TurnTable,
     *,
-    gamma: float = 0.95,
-    omega_trajectory: float = 1.0,
-    omega_fork: float = 1.0,
-    fork_std: bool = False,
-    format_weight: float = 0.0,
-    eps: float = 1e-6,
+    gamma: Gamma = 0.95,
+    omega_trajectory: OmegaTrajectory = 1.0,
+    omega_fork: OmegaFork = 1.0,
+    fork_std: ForkStd = False,
+    format_weight: FormatWeight = 0.0,
+    eps: Eps = 1e-6,
 ) -> FloatArray:
-    """``A = ω_trajectory · z(R_i) + ω_fork · (R(s) − mean of the siblings' R)``: float32[N].
+    """PORTool: for branched rollouts: GRPO plus a comparison of the branches that follow the same turn.
+
+    ``A = ω_trajectory · z(R_i) + ω_fork · (R(s) − mean of the siblings' R)``: float32[N].
 
     ``R(s)`` of a node s is the mean over the trajectories through it of ``γ^{turns left} · R_i``, plus
     ``format_weight · measured["format_N"]`` (1 where the tool call was well formed and executed). Siblings are the

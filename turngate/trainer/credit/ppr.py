@@ -1,23 +1,35 @@
 """PPR with ReNorm: process verdict and outcome, both centred at one half, in every turn."""
 
-from typing import Literal
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import Float64Array, lengths, validate
-from turngate.trainer.credit.signals import OutcomeSource, as_credit, beyond_start, one_of, outcomes, to_go
+from turngate.trainer.credit.settings import Baseline, Outcome
+from turngate.trainer.credit.signals import as_credit, beyond_start, one_of, outcomes, to_go
 from turngate.trainer.credit.sources import scores
 from turngate.types import FloatArray, TurnTable
+
+PerTurn: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="true: every turn earns the outcome, as published; false: what turns earn is divided by their "
+        "number, so that long episodes earn no more."
+    ),
+]
 
 
 def ppr(
     table: TurnTable,
     *,
-    per_turn: bool = True,
-    baseline: Literal["rloo", "none"] = "rloo",
-    outcome: OutcomeSource = "settled",
+    per_turn: PerTurn = True,
+    baseline: Baseline = "rloo",
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = Σ_{s≥t} r_s − mean of the siblings' G_0``, ``r_s = (p_s − ½) + (o − ½)``: float32[N].
+    """PPR: each turn earns its process score and the outcome, both counted from one half.
+
+    ``A_t = Σ_{s≥t} r_s − mean of the siblings' G_0``, ``r_s = (p_s − ½) + (o − ½)``: float32[N].
 
     ``p_s = process_N`` where no gate closed it; a turn without such a verdict has ``r_s = o − ½``. o is
     ``measured["settled_B"]``, or ``outcome_B`` with ``outcome="earned"`` (see ``outcomes``); both are meant to lie in

@@ -1,28 +1,57 @@
 """Progress: a turn earns what it adds to the chance of success, under a prover or when the answer is forced."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, first_turns, lengths, validate
 from turngate.trainer.credit.scans import following, last_known, next_known, preceding
-from turngate.trainer.credit.signals import OutcomeSource, as_credit, non_negative, one_of, outcomes, with_outcome
+from turngate.trainer.credit.settings import Baseline, Outcome, ProcessWeight
+from turngate.trainer.credit.signals import as_credit, non_negative, one_of, outcomes, with_outcome
 from turngate.trainer.credit.sources import column, last_turns
 from turngate.types import FloatArray, TurnTable
+
+Read: TypeAlias = Annotated[
+    Literal["accuracy", "value"],
+    Field(
+        description="Where the chance of success comes from: accuracy: forced answers after each turn; value: the "
+        "values of a critic, or of a prover policy."
+    ),
+]
+Start: TypeAlias = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        description="Chance of success before the first turn, for accuracy; leave it out to pay the first turn "
+        "nothing.",
+    ),
+]
+ProverK: TypeAlias = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="For value: count the success of the best of so many tries, which rewards progress on hard "
+        "tasks more.",
+    ),
+]
 
 
 def progress(
     table: TurnTable,
     *,
-    read: Literal["accuracy", "value"] = "accuracy",
-    start: float | None = None,
-    prover_k: int = 1,
-    weight: float = 1.0,
-    baseline: Literal["rloo", "none"] = "rloo",
-    outcome: OutcomeSource = "settled",
+    read: Read = "accuracy",
+    start: Start = None,
+    prover_k: ProverK = 1,
+    weight: ProcessWeight = 1.0,
+    baseline: Baseline = "rloo",
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = Σ_{s≥t} r_s + o − mean of the siblings' G_0``, ``r_s = weight · (p_s − p_{s−1})``: float32[N].
+    """Progress: each turn earns what it adds to the chance of success (VSRM, PAV).
+
+    ``A_t = Σ_{s≥t} r_s + o − mean of the siblings' G_0``, ``r_s = weight · (p_s − p_{s−1})``: float32[N].
 
     ``p_s`` is the chance of success after turn s, and ``read`` says where it stands:
 

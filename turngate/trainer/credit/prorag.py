@@ -1,26 +1,42 @@
 """ProRAG: the outcome between trajectories plus the process score between tokens."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
-from turngate.trainer.credit.signals import OutcomeSource, alone, as_credit, cohorts, non_negative, one_of, outcomes
+from turngate.trainer.credit.settings import Eps, Outcome
+from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, one_of, outcomes
 from turngate.trainer.credit.sources import tokens, verdicts
 from turngate.types import FloatArray, IntArray, TurnTable
 
 VARIANCE_FLOOR = 1e-8  # inside the square root, as the authors' code has it
 
 
+ScoreWeight: TypeAlias = Annotated[
+    float, Field(ge=0, description="Weight of the turns' scores beside the outcome (β in the paper).")
+]
+Unscored: TypeAlias = Annotated[
+    Literal["exclude", "zero"],
+    Field(
+        description="Turns without a score: exclude: they are left out; zero: they count as 0, as in the "
+        "published code."
+    ),
+]
+
+
 def prorag(
     table: TurnTable,
     *,
-    beta: float = 0.3,
-    unscored: Literal["exclude", "zero"] = "exclude",
-    eps: float = 1e-4,
-    outcome: OutcomeSource = "settled",
+    beta: ScoreWeight = 0.3,
+    unscored: Unscored = "exclude",
+    eps: Eps = 1e-4,
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = z(o) + β (q_t − mean) / sqrt(var + 1e-8)``: float32[N].
+    """ProRAG: the outcome against that of the siblings, plus each turn's score against the other turns' scores.
+
+    ``A_t = z(o) + β (q_t − mean) / sqrt(var + 1e-8)``: float32[N].
 
     ``z(o) = (o − mean) / (std + eps)`` (ddof 1) of the outcome over the cohort, ``measured["settled_B"]`` or, with
     ``outcome="earned"``, ``outcome_B`` (see ``outcomes``). Mean and variance (population) of the scores

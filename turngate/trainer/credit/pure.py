@@ -1,14 +1,15 @@
 """PURE: a trajectory is worth its worst step, not the sum of its steps."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.scans import following, suffix_min
+from turngate.trainer.credit.settings import Outcome
 from turngate.trainer.credit.signals import (
-    OutcomeSource,
     as_credit,
     beyond_siblings,
     non_negative,
@@ -20,17 +21,43 @@ from turngate.trainer.credit.signals import (
 from turngate.trainer.credit.sources import scores, tokens, verdicts
 from turngate.types import FloatArray, TurnTable
 
+Tau: TypeAlias = Annotated[
+    float,
+    Field(
+        gt=0,
+        description="Temperature of the soft minimum (τ in the paper), in units of the scores; the smaller, the "
+        "more only the worst step counts.",
+    ),
+]
+OutcomeCoef: TypeAlias = Annotated[float, Field(description="Weight of the outcome beside the process.", ge=0)]
+MinMode: TypeAlias = Annotated[
+    Literal["softmin_all", "strict_suffix"],
+    Field(
+        description="softmin_all: the soft minimum over the whole episode, as published; strict_suffix: exactly "
+        "the minimum from each turn on."
+    ),
+]
+PureBaseline: TypeAlias = Annotated[
+    Literal["token", "step", "none"],
+    Field(
+        description="What the siblings' mean process reward is taken per: token, or step (favours few steps); "
+        "none: nothing is subtracted."
+    ),
+]
+
 
 def pure(
     table: TurnTable,
     *,
-    tau: float = 0.1,
-    coef: float = 1.0,
-    min_mode: Literal["softmin_all", "strict_suffix"] = "softmin_all",
-    baseline: Literal["token", "step", "none"] = "token",
-    outcome: OutcomeSource = "settled",
+    tau: Tau = 0.1,
+    coef: OutcomeCoef = 1.0,
+    min_mode: MinMode = "softmin_all",
+    baseline: PureBaseline = "token",
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = Σ_{s≥t} (PR*_s − n_s b) + coef · (o − mean of the siblings' o)``: float32[N].
+    """PURE: process reward by the worst step of an episode instead of the sum over its steps.
+
+    ``A_t = Σ_{s≥t} (PR*_s − n_s b) + coef · (o − mean of the siblings' o)``: float32[N].
 
     ``PR*_s = softmax(−PR/τ)_s · PR_s`` over the scored turns of the trajectory (``process_N``, in [−1, 1], where no
     gate closed it), so that the first sum is about the minimum of all steps. ``min_mode="strict_suffix"`` pays

@@ -1,14 +1,30 @@
 """QAE: a quantile of the cohort as baseline instead of its mean."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, group, to_turns, validate
+from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.types import FloatArray, IntArray, TurnTable
 
+Quantile: TypeAlias = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=1,
+        description="Quantile of the siblings' payments that serves as baseline (K in the paper); 0.6 where "
+        "entropy collapses.",
+    ),
+]
 
-def qae(table: TurnTable, *, k: float = 0.4, eps: float = 1e-6, ddof: int = 1) -> FloatArray:
-    """``A_i = (R_i − b) / (std + eps)``, ``b = inf{x : F(x) ≥ K}`` over the cohort, K = ``k``: float32[N].
+
+def qae(table: TurnTable, *, k: Quantile = 0.4, eps: Eps = 1e-6, ddof: Ddof = 1) -> FloatArray:
+    """QAE: what an episode was paid, less a quantile of its siblings' payments instead of their mean.
+
+    ``A_i = (R_i − b) / (std + eps)``, ``b = inf{x : F(x) ≥ K}`` over the cohort, K = ``k``: float32[N].
 
     ``R_i`` is everything paid to the trajectory, F the share of siblings paid at most x, so b is somebody's reward and
     never lies between two (linear interpolation would give 0.8 for three zeros and five ones). For rewards 0 and 1 the

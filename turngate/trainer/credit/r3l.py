@@ -1,6 +1,9 @@
 """R3L: a retry is credited from its pivot on, and what went well counts more."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.rewards.columns import ZERO_RANGE
 from turngate.trainer.credit.cohorts import group, validate
@@ -8,9 +11,21 @@ from turngate.trainer.credit.signals import alone, as_credit, non_negative
 from turngate.trainer.credit.tree import branches
 from turngate.types import BoolArray, FloatArray, TurnTable
 
+Success: TypeAlias = Annotated[
+    float, Field(description="Total payment from which on an episode is a success and gets credit 1.")
+]
+Amplify: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0, description="Factor on the credit of episodes that are better than their siblings' mean without success."
+    ),
+]
 
-def r3l(table: TurnTable, *, success: float = 1.0, amplify: float = 3.0) -> FloatArray:
-    """``A = 1 if R ≥ success, else amplify · (R − mean) if R ≥ mean, else R − mean``; 0 before the pivot: float32[N].
+
+def r3l(table: TurnTable, *, success: Success = 1.0, amplify: Amplify = 3.0) -> FloatArray:
+    """R3L: for retries that branch off: credit from the turn on at which a retry leaves the episode that it retries.
+
+    ``A = 1 if R ≥ success, else amplify · (R − mean) if R ≥ mean, else R − mean``; 0 before the pivot: float32[N].
 
     R is everything paid, the mean is over the cohort, and the pivot is where a retry leaves the trajectory that it
     retries; see ``after_pivot``. Both share the turns before it, so those do not explain the difference.

@@ -7,13 +7,16 @@ import numpy as np
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import group, validate
 from turngate.trainer.credit.returns import reward_to_go
+from turngate.trainer.credit.settings import Eps, Gamma, Kl
 from turngate.trainer.credit.sources import column, tokens
 from turngate.trainer.credit.tokens import whiten
 from turngate.types import FloatArray, TurnTable
 
 
-def reinforce_plus_plus(table: TurnTable, *, gamma: float = 1.0, kl: float = 0.0, eps: float = 1e-8) -> FloatArray:
-    """``A_t = (G_t − mean) / sqrt(var + eps)`` over all tokens of the batch, ``G_t = Σ_{k≥t} γ^{k−t} r_k``: float32[N].
+def reinforce_plus_plus(table: TurnTable, *, gamma: Gamma = 1.0, kl: Kl = 0.0, eps: Eps = 1e-8) -> FloatArray:
+    """REINFORCE++: what is paid from each turn on, scaled to mean 0 and variance 1 over the batch.
+
+    ``A_t = (G_t − mean) / sqrt(var + eps)`` over all tokens of the batch, ``G_t = Σ_{k≥t} γ^{k−t} r_k``: float32[N].
 
     A turn counts as often as it has policy tokens (``measured["tokens_N"]``), so long turns rule the statistics; var
     has Bessel's factor. ``kl`` subtracts ``kl · measured["logratio_N"]`` (Σ log π/π_ref over the turn) from the reward
@@ -34,8 +37,10 @@ def reinforce_plus_plus(table: TurnTable, *, gamma: float = 1.0, kl: float = 0.0
     return whiten(to_go_N, tokens(table, "reinforce_plus_plus"), eps=eps).astype(np.float32)
 
 
-def reinforce_plus_plus_baseline(table: TurnTable, *, eps: float = 1e-8) -> FloatArray:
-    """``R_i − mean of the cohort``, then whitened over all tokens of the batch: float32[N].
+def reinforce_plus_plus_baseline(table: TurnTable, *, eps: Eps = 1e-8) -> FloatArray:
+    """REINFORCE++ with a baseline: payment less the siblings' mean, then scaled over the batch.
+
+    ``R_i − mean of the cohort``, then whitened over all tokens of the batch: float32[N].
 
     ``R_i`` is everything paid to the trajectory; turns are weighted by ``measured["tokens_N"]`` as in
     ``reinforce_plus_plus``. Source: https://arxiv.org/abs/2501.03262 and its implementations.

@@ -1,17 +1,18 @@
 """Reward-to-go: the plainest credit per turn."""
 
-from typing import Literal
-
 import numpy as np
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.settings import Baseline, Gamma
 from turngate.trainer.credit.signals import as_credit, beyond_start, turns_left
 from turngate.types import FloatArray, TurnTable
 
 
-def returns(table: TurnTable, *, gamma: float = 1.0, baseline: Literal["rloo", "none"] = "rloo") -> FloatArray:
-    """``A_t = G_t − mean of the other siblings' G_0`` with ``G_t = Σ_{k≥t} γ^{k−t} r_k``: float32[N].
+def returns(table: TurnTable, *, gamma: Gamma = 1.0, baseline: Baseline = "rloo") -> FloatArray:
+    """Returns: what is paid from each turn on, less the mean of what the other siblings earned.
+
+    ``A_t = G_t − mean of the other siblings' G_0`` with ``G_t = Σ_{k≥t} γ^{k−t} r_k``: float32[N].
 
     At γ=1 ``G_0`` is everything paid to a sibling. One baseline for all turns of a trajectory does not depend on what
     it did, so it leaves the policy gradient unbiased; a baseline per turn index would not, because the policy decides

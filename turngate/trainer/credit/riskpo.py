@@ -1,28 +1,64 @@
 """RiskPO: bundles of tasks are judged by their bad tail instead of their mean."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, to_turns, validate
+from turngate.trainer.credit.settings import Eps
 from turngate.types import FloatArray, TurnTable
+
+Bundle: TypeAlias = Annotated[
+    int, Field(ge=1, description="Tasks that are bundled; more of them give partial successes a signal on hard tasks.")
+]
+QLow: TypeAlias = Annotated[
+    float | None,
+    Field(
+        description="Score of a bundle at the lower quantile, if you know it from earlier batches; leave it out "
+        "to take it from the batch."
+    ),
+]
+QHigh: TypeAlias = Annotated[
+    float | None, Field(description="Score of a bundle at the upper quantile; give both or neither.")
+]
+TauLow: TypeAlias = Annotated[
+    float, Field(ge=0, le=1, description="Lower quantile: bundles with scores below it weigh most.")
+]
+TauHigh: TypeAlias = Annotated[
+    float,
+    Field(ge=0, le=1, description="Upper quantile: bundles with scores above it get no credit; 0.9 on easy data."),
+]
+Mix: TypeAlias = Annotated[
+    float,
+    Field(description="Weight of the bundles below the lower quantile; those between the quantiles have 1.", ge=0),
+]
+Split: TypeAlias = Annotated[
+    Literal["uniform", "sum_mean"],
+    Field(
+        description="How a bundle's credit is shared: uniform: each episode gets all of it; sum_mean: by its "
+        "difference from its siblings, as in the code."
+    ),
+]
 
 
 def riskpo(
     table: TurnTable,
     *,
-    bundle: int = 5,
-    q_low: float | None = None,
-    q_high: float | None = None,
-    tau_low: float = 0.2,
-    tau_high: float = 0.8,
-    mix: float = 1.5,
-    split: Literal["uniform", "sum_mean"] = "uniform",
-    eps: float = 1e-6,
+    bundle: Bundle = 5,
+    q_low: QLow = None,
+    q_high: QHigh = None,
+    tau_low: TauLow = 0.2,
+    tau_high: TauHigh = 0.8,
+    mix: Mix = 1.5,
+    split: Split = "uniform",
+    eps: Eps = 1e-6,
 ) -> FloatArray:
-    """``mixed_value_at_risk(S) / (std + eps)`` of the paper that a trajectory belongs to, split up: float32[N].
+    """RiskPO: the siblings of several tasks are bundled, and bundles with low scores are blamed most.
+
+    ``mixed_value_at_risk(S) / (std + eps)`` of the paper that a trajectory belongs to, split up: float32[N].
 
     ``bundle`` cohorts in the order of their numbers form a bundle; the j-th siblings of all its cohorts form its j-th
     paper, with score S = Σ of everything paid to them. A last bundle of fewer cohorts has its scores scaled up to full

@@ -4,14 +4,17 @@ import numpy as np
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, validate
+from turngate.trainer.credit.settings import Ddof, EntropyAlpha, Eps, Threshold
 from turngate.trainer.credit.sources import column, successes
 from turngate.types import FloatArray, TurnTable
 
 
 def rl_zvp(
-    table: TurnTable, *, alpha: float = 0.1, threshold: float = 0.5, eps: float = 1e-6, ddof: int = 1
+    table: TurnTable, *, alpha: EntropyAlpha = 0.1, threshold: Threshold = 0.5, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> FloatArray:
-    """``grpo`` where siblings differ; where all were paid the same, credit by entropy: float32[N].
+    """RL-ZVP: GRPO, and credit by the policy's uncertainty where all siblings were paid the same.
+
+    ``grpo`` where siblings differ; where all were paid the same, credit by entropy: float32[N].
 
     * all succeeded: ``A_t = +α H_t``, so uncertain turns are confirmed most;
     * all failed: ``A_t = −α (max_s H_s − H_t)``, max over the turns of the trajectory, so certain turns are blamed

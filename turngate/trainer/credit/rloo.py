@@ -7,7 +7,9 @@ from turngate.types import FloatArray, TurnTable
 
 
 def rloo(table: TurnTable) -> FloatArray:
-    """``A_i = R_i − mean_{k≠i} R_k = n/(n−1) · (R_i − mean)`` in the cohort, the same for all turns: float32[N].
+    """RLOO: what an episode was paid, less the mean of the other siblings.
+
+    ``A_i = R_i − mean_{k≠i} R_k = n/(n−1) · (R_i − mean)`` in the cohort, the same for all turns: float32[N].
 
     Source: https://arxiv.org/abs/2402.14740. No division by a std, so the gradient keeps the scale of the reward.
     Degenerate: a cohort of one or of equal totals gives exactly 0. Raises ShapeError (see ``validate``).

@@ -1,15 +1,16 @@
 """RLVMR: the outcome between trajectories, and what a step said that it does between steps that said the same."""
 
 from enum import IntEnum
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
 from turngate.trainer.credit.scans import preceding
+from turngate.trainer.credit.settings import Ddof, Eps, Outcome, Threshold
 from turngate.trainer.credit.signals import (
-    OutcomeSource,
     alone,
     as_credit,
     cohorts,
@@ -34,19 +35,48 @@ class Tag(IntEnum):
     MALFORMED = 5
 
 
+Balance: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="Share of the outcome in credit, the rest is the tags' (paper); weight of the tags beside the "
+        "outcome (code).",
+    ),
+]
+Form: TypeAlias = Annotated[
+    Literal["paper", "code"],
+    Field(
+        description="paper: outcome and tags share the credit by alpha; code: tags come on top of the outcome, as "
+        "in the released code."
+    ),
+]
+Rewards: TypeAlias = Annotated[
+    Literal["verdicts", "checked"],
+    Field(
+        description="Where a turn's reward comes from: verdicts: its process verdict; checked: its tag against "
+        "what the step did."
+    ),
+]
+Malformed: TypeAlias = Annotated[
+    float, Field(description='Reward of a turn whose tag cannot be read, with rewards = "checked".')
+]
+
+
 def rlvmr(
     table: TurnTable,
     *,
-    alpha: float = 0.5,
-    form: Literal["paper", "code"] = "paper",
-    rewards: Literal["verdicts", "checked"] = "verdicts",
-    threshold: float = 0.5,
-    malformed: float = -0.1,
-    eps: float = 1e-6,
-    ddof: int = 1,
-    outcome: OutcomeSource = "settled",
+    alpha: Balance = 0.5,
+    form: Form = "paper",
+    rewards: Rewards = "verdicts",
+    threshold: Threshold = 0.5,
+    malformed: Malformed = -0.1,
+    eps: Eps = 1e-6,
+    ddof: Ddof = 1,
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = α z(o) + (1 − α) z_tag(r_t)``: float32[N]. z_tag compares the turns of one cohort that bear one tag.
+    """RLVMR: the outcome against that of the siblings, plus turns against those with the same tag (planning, …).
+
+    ``A_t = α z(o) + (1 − α) z_tag(r_t)``: float32[N]. z_tag compares the turns of one cohort that bear one tag.
 
     ``measured["tag_N"]`` is the tag of each turn, a ``Tag`` as a number; NaN counts as NONE, and NONE and MALFORMED are
     compared with each other. ``rewards`` says where r comes from:

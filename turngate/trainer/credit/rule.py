@@ -39,15 +39,21 @@ class CreditRule(Part):
         return credit
 
     def reads(
-        self, offered: Iterable[str] = (), *, siblings: int = SIBLINGS, branching: bool = False
+        self,
+        offered: Iterable[str] = (),
+        *,
+        siblings: int = SIBLINGS,
+        components: Iterable[str] | None = None,
+        branching: bool = False,
     ) -> frozenset[str]:
         """The columns of ``TurnTable.measured`` that it reads when the ``offered`` ones are there beside the usual.
 
-        ``branching``: whether trajectories branch off others, so that columns about it say something. Raises
-        ConfigError for settings that it refuses, and if it needs a column that nobody offers.
+        ``components``: those of the rubric; None = not known yet. ``branching``: whether trajectories branch off
+        others, so that columns about it say something. Raises ConfigError for settings that it refuses, and if it needs
+        a column that nobody offers.
         """
         try:
-            return rehearse(self, offered, siblings=siblings, branching=branching)
+            return rehearse(self, offered, siblings=siblings, components=components, branching=branching)
         except (ShapeError, TypeError) as error:
             raise ConfigError(f"credit '{self.type}' cannot be used here: {error}") from None
 

@@ -1,24 +1,49 @@
 """SAG, stratified advantage gating: outcome and open process verdicts are normalised apart, then added."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import group, validate
-from turngate.trainer.credit.signals import OutcomeSource, alone, as_credit, cohorts, non_negative, outcomes, z_of
+from turngate.trainer.credit.settings import Eps, Outcome, Std
+from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, outcomes, z_of
 from turngate.trainer.credit.sources import verdicts
 from turngate.types import FloatArray, TurnTable
+
+VerdictWeight: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="Weight of the turns' verdicts beside the outcome; raise it where the verdicts can be trusted.",
+    ),
+]
+Clip: TypeAlias = Annotated[
+    float, Field(ge=0, description="Largest part, in standard deviations, that a turn's verdict can add or take.")
+]
+MinStd: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="Least standard deviation of verdicts to divide by, so that a judge that splits hairs has "
+        "little weight.",
+    ),
+]
 
 
 def sag(
     table: TurnTable,
     *,
-    weight: float = 0.5,
-    clip: float = 2.0,
-    min_std: float = 0.05,
-    eps: float = 1e-6,
-    std: bool = True,
-    outcome: OutcomeSource = "settled",
+    weight: VerdictWeight = 0.5,
+    clip: Clip = 2.0,
+    min_std: MinStd = 0.05,
+    eps: Eps = 1e-6,
+    std: Std = True,
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = z(o) + weight · clip(z_open(p_t))``: float32[N].
+    """SAG: the outcome against that of the siblings, plus each turn's verdict against those of their other turns.
+
+    ``A_t = z(o) + weight · clip(z_open(p_t))``: float32[N].
 
     * ``z(o) = (o − mean) / (std + eps)`` of the outcome over the cohort; ``std=False`` only centres it;
     * ``z_open(p_t) = (p_t − mean) / (max(std, min_std) + eps)`` of ``process_N`` over all turns of the cohort that no

@@ -1,12 +1,13 @@
 """SPA: the outcome is spread over the turns by their estimated progress."""
 
-from typing import Literal
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import Float64Array, per_trajectory, validate
+from turngate.trainer.credit.settings import Baseline, Gamma, Outcome
 from turngate.trainer.credit.signals import (
-    OutcomeSource,
     as_credit,
     beyond_start,
     non_negative,
@@ -18,18 +19,38 @@ from turngate.trainer.credit.signals import (
 from turngate.trainer.credit.sources import column, last_turns, scores, verdicts
 from turngate.types import FloatArray, TurnTable
 
+ProgressWeight: TypeAlias = Annotated[
+    float, Field(ge=0, description="Weight of the estimated share of a turn in the outcome.")
+]
+Grounding: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="Reward of a turn whose action was executed; above 0 it pays for long episodes and needs the "
+        "column grounded_N.",
+    ),
+]
+ExactSum: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="Whether the shares of an episode are corrected to sum to its outcome, however the estimator errs."
+    ),
+]
+
 
 def spa(
     table: TurnTable,
     *,
-    progress: float = 1.0,
-    grounding: float = 0.0,
-    exact_sum: bool = True,
-    gamma: float = 1.0,
-    baseline: Literal["rloo", "none"] = "rloo",
-    outcome: OutcomeSource = "settled",
+    progress: ProgressWeight = 1.0,
+    grounding: Grounding = 0.0,
+    exact_sum: ExactSum = True,
+    gamma: Gamma = 1.0,
+    baseline: Baseline = "rloo",
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = G_t − mean of the siblings' G_0``, ``G_t = Σ_{s≥t} γ^{s−t} r_s``: float32[N].
+    """SPA: an estimator shares the outcome out among the turns, and each turn gets what is earned from it on.
+
+    ``A_t = G_t − mean of the siblings' G_0``, ``G_t = Σ_{s≥t} γ^{s−t} r_s``: float32[N].
 
     ``r_s = progress · ĉ_s + grounding · g_s``. ``ĉ_s = process_N`` is the share of the outcome that an estimator gives
     turn s, where no gate closed it; ``g_s``, read from ``measured["grounded_N"]`` if ``grounding`` is not 0, is 1 where

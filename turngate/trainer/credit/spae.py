@@ -1,25 +1,41 @@
 """SPAE: a turn earns what it adds to a potential of accuracy and confidence; going on when all is known costs."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
 from turngate.trainer.credit.progress import rises_after
 from turngate.trainer.credit.scans import last_known, preceding
-from turngate.trainer.credit.signals import OutcomeSource, alone, as_credit, non_negative, outcomes
+from turngate.trainer.credit.settings import Eps, Outcome
+from turngate.trainer.credit.signals import alone, as_credit, non_negative, outcomes
 from turngate.trainer.credit.sources import column
 from turngate.types import FloatArray, TurnTable
+
+PotentialWeight: TypeAlias = Annotated[
+    float, Field(ge=0, description="Weight of what turns add to accuracy and confidence, beside the outcome.")
+]
+Saturation: TypeAlias = Annotated[
+    float, Field(ge=0, description="What a turn loses that comes when the answer is already right and sure.")
+]
+Saturated: TypeAlias = Annotated[
+    float, Field(description="Potential, from −1 to 1, above which the answer counts as already right and sure.")
+]
 
 
 def spae(
     table: TurnTable,
     *,
-    weight: float = 0.5,
-    saturation: float = 0.1,
-    saturated: float = 0.9,
-    eps: float = 1e-6,
-    outcome: OutcomeSource = "settled",
+    weight: PotentialWeight = 0.5,
+    saturation: Saturation = 0.1,
+    saturated: Saturated = 0.9,
+    eps: Eps = 1e-6,
+    outcome: Outcome = "settled",
 ) -> FloatArray:
-    """``A_t = z(o) + weight · (ΔΦ_t − saturation · 1[Φ_{t−1} > saturated])``: float32[N].
+    """SPAE: the outcome against that of the siblings, plus what each turn adds to a right and sure answer.
+
+    ``A_t = z(o) + weight · (ΔΦ_t − saturation · 1[Φ_{t−1} > saturated])``: float32[N].
 
     ``Φ = 1.5 · Acc · Conf + 0.5 · Acc − Conf`` in [−1, 1]: 1 for a sure right answer, −1 for a sure wrong one.
     ``Acc = measured["accuracy_N"]`` is the chance of the right answer when it is forced after the turn,

@@ -1,28 +1,40 @@
 """Step-level GRPO: every paid step is compared with all paid steps of the siblings."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.scans import carry, scan_back
+from turngate.trainer.credit.settings import Ddof, Eps, Gamma
 from turngate.trainer.credit.signals import as_credit, z_among_siblings
 from turngate.trainer.credit.sources import last_turns, verdicts
 from turngate.trainer.credit.tokens import check_discounts
 from turngate.types import BoolArray, FloatArray, TurnTable
 
+Mode: TypeAlias = Annotated[
+    Literal["sum", "mean", "to_go"],
+    Field(
+        description="sum: each step adds its credit to the turns before it, as published; mean: their mean, so "
+        "that length is neither taxed nor paid; to_go: returns are compared."
+    ),
+]
+
 
 def step_grpo(
     table: TurnTable,
     *,
-    mode: Literal["sum", "mean", "to_go"] = "sum",
-    gamma: float = 1.0,
-    eps: float = 1e-6,
-    ddof: int = 1,
+    mode: Mode = "sum",
+    gamma: Gamma = 1.0,
+    eps: Eps = 1e-6,
+    ddof: Ddof = 1,
 ) -> FloatArray:
-    """``A_t = Σ_{s≥t} γ^{s−t} z_s`` with z over all step rewards of the cohort together: float32[N].
+    """GRPO with process supervision: step rewards are compared among siblings and summed from each turn on.
+
+    ``A_t = Σ_{s≥t} γ^{s−t} z_s`` with z over all step rewards of the cohort together: float32[N].
 
     A step is a turn with an open process verdict, a payment other than 0, or the end of its trajectory; its reward is
     what it was paid. Turns without a verdict are no steps, instead of steps worth 0.

@@ -1,17 +1,27 @@
 """TEMPO: the outcome between trajectories, plus what each turn changed in the value of the prefix."""
 
+from typing import Annotated, TypeAlias
+
 import numpy as np
+from pydantic import Field
 
 from turngate.trainer.credit.cohorts import check_scale, group, validate
+from turngate.trainer.credit.settings import Ddof, Eps, Merged
 from turngate.trainer.credit.signals import as_credit, one_of
-from turngate.trainer.credit.tree import MERGES, Merge, grow
+from turngate.trainer.credit.tree import MERGES, grow
 from turngate.types import FloatArray, TurnTable
+
+ScaleTd: TypeAlias = Annotated[
+    bool, Field(description="Whether what a turn adds is divided by the siblings' standard deviation, like the rest.")
+]
 
 
 def tempo(
-    table: TurnTable, *, merge: Merge = "tokens", scale_td: bool = True, eps: float = 1e-6, ddof: int = 1
+    table: TurnTable, *, merge: Merged = "tokens", scale_td: ScaleTd = True, eps: Eps = 1e-6, ddof: Ddof = 1
 ) -> FloatArray:
-    """``A_t = (R − mean + V(s_{t+1}) − V(s_t)) / (std + eps)``: float32[N].
+    """TEMPO: GRPO plus what each turn adds to the mean payment of the siblings that share its beginning.
+
+    ``A_t = (R − mean + V(s_{t+1}) − V(s_t)) / (std + eps)``: float32[N].
 
     ``V`` of a prefix is the mean of everything paid to the trajectories of the cohort that share it; mean and std are
     over the cohort. The difference is 0 wherever all that came along go on together. ``merge`` says when two siblings

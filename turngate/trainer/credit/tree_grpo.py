@@ -3,13 +3,16 @@
 import numpy as np
 
 from turngate.trainer.credit.cohorts import Float64Array, group, to_turns, validate
+from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.signals import non_negative
 from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
 
 
-def tree_grpo(table: TurnTable, *, eps: float = 1e-6) -> FloatArray:
-    """``A = z over the cohort + z over the tree``, the same for all turns of a trajectory: float32[N].
+def tree_grpo(table: TurnTable, *, eps: Eps = 1e-6) -> FloatArray:
+    """Tree-GRPO: for branched rollouts: GRPO among all siblings plus GRPO inside each tree.
+
+    ``A = z over the cohort + z over the tree``, the same for all turns of a trajectory: float32[N].
 
     ``z(R) = (R − mean) / (std + eps)`` (ddof 1) of everything paid. Trajectories of a cohort are of one tree if their
     chains of parents begin at the same trajectory, wherever they branched.

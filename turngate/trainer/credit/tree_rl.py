@@ -9,7 +9,9 @@ from turngate.types import FloatArray, TurnTable
 
 
 def tree_rl(table: TurnTable) -> FloatArray:
-    """``A = ((V − V(root)) + (V − V(node above))) / sqrt(trajectories through the node)``: float32[N].
+    """TreeRL: for branched rollouts: the mean payment behind a turn, against the task's and that of the turn before.
+
+    ``A = ((V − V(root)) + (V − V(node above))) / sqrt(trajectories through the node)``: float32[N].
 
     ``V`` is the mean of everything paid to the trajectories through a node, ``V(root)`` that of the cohort.
 

@@ -1,25 +1,43 @@
 """TreeRPO: sibling nodes form the group, and a node is worth the mean of its children."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, Groups, group, per_trajectory, turnless, validate
+from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.signals import as_credit, non_negative, one_of
 from turngate.trainer.credit.sources import last_turns
 from turngate.trainer.credit.tree import Tree, grow
 from turngate.types import FloatArray, TurnTable
 
+Scale: TypeAlias = Annotated[
+    Literal["none", "bernoulli", "sample"],
+    Field(
+        description="What differences are divided by: none: nothing; bernoulli: √(mean (1 − mean)), for rewards "
+        "in [0, 1]; sample: their standard deviation."
+    ),
+]
+Prune: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0, description="Branches whose payments vary no more than this (a variance) get no credit; 0.1 in the paper."
+    ),
+]
+
 
 def tree_rpo(
     table: TurnTable,
     *,
-    scale: Literal["none", "bernoulli", "sample"] = "none",
-    prune: float = 0.0,
-    eps: float = 1e-6,
+    scale: Scale = "none",
+    prune: Prune = 0.0,
+    eps: Eps = 1e-6,
 ) -> FloatArray:
-    """``A = (V − mean) / σ`` over the nodes that follow the same node, or begin the cohort: float32[N].
+    """TreeRPO: for branched rollouts: the mean payment behind a turn, against those that follow the same turn.
+
+    ``A = (V − mean) / σ`` over the nodes that follow the same node, or begin the cohort: float32[N].
 
     ``V`` of a node is the mean of its children's; a trajectory that ends there is a child worth everything paid to it.
     σ is 1, ``sqrt(mean (1 − mean)) + eps`` ("bernoulli", for rewards in [0, 1]) or ``std + eps`` ("sample", ddof 1).

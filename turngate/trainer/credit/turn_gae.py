@@ -4,13 +4,16 @@ import numpy as np
 
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.scans import gae
+from turngate.trainer.credit.settings import Gamma, Lam, Whitened
 from turngate.trainer.credit.sources import column, tokens
 from turngate.trainer.credit.tokens import check_discounts, whiten
 from turngate.types import FloatArray, TurnTable
 
 
-def turn_gae(table: TurnTable, *, gamma: float = 0.99, lam: float = 0.9, whitened: bool = False) -> FloatArray:
-    """``A_t = δ_t + γλ A_{t+1}``, ``δ_t = r_t + γ V_{t+1} − V_t``, one step per turn: float32[N].
+def turn_gae(table: TurnTable, *, gamma: Gamma = 0.99, lam: Lam = 0.9, whitened: Whitened = False) -> FloatArray:
+    """Turn-PPO: advantages from a critic (GAE), from turn to turn.
+
+    ``A_t = δ_t + γλ A_{t+1}``, ``δ_t = r_t + γ V_{t+1} − V_t``, one step per turn: float32[N].
 
     V is ``measured["value_N"]``, the critic's value before each turn. After the last turn it is
     ``measured["bootstrap_B"]`` if that is there (the value of the state in which a truncated episode stopped, 0 for a

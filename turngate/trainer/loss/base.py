@@ -78,7 +78,7 @@ class Objective(Part):
 
 
 class Correction(Part):
-    """The way from the sampler to the policy that is updated: a factor ≥ 0 per token, without gradient.
+    """Corrects for tokens that were sampled by another policy than the one that is updated: a factor ≥ 0 per token.
 
     ``log_rho`` is log ρ = log π_old − log μ of each token, cut to ±20 (see ``corrections``).
     """

@@ -53,7 +53,9 @@ class _Weight(Correction):
 
 
 class Truncated(_Weight):
-    """Truncated importance sampling: ``min(ρ_unit, cap)``. TIS per token, per turn or per trajectory.
+    """TIS: weighs each unit by its importance ratio ρ to the sampler, up to a largest weight.
+
+    Truncated importance sampling: ``min(ρ_unit, cap)``. TIS per token, per turn or per trajectory.
 
     Source: Yao et al. 2025 for sampler and learner of different engines; Ionides 2008. cap = 2 is verl's default (1.5
     to 5 in use); below 1 it would also cut on-policy weights. Turns and trajectories reduce by the ``product``, which
@@ -70,7 +72,9 @@ class Truncated(_Weight):
 
 
 class Masked(_Weight):
-    """Masked importance sampling: ρ_unit inside [low, high], else 0.
+    """MIS: weighs each unit by its importance ratio ρ to the sampler, and drops it where the ratio is far from 1.
+
+    Masked importance sampling: ρ_unit inside [low, high], else 0.
 
     Defaults 0.5 and 2 (MIS). IcePop (Ling team, https://arxiv.org/abs/2510.18855) is the token form with 0.5 and 5. The
     trajectory form with the product takes [1/C, C].
@@ -96,7 +100,9 @@ class _Rejection(Correction):
 
 
 class GeometricRejection(_Rejection):
-    """Keep a turn or a trajectory iff the geometric mean of its ρ lies in [low, high].
+    """Drops turns or episodes of which sampler and learner disagree on average, by the ratio ρ of their tokens.
+
+    Keep a turn or a trajectory iff the geometric mean of its ρ lies in [low, high].
 
     Defaults 0.999 and 1.001, verl's for engines that differ by rounding; recorded data need a wider band, for instance
     0.8 and 1.25. A unit of one token: its ρ.
@@ -115,7 +121,9 @@ class GeometricRejection(_Rejection):
 
 
 class DivergenceRejection(_Rejection):
-    """Keep a turn or a trajectory iff the mean of ``ρ − 1 − log ρ`` (k3 of KL(μ ‖ π_old)) is at most ``threshold``.
+    """Drops turns or episodes whose tokens diverge too much from the sampler, up or down.
+
+    Keep a turn or a trajectory iff the mean of ``ρ − 1 − log ρ`` (k3 of KL(μ ‖ π_old)) is at most ``threshold``.
 
     Unlike the geometric mean, deviations up and down do not cancel. Default 0.01; 0.001 to 0.01 in use.
     """
@@ -132,7 +140,9 @@ class DivergenceRejection(_Rejection):
 
 
 class VetoRejection(_Rejection):
-    """Drop a turn or a trajectory if any of its tokens has ρ below ``floor``: something there went wrong.
+    """Drops turns or episodes with even one token that the learner finds far less likely than the sampler did.
+
+    Drop a turn or a trajectory if any of its tokens has ρ below ``floor``: something there went wrong.
 
     Default 1e-4 (verl; 1e-6 to 1e-4 in use).
     """
@@ -148,7 +158,9 @@ class VetoRejection(_Rejection):
 
 
 class NegativeDriftMask(_Rejection):
-    """Drop tokens with A < 0 of a unit whose policy has drifted: ``mean(log μ − log π_θ) > delta``.
+    """Drops the tokens with negative credit of turns or episodes that the policy has already moved away from.
+
+    Drop tokens with A < 0 of a unit whose policy has drifted: ``mean(log μ − log π_θ) > delta``.
 
     Pushing down what the policy has already left only destabilises (DeepSeek-V3.2's sequence mask,
     https://arxiv.org/abs/2512.02556). Here A is the token's own. ``delta`` = 0.5 is not the paper's constant; choose

@@ -48,7 +48,9 @@ class _Selective(Objective):
 
 
 class KlCov(_Selective):
-    """KL-Cov: ``r·A``, and at the tokens of highest covariance ``r·A − coef·|log π − log π_old|``. Nothing is clipped.
+    """KL-Cov: the policy gradient, with the few tokens that drive entropy down most held near the old policy.
+
+    ``r·A``, and at the tokens of highest covariance ``r·A − coef·|log π − log π_old|``. Nothing is clipped.
 
     Chosen are the top ``share`` of the batch's policy tokens, at least one; ties go to the earlier token. Defaults of
     the authors' code: share 0.002, coef 1. At r = 1 the penalty has no gradient, so on-policy this is REINFORCE and
@@ -81,7 +83,9 @@ class KlCov(_Selective):
 
 
 class ClipCov(_Selective):
-    """Clip-Cov: PPO's clipped surrogate, and no gradient at a few tokens with covariance between ``low`` and ``high``.
+    """Clip-Cov: PPO's clipped surrogate without a gradient at a few of the tokens that drive entropy down.
+
+    No gradient at a few tokens with covariance between ``low`` and ``high``.
 
     ``share`` of the batch's policy tokens, at least one, are drawn without replacement among those strictly inside the
     bounds that the clip does not hold already; with fewer candidates, all of them; with none, this is the clipped

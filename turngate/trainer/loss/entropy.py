@@ -61,7 +61,10 @@ def above_quantile(
 
 
 class EntropyBonus(Penalty):
-    """``−coef·Σ w·H``: raises the entropy H of every policy token alike; a negative coefficient lowers it."""
+    """Entropy bonus: keeps sampling diverse by raising the entropy of every token; negative: lowers it.
+
+    ``−coef·Σ w·H``: raises the entropy H of every policy token alike; a negative coefficient lowers it.
+    """
 
     type: Literal["entropy"] = "entropy"
     coef: float
@@ -91,12 +94,13 @@ class _Peaks:
 
 
 class Siren(Penalty):
-    """Selective entropy regularisation (https://arxiv.org/abs/2509.25133): ``coef·(H − anchor)²``.
+    """SIREN: holds the entropy of the most uncertain tokens at a target (https://arxiv.org/abs/2509.25133).
 
-    H is the mean nucleus entropy (see ``nucleus_entropy``) of the peak tokens of the batch: those strictly above the
-    ``peak`` quantile of their trajectory (all tokens of a trajectory with fewer than five). Without ``anchor``, H of
-    the first batch is taken and remembered with the learner's state, so that a resumed run keeps it. A bad first policy
-    makes a bad anchor. Defaults: coef 0.005, nucleus 0.8, peak 0.8, the authors' code. No peak in the batch: 0.
+    Selective entropy regularisation adds ``coef·(H − anchor)²``. H is the mean nucleus entropy (see
+    ``nucleus_entropy``) of the peak tokens of the batch: those strictly above the ``peak`` quantile of their trajectory
+    (all tokens of a trajectory with fewer than five). Without ``anchor``, H of the first batch is taken and remembered
+    with the learner's state, so that a resumed run keeps it. A bad first policy makes a bad anchor. Defaults: coef
+    0.005, nucleus 0.8, peak 0.8, the authors' code. No peak in the batch: 0.
 
     H belongs to a batch, so ``survey`` fixes it; each pass adds its share, with gradient ``2·coef·(H − anchor)·∇H``.
     """

@@ -55,7 +55,9 @@ def adapted(coef: float, kl: float, *, target: float, n: int, horizon: int) -> f
 
 
 class KlPenalty(Penalty):
-    """``coef·Σ w·ρ·k`` with k = ``estimator`` per token, ρ = sg(π/μ) to the sampler, at most 10.
+    """KL penalty: keeps the policy close to the model that training began from.
+
+    ``coef·Σ w·ρ·k`` with k = ``estimator`` per token, ρ = sg(π/μ) to the sampler, at most 10.
 
     ``gradient="exact"`` (default): whatever k is reported, the gradient is ``coef·Σ w·ρ·x·∇log π``, which is unbiased
     for ∇KL(π ‖ π_ref), on-policy and off-policy (up to the bound of ρ). It equals autograd of ρ·k2, and of r·k3 with r

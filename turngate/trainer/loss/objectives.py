@@ -46,7 +46,9 @@ class _DualClip(Objective):
 
 
 class Clipped(_DualClip):
-    """PPO's clipped surrogate (https://arxiv.org/abs/1707.06347, eq. 7), bounds apart (DAPO, 2503.14476), dual clip.
+    """PPO's clipped surrogate: a token that has moved far enough from its old probability is pushed no further.
+
+    PPO's clipped surrogate (https://arxiv.org/abs/1707.06347, eq. 7), bounds apart (DAPO, 2503.14476), dual clip.
 
     ``min(r·A, clip(r, 1−clip_low, 1+clip_high)·A)``; where A < 0 the objective is at least ``dual_clip·A`` (Ye et al.,
     https://arxiv.org/abs/1912.09729), so that one token which the policy has left cannot dominate. Defaults: DAPO's
@@ -61,23 +63,25 @@ class Clipped(_DualClip):
 
 
 class Gspo(Objective):
-    """Group sequence policy optimisation (https://arxiv.org/abs/2507.18071): one ratio per sequence, or per turn.
+    """GSPO: like PPO's clipped surrogate, with one ratio for a whole episode or turn instead of one for each token.
 
-    ``s = exp(mean_j x_j)`` over the unit's policy tokens; each token has ``s_j = sg(s)·π/sg(π)``, equal to s with the
-    gradient of its own log π, and the objective ``min(s_j·A_j, clip(s_j, 1−clip_low, 1+clip_high)·A_j)``. A unit is
-    clipped as a whole for each sign of A. Defaults: the paper's 3e-4 and 4e-4, so tiny that nearly everything clips
-    where sampler and learner differ by more than rounding: correct for that first. ``unit="turn"`` is ours: one ratio
-    per decision of an agent, so that a long episode is not judged by one number. A unit of one token: PPO's ratio.
-    Meant for an aggregate that averages inside the unit.
+    Group sequence policy optimisation (https://arxiv.org/abs/2507.18071). With x_j the log-ratio of token j and sg no
+    gradient, ``s = exp(mean_j x_j)`` over the unit's policy tokens; each token has ``s_j = sg(s)·π/sg(π)``, equal to s
+    with the gradient of its own log π, and the objective ``min(s_j·A_j, clip(s_j, 1−clip_low, 1+clip_high)·A_j)``. A
+    unit is clipped as a whole for each sign of A. Defaults: the paper's 3e-4 and 4e-4, so tiny that nearly everything
+    clips where sampler and learner differ by more than rounding: correct for that first. ``unit="turn"`` is ours: one
+    ratio per decision of an agent, so that a long episode is not judged by one number. A unit of one token: PPO's
+    ratio. Meant for an aggregate that averages inside the unit.
     """
 
     type: Literal["gspo"] = "gspo"
     unit: Literal["turn", "sequence"] = "sequence"
     """Unit over which the importance ratio is computed: one turn, or the whole sequence."""
     clip_low: float = Field(3e-4, ge=0, le=1)
-    """The ratio of a unit is clipped below 1 − clip_low."""
+    """A unit whose ratio is below 1 − clip_low is pushed down no further. Raise both bounds where sampler and learner
+    differ by more than rounding, or nearly every unit is clipped."""
     clip_high: float = Field(4e-4, ge=0)
-    """The ratio of a unit is clipped above 1 + clip_high."""
+    """A unit whose ratio is above 1 + clip_high is pushed up no further."""
 
     def __call__(self, tokens: Tokens) -> Gain:
         """[S]."""
@@ -87,7 +91,9 @@ class Gspo(Objective):
 
 
 class Cispo(Objective):
-    """Clipped importance weights (MiniMax-M1, https://arxiv.org/abs/2506.13585): no token loses its gradient.
+    """CISPO: the policy gradient under clipped importance weights, so that no token loses its gradient.
+
+    Clipped importance weights (MiniMax-M1, https://arxiv.org/abs/2506.13585): no token loses its gradient.
 
     ``sg(clip(r, floor, cap))·A·log π``. ``cap`` is the largest weight itself, 5 as ScaleRL has it (2510.13786); verl's
     ``clip_ratio_high = 0.28`` means cap = 1.28 and floor = 0.8. On-policy weights are 1, so floor ≤ 1 ≤ cap. Tokens
@@ -96,7 +102,7 @@ class Cispo(Objective):
 
     type: Literal["cispo"] = "cispo"
     floor: float = Field(0.0, ge=0, le=1)
-    """Smallest weight of a token."""
+    """Smallest weight of a token; above 0, tokens that the policy has left keep some gradient."""
     cap: float = Field(5.0, ge=1)
     """Largest weight of a token; what others write as a clip of 0.28 is 1.28 here."""
 
@@ -108,7 +114,9 @@ class Cispo(Objective):
 
 
 class Gmpo(Objective):
-    """Geometric-mean policy optimisation (https://arxiv.org/abs/2507.20673), per sequence or per turn.
+    """GMPO: like GSPO, with the ratio of each token clipped before their geometric mean is taken.
+
+    Geometric-mean policy optimisation (https://arxiv.org/abs/2507.20673), per sequence or per turn.
 
     x is cut on the side where it would help, at most ``clip_high`` where A > 0 and at least ``−clip_low`` where A < 0,
     both where A = 0 (bounds are of the logarithm; the paper's 0.4). The unit's ratio is ``ρ = exp(mean_j x_j)``, and
@@ -135,7 +143,9 @@ class Gmpo(Objective):
 
 
 class Sapo(Objective):
-    """Soft adaptive policy optimisation (https://arxiv.org/abs/2511.20347): a smooth gate instead of a clip.
+    """SAPO: the gradient of a token fades smoothly as its ratio leaves 1, instead of being clipped.
+
+    Soft adaptive policy optimisation (https://arxiv.org/abs/2511.20347): a smooth gate instead of a clip.
 
     ``A·(4/τ)·sigmoid(τ·(r − 1))`` with τ = ``tau_positive`` where A > 0, else ``tau_negative``; the paper's 1.0 and
     1.05 let a bad token's gradient fade a little sooner. The gate's slope is 1 at r = 1, so on-policy it is REINFORCE
@@ -157,7 +167,9 @@ class Sapo(Objective):
 
 
 class Reinforce(Objective):
-    """``A·log π``: the plain policy gradient (Williams 1992). Uses no ratio.
+    """The plain policy gradient, without ratio and clipping: for one update per step.
+
+    ``A·log π``: the plain policy gradient (Williams 1992). Uses no ratio.
 
     Right on-policy only; off-policy give it a correction that weighs, which makes it importance-weighted REINFORCE.
     """
@@ -171,7 +183,9 @@ class Reinforce(Objective):
 
 
 class SimKo(_DualClip):
-    """Clipped surrogate that shares credit with rivals at uncertain tokens (https://arxiv.org/abs/2510.14807).
+    """SimKO: PPO's clipped surrogate that, at uncertain tokens, shares credit with the likeliest alternatives.
+
+    Clipped surrogate that shares credit with rivals at uncertain tokens (https://arxiv.org/abs/2510.14807).
 
     At tokens whose entropy lies strictly above the ``quantile`` of their trajectory's tokens:
 

@@ -13,19 +13,20 @@ from turngate.trainer.loss.policy_loss import PolicyLoss
 
 
 class LossSettings(BaseModel):
-    """What a step descends on."""
+    """The loss that training minimises: an objective, corrections and penalties."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     objective: Objective = Clipped()
-    """What is made of credit and ratio, token by token."""
+    """How credit and importance ratio become the loss of a token: which clipping, if any."""
     aggregate: Literal["token", "sequence", "turn", "sum"] | Annotated[int, Field(ge=1)] = "token"
-    """What the loss is averaged over: all tokens; sequences, each the mean of its tokens; sequences, each the mean of
-    its turns. "sum": sequences, each the sum of its tokens; a number: these sums divided by it."""
+    """How the losses of tokens become one. token: mean over all tokens; sequence: mean over episodes of the mean over
+    their tokens; turn: the same over the means of their turns; sum: mean over episodes of their sums; a number: these
+    sums divided by it."""
     decoupled: bool = False
-    """Take the objective's ratio against a snapshot from before the first update of a step instead of the sampler; for
-    several minibatches, or samples of older weights."""
+    """Take the importance ratio to the weights before the first update of a step instead of to the sampler's; for
+    several minibatches, or episodes sampled by older weights."""
     correction: tuple[Correction, ...] = ()
-    """Weights and rejections for the difference between the sampler and the policy; they multiply."""
+    """Weights, or rejections, of tokens for which sampler and policy differ; of several, the weights are multiplied."""
     normalize: bool = False
     """Divide the weights of the corrections by their mean over the batch."""
     penalties: tuple[Penalty, ...] = ()

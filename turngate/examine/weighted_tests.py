@@ -18,7 +18,9 @@ Array = npt.NDArray[np.float64]
 
 
 class WeightedTests(Examiner):
-    """A dense score from hidden tests: ``Σ w_j·passed_j`` with ``w_j ∝ 1 − pass rate_j`` among the siblings (VeRPO,
+    """A graded score from hidden tests, in which a test counts more the fewer siblings pass it.
+
+    A dense score from hidden tests: ``Σ w_j·passed_j`` with ``w_j ∝ 1 − pass rate_j`` among the siblings (VeRPO,
     https://arxiv.org/abs/2601.03525, abstract read).
 
     Each episode that was tested gets ``name``, in [0, 1], and ``NAME_weights``, the weight of each test. VeRPO's reward

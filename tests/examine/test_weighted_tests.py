@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from turngate.examine.base import Examiner
-from turngate.examine.test_weights import WeightedTests
+from turngate.examine.weighted_tests import WeightedTests
 from turngate.rewards import FromEvidence, Rubric, UnitTests
 from turngate.trainer.credit.grpo import grpo
 from turngate.trainer.table import tabulate

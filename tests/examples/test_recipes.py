@@ -1,0 +1,274 @@
+"""Every file in examples/recipes trains: its command, as a user gives it, for two steps.
+
+A recipe that is added is run without a change here. What a recipe is there to show is looked up in the finished run
+(``SHOWN``); what it needs from outside, a judge's server or a data set, is made for it (``NEEDS``).
+"""
+
+import json
+import re
+import sqlite3
+import sys
+from contextlib import ExitStack
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import turngate
+from judge_server import serving
+
+from turngate.config import load
+from turngate.evaluations import read_evaluations
+from turngate.metrics import read_metrics
+from turngate.runs import RunFolder
+from turngate.store import Store
+from turngate.trainer.credit import rloo
+from turngate.trainer.filters import keep
+from turngate.trainer.table import tabulate
+
+FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
+RECIPES = sorted(path.name for path in FOLDER.glob("*.toml"))
+STEPS = 2
+
+
+@pytest.fixture(autouse=True)
+def in_the_folder(monkeypatch):
+    """The command runs where the recipes lie; modules of theirs are forgotten afterwards."""
+    monkeypatch.chdir(FOLDER)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if (FOLDER / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_trains_and_shows_what_it_says(recipe, tmp_path):
+    name = recipe.removesuffix(".toml")
+    with ExitStack() as stack:
+        own = NEEDS[name](stack, tmp_path) if name in NEEDS else ()
+        assert turngate("train", recipe, f"--folder={tmp_path}", f"--train.steps={STEPS}", *own) == 0
+    run = RunFolder(tmp_path / load(Path(recipe)).name)
+    rows = read_metrics(run.metrics)
+    assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
+    assert run.is_complete
+    assert all(row["train/unusable_share"] == 0 for row in rows)
+    SHOWN.get(name, nothing_more)(run, rows)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_begins_with_what_it_shows_and_its_command_in_three_lines(recipe):
+    lines = (FOLDER / recipe).read_text().splitlines()
+    assert all(line.startswith("# ") for line in lines[:3])
+    assert re.search(rf"turngate train (examples/recipes/)?{re.escape(recipe)}$", lines[2])
+    assert not lines[3].startswith("#")
+    assert ("cd examples/recipes &&" in lines[2]) == any(f'"{path.stem}:' in "".join(lines) for path in own_modules())
+
+
+def own_modules():
+    return sorted(FOLDER.glob("*.py"))
+
+
+def test_nothing_else_lies_in_the_folder_and_every_name_here_is_a_recipe():
+    used = "".join((FOLDER / recipe).read_text() for recipe in RECIPES)
+    assert all(f'"{path.stem}:' in used for path in own_modules())
+    assert {f"{name}.toml" for name in {*SHOWN, *NEEDS}} <= set(RECIPES)
+
+
+# --- what recipes need -----------------------------------------------------------------------------------------------
+
+PRESSED = re.compile("press [a-d]")
+
+
+def judge(prompt, n):
+    """Of every turn in which a key was pressed: whether it clicked. What came back from the last turn is not shown."""
+    turns = re.findall(r"^BEGIN \w+ turn (\d+), (\w+)\n(.*?)\nEND \w+ turn \1, \2$", prompt, re.DOTALL | re.MULTILINE)
+    results = {int(turn): text for turn, who, text in turns if who == "result"}
+    pressed = {int(turn): text for turn, who, text in turns if who == "agent" and PRESSED.fullmatch(text)}
+    said = {turn: text for turn, text in pressed.items() if turn in results}
+    right = {turn: results[turn].startswith("click") for turn in said}
+    steps = [{"turn": turn, "verdict": "ok"} for turn in said if right[turn]]
+    steps += [{"turn": turn, "verdict": "wrong", "quote": said[turn]} for turn in said if not right[turn]]
+    return {"steps": steps} if steps else {"verdict": "invalid"}
+
+
+def a_server(stack, folder):
+    return [f"--examine.judge.url={stack.enter_context(serving(judge)).url}"]
+
+
+def a_spider_folder(stack, folder):
+    """A database of two tables, eight questions to train on and four to evaluate with."""
+    database = folder / "data" / "database" / "library" / "library.sqlite"
+    database.parent.mkdir(parents=True)
+    connection = sqlite3.connect(database)
+    connection.executescript(
+        """CREATE TABLE books (id INTEGER PRIMARY KEY, title TEXT, price REAL);
+        CREATE TABLE loans (book_id INTEGER, day TEXT);
+        INSERT INTO books VALUES (1, 'Ash', 3.5), (2, 'Bay', 7.25), (3, 'Dew', 4.0);
+        INSERT INTO loans VALUES (1, '2020-01-01'), (1, '2020-01-02'), (2, '2020-01-01');"""
+    )
+    connection.close()
+
+    def question(number):
+        row = {"db_id": "library", "question": f"How many books cost more than {number}?"}
+        return {**row, "query": f"SELECT count(*) FROM books WHERE price > {number}"}
+
+    for name, numbers in (("train_spider", range(8)), ("dev", range(8, 12))):
+        (folder / "data" / f"{name}.json").write_text(json.dumps([question(number) for number in numbers]))
+    return [f"--env.tasks.folder={folder / 'data'}", "--warm_start.episodes=8"]
+
+
+NEEDS = {"judged_steps": a_server, "spider": a_spider_folder}
+
+
+# --- what recipes show -----------------------------------------------------------------------------------------------
+
+
+def nothing_more(run, rows):
+    """It trained."""
+
+
+def groups_of(run):
+    return list(Store(run.path).read(None, "train"))
+
+
+def scored(run):
+    return [pair for group in groups_of(run) for pair in zip(group.trajectories, group.scores, strict=True)]
+
+
+def facts(trajectory, name):
+    """Turn to value."""
+    return {fact.turn: fact.value for fact in trajectory.evidence if fact.name == name}
+
+
+def earned(score, name):
+    return [(event.turn, event.value) for event in score.ledger if event.name == name]
+
+
+def learned(run, rows):
+    """At least one step had something to learn from."""
+    assert any("learner/grad_norm" in row for row in rows)
+
+
+def steps_are_judged(run, rows):
+    learned(run, rows)
+    assert all(row["examine/step/judge_calls"] > 0 and row["examine/step/failed"] == 0 for row in rows)
+    verdicts = 0
+    for trajectory, score in scored(run):
+        right = facts(trajectory, "right_key")
+        pressed = [bool(PRESSED.fullmatch(turn.action.text)) for turn in trajectory.turns]
+        expected = {turn: float(right[turn]) if pressed[turn] and turn < 2 else None for turn in range(3)}
+        assert facts(trajectory, "step") == expected
+        assert earned(score, "step") == [(turn, value) for turn, value in expected.items() if value is not None]
+        verdicts += len(earned(score, "step"))
+    assert verdicts
+
+
+def the_policy_is_asked(run, rows):
+    learned(run, rows)
+    for row in rows:
+        asked = {name.removeprefix("examine/standing/"): value for name, value in row.items()}
+        assert asked["judge_calls"] > 0
+        assert asked["judge_fault_unavailable"] == asked["failed"] == 0
+        assert asked["missing_share"] == 1
+
+
+def the_own_rule_gives_credit(run, rows):
+    learned(run, rows)
+    config = load(run.config)
+    kept, _ = keep(groups_of(run), config.train.filters_by_name)
+    table = tabulate(kept)
+    follow_N = [sum(table.traj_N[at + 1 :] == own) for at, own in enumerate(table.traj_N)]
+    np.testing.assert_allclose(config.credit(table), rloo(table) * 0.5 ** np.array(follow_N), rtol=1e-6)
+    assert turngate("credit", run.path, "--method", "own_rules:late", "--settings", "{decay = 0.5}", "--step", 1) == 0
+
+
+def the_own_reward_is_earned(run, rows):
+    learned(run, rows)
+    for trajectory, score in scored(run):
+        keys = list(facts(trajectory, "right_key").values())
+        longest = max(len(list(same)) if right else 0 for right, same in groupby(keys))
+        assert earned(score, "streak") == [(None, longest / 3)]
+
+
+def both_environments_are_played_and_told_apart(run, rows):
+    learned(run, rows)
+    for row in rows:
+        assert {"env/all_keys/paid", "env/some_keys/paid"} <= set(row)
+    for step in (1, 2):
+        played = [group.task.env_id for group in Store(run.path).read(step, "train")]
+        assert played == ["all_keys"] * 3 + ["some_keys"]
+    for group in groups_of(run):
+        own = {"all_keys": {"opened", "right_key"}, "some_keys": {"keys"}}[group.task.env_id]
+        assert all({event.name for event in score.ledger} == own for score in group.scores)
+    splits = [evaluation.split for phase, evaluation in read_evaluations(run.path) if phase == "after"]
+    assert splits == ["all_keys:heldout"] * 2 + ["some_keys:heldout"] * 2
+
+
+def tensorboard_has_the_numbers(run, rows):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    shown = EventAccumulator(str(run.tensorboard))
+    shown.Reload()
+    for name in ("train/paid", "train/turns", "canary/max_logprob_difference"):
+        found = [(event.step, event.value) for event in shown.Scalars(name)]
+        assert found == [(row["step"], pytest.approx(row[name])) for row in rows]  # TensorBoard keeps float32
+
+
+def spider_is_played(run, rows):
+    tasks = {group.task.id: group.task for group in groups_of(run)}
+    assert len(tasks) == 4
+    for name, task in tasks.items():
+        assert re.fullmatch("spider/train/[0-7]", name)
+        assert task.prompt == f"How many books cost more than {name[-1]}?"
+    asked = {name for _, evaluation in read_evaluations(run.path) for name in evaluation.task_B}
+    assert asked == {f"spider/dev/{number}" for number in range(4)}
+
+
+def own_parts_take_part(run, rows):
+    learned(run, rows)
+    assert all("drop/not_own_parts:not_too_easy_groups" in row for row in rows)
+    for group in groups_of(run):
+        answers = [facts(trajectory, "answer")[None] for trajectory in group.trajectories]
+        for trajectory, score, own in zip(group.trajectories, group.scores, answers, strict=True):
+            share = None if own is None else sum(other != own for other in answers) / 3
+            assert facts(trajectory, "rarity") == {None: share if share is None else pytest.approx(share)}
+            assert earned(score, "rarity") == ([] if share is None else [(None, pytest.approx(share))])
+
+
+def every_turn_is_probed(run, rows):
+    learned(run, rows)
+    assert all(row["examine/accuracy/failed"] == row["examine/accuracy/missing_share"] == 0 for row in rows)
+    for trajectory, _ in scored(run):
+        accuracy, confidence = facts(trajectory, "accuracy"), facts(trajectory, "confidence")
+        assert list(accuracy) == list(confidence) == [0, 1, 2]
+        assert all(value in (0, pytest.approx(1 / 3), pytest.approx(2 / 3), 1) for value in accuracy.values())
+        assert all(0 <= value <= 1 for value in confidence.values())
+
+
+def rare_tests_weigh_more(run, rows):
+    for trajectory, score in scored(run):
+        passed, weights = facts(trajectory, "fail_to_pass")[None], facts(trajectory, "test_score_weights")[None]
+        assert set(weights) == set(passed)
+        assert sum(weights.values()) == pytest.approx(1)
+        paid = sum(weights[name] for name, ok in passed.items() if ok)
+        assert earned(score, "test_score") == [(None, pytest.approx(paid))]
+
+
+SHOWN = {
+    "judged_steps": steps_are_judged,
+    "kl_in_reward": learned,
+    "own_credit": the_own_rule_gives_credit,
+    "own_filter_and_examiner": own_parts_take_part,
+    "own_reward": the_own_reward_is_earned,
+    "probe_progress": every_turn_is_probed,
+    "probe_spae": every_turn_is_probed,
+    "process_isolation": learned,
+    "similar_states": learned,
+    "spider": spider_is_played,
+    "tensorboard": tensorboard_has_the_numbers,
+    "test_weights": rare_tests_weigh_more,
+    "tournament": the_policy_is_asked,
+    "two_environments": both_environments_are_played_and_told_apart,
+}

@@ -1,0 +1,151 @@
+"""What the documents say runs: every program, every config, the entry points, and the picture of the layers."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+from layers_picture import ROOT, picture
+
+from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
+
+GUIDES = ("CONTRIBUTING.md", "docs/concepts.md", "README.md")
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+
+
+def entry_points() -> dict[str, dict[str, str]]:
+    """Those that CONTRIBUTING.md writes for the package acme, by group."""
+    (text,) = (block for block in blocks("CONTRIBUTING.md", "toml") if block.startswith("# pyproject.toml"))
+    found: dict[str, dict[str, str]] = tomllib.loads(text)["project"]["entry-points"]
+    return found
+
+
+def configs(document: str) -> list[str]:
+    return [block for block in blocks(document, "toml") if not block.startswith("# pyproject.toml")]
+
+
+@pytest.fixture(scope="module")
+def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the package of CONTRIBUTING.md is installed, beside a module of one's own."""
+    folder = tmp_path_factory.mktemp("documents")
+    for block in blocks("CONTRIBUTING.md", "python"):
+        name = re.match(r"# (acme/\w+\.py)\n", block)
+        assert name, f"a program of CONTRIBUTING.md begins with the name of its file: {block[:40]}"
+        (folder / "acme").mkdir(exist_ok=True)
+        (folder / name[1]).write_text(block)
+    (folder / "acme" / "__init__.py").touch()
+    (folder / "my_rules.py").write_text("from acme.credit import winners_only\n")
+    metadata = folder / "acme-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    lines = [
+        line
+        for group, names in entry_points().items()
+        for line in (f"[{group}]", *(f"{name} = {path}" for name, path in names.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    return folder
+
+
+def run(folder: Path, script: str) -> str:
+    """What a script prints, run where the package is installed. In a process of its own: it defines parts."""
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("document", GUIDES)
+def test_every_config_is_read_without_torch(acme: Path, document: str) -> None:
+    texts = configs(document)
+    script = f"""
+        import sys, tomllib
+        from turngate.config import parse
+        for text in {texts!r}:
+            parse(tomllib.loads("model = 'any'\\n" + text if "[model]" not in text else text))
+        assert "torch" not in sys.modules
+        print({len(texts)}, "configs")
+    """
+    assert run(acme, script) == f"{len(texts)} configs\n"
+    assert document == "docs/concepts.md" or texts
+
+
+def test_every_part_of_the_package_is_found_by_its_short_name(acme: Path) -> None:
+    """And there is an example for each kind of part that a config names."""
+    script = f"""
+        import turngate.config
+        from turngate.parts import families
+        from turngate.rubrics import find_rubric
+        points = {entry_points()!r}
+        kinds = {{family.group(): family for family in families()}}
+        assert set(kinds) | {{"turngate.envs", "turngate.rubrics"}} == set(points), set(kinds) ^ set(points)
+        for group, names in points.items():
+            for name, path in names.items():
+                if group in kinds:
+                    assert kinds[group].find(name).__name__ == path.partition(":")[2], name
+                elif group == "turngate.rubrics":
+                    assert find_rubric(name) == find_rubric(path)
+        print("found")
+    """
+    assert run(acme, script) == "found\n"
+
+
+def test_the_table_of_parts_names_every_kind_with_its_group() -> None:
+    table = set(re.findall(r"^\| [a-z ]+ \|.*\| `(turngate\.\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M))
+    assert table == set(entry_points())
+
+
+def test_the_environment_keeps_the_contract_and_the_judge_speaks(acme: Path) -> None:
+    script = """
+        import asyncio, turngate
+        from turngate.judging import JudgePart
+        from turngate.judging.speaker import Ask
+        assert turngate.check_env("acme/Echo-v0") == [], turngate.check_env("acme/Echo-v0")
+        for command, said in ((("cat",), "ask me"), (("false",), "")):
+            speaker = JudgePart.load({"type": "command", "command": command}).speaker(None)
+            reply = asyncio.run(speaker.say(Ask(name="one", prompt="ask me", seed=0, max_tokens=9)))
+            assert (reply.text, reply.fault is None) == (said, bool(said)), reply
+        print("both")
+    """
+    assert run(acme, script) == "both\n"
+
+
+def test_all_parts_of_the_package_train_in_one_run(acme: Path) -> None:
+    (acme / "echo.toml").write_text(configs("CONTRIBUTING.md")[-1])
+    script = """
+        import sys
+        from turngate.cli import main
+        sys.argv = ["turngate", "train", "echo.toml"]
+        main()
+    """
+    assert "heldout" in run(acme, script)
+    latest = (acme / "runs" / "echo" / "latest.txt").read_text()
+    assert latest.startswith("step 2\n")
+    numbers = dict(line.rsplit(" ", 1) for line in latest.splitlines())
+    assert float(numbers["entropy/too_sure"]) >= 0
+    assert (numbers["drop/not_long_enough_trajectories"], numbers["examine/polite/failed"]) == ("0", "0")
+
+
+def test_the_picture_of_the_layers_is_the_contract() -> None:
+    assert f"```\n{picture()}```" in (ROOT / "CONTRIBUTING.md").read_text(), "paste what tests/layers_picture.py prints"
+
+
+def test_the_readme_counts_what_there_is() -> None:
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"{len(CREDITS)} rules per turn and {len(TOKEN_CREDITS)} per token" in text
+
+
+def test_the_documents_name_files_that_exist() -> None:
+    for document in ("CONTRIBUTING.md", "docs/concepts.md"):
+        text = (ROOT / document).read_text()
+        for name in re.findall(r"`((?:turngate|tests|docs|examples|benchmarks)/[\w/.]+)`", text):
+            assert (ROOT / name).exists() or "NAME" in name, f"{document} names {name}"
