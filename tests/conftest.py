@@ -75,6 +75,7 @@ SLOW = """
     envs/sql/test_database.py
     envs/sql/test_generate.py
     envs/test_pool.py
+    examine/test_examiners_that_fail.py
     examples
     judging/test_judge_check.py
     judging/test_real_judge.py
@@ -88,9 +89,9 @@ SLOW = """
     test_cli_credit.py
     test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
     test_documents.py
+    test_plugins.py
     test_readme.py
     test_required_components.py
-    test_plugins.py
     test_rescoring.py
     test_store.py::test_a_killed_writer_leaves_only_whole_steps
     test_trainable.py

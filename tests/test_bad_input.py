@@ -103,7 +103,7 @@ UNKNOWN = [
 WRONG = [
     ({"credit": {"type": "gigpo", "gama": 1.0}}, "unknown key 'credit.gama'; did you mean 'gamma'?"),
     ({"credit": {"type": "gigpo", "gamma": "x"}}, "credit.gamma: Input should be a valid number, unable to parse"),
-    ({"credit": {"type": "gigpo", "gamma": 7.0}}, "credit: gamma is 7.0; it must lie in [0, 1]"),
+    ({"credit": {"type": "gigpo", "gamma": 7.0}}, "credit.gamma: Input should be less than or equal to 1, got 7.0"),
     ({"credit": 3}, "credit: a credit rule is a table with a type, or a name"),
     ({"credit": "own:halved"}, "credit: argument 'share' of credit rule 'own:halved' needs a type annotation"),
     (loss(objective={"type": "clipped", "low": 0.1}), "unknown key 'loss.objective.low'; did you mean 'clip_low'?"),

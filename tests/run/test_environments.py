@@ -95,7 +95,8 @@ def test_demonstrations_are_judged_without_the_runs_rubric_which_may_wait_for_an
         (task,) = environments.heldout(LOCK, "heldout", 1)
         group = Group(task=task, trajectories=(replace(shown, task=task),))
         assert not environments.score(group).scores[0].usable
-        assert environments.verified(group).scores[0].outcome == 1
+        assert environments.score_demonstration(group, {"standing"}).scores[0].outcome == 1
+        assert not environments.score_demonstration(group, {"other"}).scores[0].usable
 
 
 def test_an_unsafe_rubric_is_refused_with_the_episode_that_shows_it_unless_it_is_allowed():

@@ -29,7 +29,7 @@ def job(tmp_path: Path, **changes: Any) -> Job:
         (
             {"eval": {"splits": ["helddout"]}},
             ConfigError,
-            "eval.splits: unknown split 'helddout'; did you mean 'heldout'",
+            r"eval\.splits: .*did you mean 'heldout'",
         ),
     ],
 )

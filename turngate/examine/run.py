@@ -228,12 +228,19 @@ class _Station:
     async def _call(self, groups: Sequence[Group]) -> list[_OfGroup]:
         """What the examiner says, or that it is missing. Nothing that it does gets out of here but cancellation."""
         try:
-            answer = await _within(self.examiner.examine(groups, self._desk), self.examiner.deadline_s)
+            answer = await _within(self._asked(groups), self.examiner.deadline_s)
             return checked(self.examiner, groups, answer)
         except Exception as error:
             told = isinstance(error, TurngateError | TimeoutError | ValueError) and str(error)
             self._fail(told or repr(error), groups)
             return [[missing(self.examiner, one) for one in group.trajectories] for group in groups]
+
+    async def _asked(self, groups: Sequence[Group]) -> object:
+        """Its answer. Raises RuntimeError for an exit, which asyncio would let out of the task and end the run."""
+        try:
+            return await self.examiner.examine(groups, self._desk)
+        except SystemExit as error:
+            raise RuntimeError(f"it called for an exit: {error!r}") from error
 
     def _fail(self, problem: str, groups: Sequence[Group]) -> None:
         self._n_failed += 1

@@ -6,7 +6,6 @@ checkpoint exists; what was recorded of later steps is set aside and those steps
 
 from __future__ import annotations
 
-import asyncio
 import tomllib
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, told_at
+from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, save_model
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
@@ -57,10 +57,10 @@ class Job:
                     with told_at("eval.splits"):
                         env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
-            if not (self._start.exists() or self.folder.is_complete):
-                self._check_start()
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
+            if not (self._start.exists() or self.folder.is_complete):
+                self._check_start()
         except BaseException:
             self.environments.close()
             raise
@@ -72,7 +72,7 @@ class Job:
             for label, problem in self.environments.unsafe.items():
                 self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
             be_deterministic()
-            asyncio.run(self._run())
+            run_to_end(self._run())
             self._run_controls()
 
     # --- phases -------------------------------------------------------------------------------------------------------
