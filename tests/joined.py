@@ -62,7 +62,7 @@ class Source:
         return {(module, name) for value in found for name in ast.literal_eval(value)}
 
     def imported_with(self, module: str) -> set[str]:
-        """The modules that are loaded when ``module`` is."""
+        """The modules that are loaded when ``module`` is, and those that its constants list by name."""
         seen, waiting = set(), [module]
         while waiting:
             name = waiting.pop()
@@ -71,6 +71,7 @@ class Source:
                 waiting.append(name.rpartition(".")[0])
                 loaded = _imports(self.trees[name], late=False).values()
                 waiting += [one for targets in loaded for at, what in targets for one in (at, f"{at}.{what}")]
+                waiting += _listed(self.trees[name])
         return seen
 
     def _read(self, module: str, tree: ast.Module) -> None:
@@ -114,6 +115,13 @@ class Source:
 
     def _of(self, at: str, what: str) -> set[Node]:
         return {(at, what)} if at in self.trees else set()
+
+
+def _listed(tree: ast.Module) -> list[str]:
+    """Texts in a module's constants, some of which may name modules that it imports when they are needed."""
+    constants = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
+    parts = [part for node in constants for part in ast.walk(node.value)]
+    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 def _program(text: str) -> ast.Module:

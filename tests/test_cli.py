@@ -186,7 +186,10 @@ def test_credit_of_a_recorded_step_by_another_rule(trained: Path, capsys: pytest
     ("arguments", "expected"),
     [
         (["credit", "--method", "gigp"], "did you mean 'gigpo' or "),
-        (["credit", "--method", "gigpo", "--settings", "{gamma = 2.0}"], "gamma is 2.0"),
+        (
+            ["credit", "--method", "gigpo", "--settings", "{gamma = 2.0}"],
+            "gamma: Input should be less than or eq",
+        ),
         (["credit", "--method", "turn_gae"], "needs column 'value_N'"),
         (["credit", "--method", "rloo", "--step", "99"], "holds no step 99"),
     ],

@@ -1,11 +1,13 @@
 """Nothing public without a caller: every public function and class of turngate can be reached by a user.
 
 A name is reached from the commands, the public list ``turngate.__all__``, the programs and names in README and docs,
-examples and benchmarks, what pyproject.toml names, and the parts that a config finds by their type. Tests do not count.
+examples and benchmarks, the programs in docstrings of modules, what pyproject.toml names, and the parts that a config
+finds by their type. Tests do not count.
 After a change, ``python tests/test_joined.py`` prints what is not reached.
 """
 
 import ast
+import doctest
 import re
 import sys
 from functools import cache
@@ -17,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from joined import OBJECT, Node, Source
 
 ROOT = Path(__file__).parents[1]
-RECORDED = Path(__file__).with_name("not_joined.txt")
-"""What is not reached yet. It may only shrink."""
-ALLOWED: dict[str, str] = {}
+ALLOWED: dict[str, str] = {
+    "turngate.parts:families": "for tests of whoever brings parts: which kinds of parts there are",
+}
 """``module:name`` → why nobody has to call it."""
 
 
@@ -35,12 +37,22 @@ def roots(source: Source, root: Path, package: str) -> set[Node]:
             found |= source.named_by(ast.parse(path.read_text(encoding="utf-8")))
     for text in documents(root):
         found |= documented(source, text)
+    for module in source.trees:
+        found |= shown(source, module)
     found |= set(OBJECT.findall((root / "pyproject.toml").read_text(encoding="utf-8")))
     found |= {node for node, definition in source.definitions.items() if is_command(definition)}
     loaded = source.imported_with(f"{package}.config") | source.imported_with(package)
     return found | {
         node for node, definition in source.definitions.items() if node[0] in loaded and is_part(definition)
     }
+
+
+def shown(source: Source, module: str) -> set[Node]:
+    """What the program in a module's docstring names, which stands in the module itself."""
+    text = ast.get_docstring(source.trees[module]) or ""
+    program = ast.parse("".join(example.source for example in doctest.DocTestParser().get_examples(text)))
+    names = {node.id for node in ast.walk(program) if isinstance(node, ast.Name)}
+    return source.named_by(program) | {(module, name) for name in names}
 
 
 def documented(source: Source, text: str) -> set[Node]:
@@ -91,9 +103,8 @@ def not_reached(root: Path = ROOT, package: str = "turngate") -> list[str]:
 
 
 def test_every_public_name_is_reached() -> None:
-    found, known = set(not_reached()), set(RECORDED.read_text().split())
-    assert found - known - set(ALLOWED) == set(), "nothing reaches these: join them, make them private or remove them"
-    assert known - found == set(), f"these are reached or gone: take them out of {RECORDED.name}"
+    found = set(not_reached())
+    assert found - set(ALLOWED) == set(), "nothing reaches these: join them, make them private or remove them"
     assert set(ALLOWED) <= found, "these are reached or gone: take them out of ALLOWED"
 
 
@@ -165,6 +176,13 @@ from typing import Literal
 class Window:
     type: Literal["window"] = "window"
 """,
+    "house/taught.py": '''"""How to use it:
+
+>>> teach("it")
+"""
+def teach(it): ...
+def hide(it): ...
+''',
     "house/_own.py": "def whatever(): ...\n",
     "examples/use.py": "import house.rooms as rooms\nrooms.LAMPS\n",
     "README.md": "```python\nimport house.rooms\nhouse.rooms.shown()\n```\n",
@@ -184,6 +202,7 @@ def test_what_is_reached_in_a_small_package(tmp_path: Path) -> None:
         "house.rooms:cellar",
         "house.rooms:drawer",
         "house.rooms:pan",
+        "house.taught:hide",
     ]
 
 

@@ -21,23 +21,23 @@ from turngate.envs.sql.rubric import RUBRIC as SQL
 from turngate.errors import ConfigError, DataError
 from turngate.rescoring import Comparison, Rescored, rescore, rescore_run
 from turngate.rewards import (
+    BestSoFar,
+    BottomLine,
+    Budget,
+    Conditional,
     EventCost,
     FromEvidence,
+    Hierarchical,
     LengthCost,
+    Once,
     Repetition,
     Rubric,
-    best_so_far,
-    bottom_line,
-    budget,
+    Soft,
+    SuccessOnly,
+    Trust,
     cap_process,
-    conditional,
-    hierarchical,
     needs_outcome,
-    once,
     requires,
-    soft,
-    success_only,
-    trust,
     veto,
 )
 from turngate.rubrics import read_rubric
@@ -162,17 +162,17 @@ RUBRICS = {
     "lock as shipped": ("lock", LOCK),
     "lock, siblings compared and annealed": (
         "lock",
-        Rubric(rewards=(OPENED, KEY, JUDGED), gates=(trust("judged", decay_steps=5.0), budget("key", 0.4))),
+        Rubric(rewards=(OPENED, KEY, JUDGED), gates=(Trust(on="judged", decay_steps=5.0), Budget(on="key", limit=0.4))),
     ),
     "lock, shares and limits": (
         "lock",
         Rubric(
             rewards=(OPENED, KEY, JUDGED, LengthCost(name="long", start=1, limit=3, only_if="opened")),
             gates=(
-                soft("judged", at_least=1.0, answered="parsed"),
+                Soft(on="judged", at_least=1.0, answered="parsed"),
                 requires("parsed", on="key"),
-                once("key"),
-                success_only("long"),
+                Once(on="key"),
+                SuccessOnly(on=("long",)),
             ),
         ),
     ),
@@ -191,9 +191,9 @@ RUBRICS = {
             ),
             gates=(
                 veto("write_attempt"),
-                trust("judged", decay_steps=3.0, open_from=0.0),
-                hierarchical("correct", "judged", "runs", at_least=[1.0, 0.25]),
-                best_so_far("runs"),
+                Trust(on="judged", decay_steps=3.0, open_from=0.0),
+                Hierarchical(levels=(("correct",), ("judged",), ("runs",)), at_least=(1.0, 0.25)),
+                BestSoFar(on="runs"),
                 cap_process(0.3),
             ),
         ),
@@ -203,8 +203,8 @@ RUBRICS = {
         Rubric(
             rewards=(CORRECT, RUNS, JUDGED),
             gates=(
-                bottom_line({"judged": 0.5}, goals=["runs"]),
-                conditional("correct", 1.0, pays="judged"),
+                BottomLine(constraints={"judged": 0.5}, goals=("runs",)),
+                Conditional(given="correct", at_least=1.0, pays=("judged",)),
                 needs_outcome(0.5),
             ),
         ),
@@ -257,7 +257,7 @@ def test_rescoring_by_the_environments_rubric_is_what_it_settled(
 
 
 def test_annealed_gates_read_the_step_and_evaluations_count_as_step_0(tmp_path: Path) -> None:
-    rubric = Rubric(rewards=(OPENED, JUDGED), gates=(trust("judged", decay_steps=1.0, open_from=0.0),))
+    rubric = Rubric(rewards=(OPENED, JUDGED), gates=(Trust(on="judged", decay_steps=1.0, open_from=0.0),))
     store = Store(tmp_path)
     mixed = (
         {0.0, 1.0} <= {score.outcome for score in LOCK.score_group(group).scores} for _, group, _ in played("lock")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from shipped import FORMULAS
 
 from turngate.errors import ConfigError
 from turngate.rewards import (
@@ -88,11 +89,15 @@ def reward(kind: str, name: str, rng: np.random.Generator) -> Reward:
     if kind == "repetition":
         state = f"{name}_state" if rng.random() < 0.3 else None
         return Repetition(name=name, evidence=f"{name}_key", weight=-weight, budget=2, state=state)
+    if kind == "formula":
+        made = FORMULAS[rng.integers(len(FORMULAS))]
+        agg = str(rng.choice(["mean", "sum", "last", "min", "max"]))
+        return made(name=name, kind="process", weight=weight * rng.choice([1, 1, -1]), agg=agg)
     measured: dict[str, Any] = [{}, {"only_if": "won"}, {"evidence": f"{name}_amount"}][rng.integers(3)]
     return LengthCost(name=name, weight=-weight, start=2, limit=6, **measured)
 
 
-REWARDS = ("from_evidence", "event_cost", "repetition", "length_cost", "information_gain")
+REWARDS = ("from_evidence", "formula", "event_cost", "repetition", "length_cost", "information_gain")
 
 
 def gate(kind: str, on: str, others: Sequence[str], rng: np.random.Generator) -> Gate:

@@ -23,10 +23,63 @@ from turngate.rewards import (
     UnitTests,
     Veto,
 )
+from turngate.rewards.outcome import (
+    AnswerOrAbstain,
+    BrierScore,
+    CitedAnswer,
+    ExactMatch,
+    ExecutionMatch,
+    FtrlAnswer,
+    FtrlCalls,
+    LanserDiagnostics,
+    ListOverlap,
+    Localisation,
+    NgramSimilarity,
+    NumericMatch,
+    PatchSimilarity,
+    ReproducedFirst,
+    ResultF1,
+    RetrievalRelevance,
+    Rlcr,
+    SchemaLinking,
+    StepSearch,
+    StepSearchAnswer,
+    StepVerdicts,
+    TagFormat,
+    TokenF1,
+    ToolRL,
+)
 
 WON = FromEvidence(name="won", evidence="won", kind="outcome", levels=(0, 1))
 STEP = FromEvidence(name="step", evidence="step", weight=0.3, per_turn=True, agg="sum")
 TIDY = FromEvidence(name="tidy", evidence="tidy", weight=0.3)
+
+FORMULAS: tuple[type[Reward], ...] = (
+    AnswerOrAbstain,
+    BrierScore,
+    CitedAnswer,
+    ExactMatch,
+    ExecutionMatch,
+    FtrlAnswer,
+    FtrlCalls,
+    LanserDiagnostics,
+    ListOverlap,
+    Localisation,
+    NgramSimilarity,
+    NumericMatch,
+    PatchSimilarity,
+    ReproducedFirst,
+    ResultF1,
+    RetrievalRelevance,
+    Rlcr,
+    SchemaLinking,
+    StepSearch,
+    StepSearchAnswer,
+    StepVerdicts,
+    TagFormat,
+    TokenF1,
+    ToolRL,
+)
 
 REWARDS: dict[str, tuple[Reward, ...]] = {
     "from_evidence": (WON, STEP, TIDY),
@@ -38,6 +91,7 @@ REWARDS: dict[str, tuple[Reward, ...]] = {
         LengthCost(name="tokens", start=20, limit=80, evidence="tokens"),
     ),
     "information_gain": (InformationGain(name="gain", weight=0.3),),
+    **{made(name="graded", weight=0.3).type: (made(name="graded", weight=0.3),) for made in FORMULAS},
 }
 """By ``type``."""
 

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.rewards import FromEvidence, Rubric, best_so_far, budget, cap_process, once, requires
+from turngate.rewards import (
+    BestSoFar,
+    Budget,
+    FromEvidence,
+    Once,
+    Rubric,
+    cap_process,
+    requires,
+)
 from turngate.rewards.components import Charged, EventCost, InformationGain, LengthCost, Repetition
 from turngate.types import Ending, Evidence, Record
 
@@ -192,11 +200,11 @@ def oscillating(n_turns: int) -> list[Evidence]:
     [
         ((), 0.0, [True, True, True]),
         ((requires("rose", on="gain"),), 50 * 0.9 * 0.3, [False, False, False]),  # 13.5 from a belief that went nowhere
-        ((requires("rose", on="gain"), budget("gain", 0.4)), 0.4, [True, False, True]),
+        ((requires("rose", on="gain"), Budget(on="gain", limit=0.4)), 0.4, [True, False, True]),
         ((requires("rose", on="gain"), cap_process(0.4)), 0.4, [True, False, True]),
-        ((requires("rose", on="gain"), best_so_far("gain")), 0.9 * 0.3, [True, True, True]),
-        ((requires("rose", on="gain"), once("gain")), 0.9 * 0.3, [True, False, True]),
-        ((budget("gain", 0.2),), 0.0, [True, True, True]),
+        ((requires("rose", on="gain"), BestSoFar(on="gain")), 0.9 * 0.3, [True, True, True]),
+        ((requires("rose", on="gain"), Once(on="gain")), 0.9 * 0.3, [True, False, True]),
+        ((Budget(on="gain", limit=0.2),), 0.0, [True, True, True]),
     ],
 )
 def test_a_gate_per_turn_takes_the_bound_from_information_gain(gates: Any, total: float, holds: list[bool]):

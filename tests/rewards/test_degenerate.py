@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from turngate.rewards import FromEvidence, Rubric, cap_process, needs_outcome, requires, trust, veto
+from turngate.rewards import (
+    FromEvidence,
+    Rubric,
+    Trust,
+    cap_process,
+    needs_outcome,
+    requires,
+    veto,
+)
 from turngate.rewards.columns import alike
 from turngate.types import (
     Action,
@@ -49,7 +57,7 @@ def bits(score: Score) -> Any:
 def test_1_a_group_of_one_is_scored_and_has_nothing_to_stand_out_from():
     rubric = Rubric(rewards=(WON, STEP), gates=(needs_outcome(0.5),))
     assert bits(rubric.score_records([record(1, [1, 0])])[0]) == bits(rubric.score(record(1, [1, 0])))
-    trusting = Rubric(rewards=(WON, JUDGED), gates=(trust("judged"),))
+    trusting = Rubric(rewards=(WON, JUDGED), gates=(Trust(on="judged"),))
     assert trusting.score_records([record(1)])[0].total == 1.0  # a judge that agrees with nobody is not paid
     assert rubric.score_records([]) == ()
 
@@ -86,7 +94,7 @@ def test_6_an_episode_without_turns_counts_in_the_ledger_and_among_its_siblings(
     rubric = Rubric(rewards=(WON, STEP), gates=(needs_outcome(0.5), veto("wrote")))
     score = rubric.score(record(1, n_turns=0))
     assert (score.reward_T.shape, score.total, score.outcome, score.usable) == ((0,), 1.0, 1.0, True)
-    trusting = Rubric(rewards=(WON, JUDGED), gates=(trust("judged", open_from=0.0),))
+    trusting = Rubric(rewards=(WON, JUDGED), gates=(Trust(on="judged", open_from=0.0),))
     empty, other = trusting.score_records([record(1, n_turns=0), record(0, [1])])
     assert empty.total == pytest.approx(1.15)  # the sibling makes the comparison possible, and the other way round
     assert other.total == pytest.approx(0.15)

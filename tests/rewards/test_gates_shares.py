@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError, UnknownName
-from turngate.rewards import FromEvidence, Rubric, Soft, Trust, cap_process, soft, trust, trust_factors
+from turngate.rewards import (
+    FromEvidence,
+    Rubric,
+    Soft,
+    Trust,
+    cap_process,
+    trust_factors,
+)
 from turngate.types import Ending, Evidence, Record, Score
 
 # --- soft (R3-RAG) ---------------------------------------------------------------------------------------------------
@@ -19,7 +26,7 @@ RELEVANCE = FromEvidence(name="relevance", evidence="relevance", per_turn=True, 
 ERROR = FromEvidence(name="error", evidence="malformed", kind="penalty", weight=-0.9, per_turn=True, agg="last")
 R3 = Rubric(
     rewards=(WON, RELEVANCE, ERROR),
-    gates=(soft("relevance", at_least=2.0, answered="answered", malformed="malformed"),),
+    gates=(Soft(on="relevance", at_least=2.0, answered="answered", malformed="malformed"),),
 )
 
 
@@ -43,7 +50,7 @@ def test_the_four_endings_of_r3_rag():
 def test_stalling_beats_a_wrong_answer_and_the_check_says_so():
     """The caution: in the published form an agent that is not sure is better off without an answer."""
     assert play([0.8, 0.5]).total > play([0.8, 0.5], answered=True).total
-    gate = soft("relevance", at_least=2.0, answered="answered")
+    gate = Soft(on="relevance", at_least=2.0, answered="answered")
     plain = RELEVANCE.model_copy(update={"agg": "mean"})  # bounded, so that nothing else is wrong with it
     rubric = Rubric(rewards=(WON, plain), gates=(gate,))
     safety = rubric.check()
@@ -69,7 +76,7 @@ def test_a_share_that_cannot_be_known_makes_the_episode_unusable_unless_it_was_r
 
 
 def test_a_share_of_one_leaves_no_mark_and_a_share_of_zero_closes():
-    gate = soft("relevance", at_least=2.0, answered="answered", wrong=0.0)
+    gate = Soft(on="relevance", at_least=2.0, answered="answered", wrong=0.0)
     rubric = Rubric(rewards=(WON, RELEVANCE), gates=(gate,))
     assert {event.gate for event in play([0.5], won=True, rubric=rubric).ledger} == {""}
     wrong = play([0.5], answered=True, rubric=rubric)
@@ -82,15 +89,15 @@ def test_a_share_of_one_leaves_no_mark_and_a_share_of_zero_closes():
 @pytest.mark.parametrize(
     ("gate", "error", "match"),
     [
-        (lambda: soft("relevanc", at_least=2.0, answered="a"), UnknownName, "did you mean 'relevance'"),
-        (lambda: soft("won", at_least=2.0, answered="a"), ConfigError, "outcome"),
-        (lambda: soft("relevance", at_least=3.0, answered="a"), ConfigError, r"inside \[0, 2\]"),
-        (lambda: soft("relevance", at_least=2.0, answered="a", right=1.6), ValueError, "right"),
-        (lambda: soft("relevance", at_least=2.0, answered="a", wrong=-0.1), ValueError, "wrong"),
-        (lambda: trust("relevanc"), UnknownName, "did you mean 'relevance'"),
-        (lambda: trust("relevance"), ConfigError, "a sum"),
-        (lambda: trust("won"), ConfigError, "outcome"),
-        (lambda: trust("relevance", decay_steps=0.0), ConfigError, "decay_steps=0.0"),
+        (lambda: Soft(on="relevanc", at_least=2.0, answered="a"), UnknownName, "did you mean 'relevance'"),
+        (lambda: Soft(on="won", at_least=2.0, answered="a"), ConfigError, "outcome"),
+        (lambda: Soft(on="relevance", at_least=3.0, answered="a"), ConfigError, r"inside \[0, 2\]"),
+        (lambda: Soft(on="relevance", at_least=2.0, answered="a", right=1.6), ValueError, "right"),
+        (lambda: Soft(on="relevance", at_least=2.0, answered="a", wrong=-0.1), ValueError, "wrong"),
+        (lambda: Trust(on="relevanc"), UnknownName, "did you mean 'relevance'"),
+        (lambda: Trust(on="relevance"), ConfigError, "a sum"),
+        (lambda: Trust(on="won"), ConfigError, "outcome"),
+        (lambda: Trust(on="relevance", decay_steps=0.0), ConfigError, "decay_steps=0.0"),
     ],
 )
 def test_gates_that_cannot_work_are_refused(gate: Any, error: type[Exception], match: str):
@@ -163,7 +170,7 @@ def test_arrays_that_do_not_fit_and_steps_before_the_first_are_refused():
 
 OUTCOME = FromEvidence(name="won", evidence="won", kind="outcome")
 THINKING = FromEvidence(name="thinking", evidence="thinking", weight=0.3)
-TRUSTED = Rubric(rewards=(OUTCOME, THINKING), gates=(trust("thinking", open_from=0.0), cap_process(0.25)))
+TRUSTED = Rubric(rewards=(OUTCOME, THINKING), gates=(Trust(on="thinking", open_from=0.0), cap_process(0.25)))
 
 
 def episode(won: float | None, thinking: float | None) -> Record:
@@ -201,7 +208,10 @@ def test_without_gates_that_compare_siblings_a_group_is_scored_record_by_record(
 
 
 def test_shares_survive_json():
-    gates = (soft("relevance", at_least=2.0, answered="a", malformed="m", wrong=0.25), trust("mean", decay_steps=500))
+    gates = (
+        Soft(on="relevance", at_least=2.0, answered="a", malformed="m", wrong=0.25),
+        Trust(on="mean", decay_steps=500),
+    )
     mean = FromEvidence(name="mean", evidence="mean", per_turn=True)
     rubric = Rubric(rewards=(WON, RELEVANCE, mean), gates=gates)
     twin = Rubric.model_validate_json(rubric.model_dump_json())

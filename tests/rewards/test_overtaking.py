@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from overtaking import REWARDS, contradictions, gate, mixtures, outcomes, records, reward, rubric
-from shipped import GATES, types
+from shipped import FORMULAS, GATES, types
 
 from turngate.rewards import FromEvidence, Gate, InformationGain, Reward, Rubric, requires
 from turngate.rewards.parts import Span
@@ -24,7 +24,8 @@ REFUSED = {
 
 
 def test_every_shipped_part_takes_part():
-    assert {*REWARDS, "unit_tests"} == types(Reward)
+    formulas = {part(name="graded").type for part in FORMULAS}
+    assert {*REWARDS, "unit_tests", *formulas} - {"formula"} == types(Reward)
     assert set(GATES) == types(Gate)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from turngate.envs.sql.rubric import RUBRIC as SQL
-from turngate.errors import ConfigError, DuplicateName, ShapeError, UnknownName
+from turngate.errors import ConfigError, DuplicateName, UnknownName
 from turngate.rewards import (
     FromEvidence,
     Gate,
@@ -26,7 +26,6 @@ from turngate.rewards import (
     cap_process,
     needs_outcome,
     requires,
-    rubric_reward,
     veto,
 )
 from turngate.rewards.parts import Line
@@ -208,51 +207,6 @@ def test_values_that_are_no_numbers_in_range_name_component_task_and_turn(name: 
 def test_evidence_about_impossible_turns_is_refused(turn: int | None, match: str):
     with pytest.raises(ValueError, match=match):
         Rubric(rewards=(WON, step())).score(record(fact("won", 1), fact("step", 1, turn)))
-
-
-# --- lists of criteria ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("weights", "criteria", "expected"),
-    [
-        ([3, 2, 1], [1, 0, 1], 0.666667),
-        ([3, 2, -2], [1, 1, 1], 0.6),
-        ([1, -5], [1, 1], 0.0),  # clipped
-        ([1, -5], [1, 0], 1.0),
-        ([2], [0.25], 0.25),  # one criterion is that criterion
-        ([3, 2, 1], [1, None, 1], None),
-        ([3, 2, 1], [1, math.nan, 1], None),
-    ],
-)
-def test_rubric_reward(weights: list[float], criteria: list[float | None], expected: float | None):
-    assert rubric_reward(criteria, weights) == (None if expected is None else pytest.approx(expected, abs=1e-5))
-
-
-@pytest.mark.parametrize(
-    ("weights", "criteria", "error", "match"),
-    [
-        ([-1, 0], [1, 1], ConfigError, "at least one must be positive"),
-        ([], [], ConfigError, "positive"),
-        ([1, math.nan], [1, 1], ConfigError, "finite"),
-        ([1, math.inf], [1, 1], ConfigError, "finite"),
-        ([1, 1], [1], ShapeError, "1 criteria but 2 weights"),
-        ([1, 1], [1, 1.5], ValueError, r"1\.5 lies outside \[0, 1\]"),
-        ([1, 1], [-0.1, None], ValueError, "outside"),
-    ],
-)
-def test_criteria_that_cannot_be_added_are_refused(weights: Any, criteria: Any, error: type[Exception], match: str):
-    with pytest.raises(error, match=match):
-        rubric_reward(criteria, weights)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(-3, 3)), min_size=1, max_size=8), st.floats(0.1, 2.0))
-def test_rubric_reward_lies_in_0_to_1_and_has_no_scale(pairs: list[tuple[float, float]], weight: float):
-    criteria, weights = [value for value, _ in pairs] + [0.5], [w for _, w in pairs] + [weight]
-    reward = rubric_reward(criteria, weights)
-    assert reward is not None
-    assert 0 <= reward <= 1
-    assert rubric_reward(criteria, [w * 7 for w in weights]) == pytest.approx(reward)
 
 
 # --- construction ----------------------------------------------------------------------------------------------------

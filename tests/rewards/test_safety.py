@@ -15,25 +15,22 @@ from turngate.envs.sql import rubric as sql
 from turngate.errors import ConfigError
 from turngate.rewards import (
     BestSoFar,
+    BottomLine,
     Budget,
+    Conditional,
     FromEvidence,
     Gate,
+    Hierarchical,
     Once,
     Rubric,
     Run,
+    Soft,
+    SuccessOnly,
+    Trust,
     UnitTests,
-    best_so_far,
-    bottom_line,
-    budget,
     cap_process,
-    conditional,
-    hierarchical,
     needs_outcome,
-    once,
     requires,
-    soft,
-    success_only,
-    trust,
     veto,
 )
 from turngate.types import Ending, Evidence, Record
@@ -72,21 +69,25 @@ def holds(rubric: Rubric) -> list[bool]:
         ({"weight": 0.1, "low": -9.0}, (needs_outcome(0.5), veto("wrote", -0.5)), [True, True, True]),
         ({"weight": -0.6, "kind": "penalty"}, (veto("wrote", -0.5),), [True, False, True]),  # breaking rules is cheaper
         ({"weight": -2.0, "kind": "penalty"}, (needs_outcome(0.5),), [False, True, True]),
-        ({"weight": 1.2, "agg": "sum"}, (once("p"),), [False, True, True]),
-        ({"weight": 0.8, "agg": "sum"}, (once("p"),), [True, True, True]),
-        ({"weight": 1.2, "agg": "sum"}, (best_so_far("p"),), [False, True, True]),
-        ({"weight": 1.2, "agg": "sum"}, (best_so_far("p", start=0.5),), [True, True, True]),  # 0.6 at most
-        ({"weight": 1.2, "agg": "sum"}, (budget("p", 0.7),), [True, True, True]),
-        ({"weight": 1.2, "agg": "sum", "low": -1.0}, (budget("p", 0.7),), [False, True, True]),  # −0.7 … 0.7
-        ({"weight": 1.2}, (success_only(),), [True, True, True]),
-        ({"weight": 1.2, "agg": "sum"}, (success_only(),), [True, True, False]),
+        ({"weight": 1.2, "agg": "sum"}, (Once(on="p"),), [False, True, True]),
+        ({"weight": 0.8, "agg": "sum"}, (Once(on="p"),), [True, True, True]),
+        ({"weight": 1.2, "agg": "sum"}, (BestSoFar(on="p"),), [False, True, True]),
+        ({"weight": 1.2, "agg": "sum"}, (BestSoFar(on="p", start=0.5),), [True, True, True]),  # 0.6 at most
+        ({"weight": 1.2, "agg": "sum"}, (Budget(on="p", limit=0.7),), [True, True, True]),
+        ({"weight": 1.2, "agg": "sum", "low": -1.0}, (Budget(on="p", limit=0.7),), [False, True, True]),  # −0.7 … 0.7
+        ({"weight": 1.2}, (SuccessOnly(),), [True, True, True]),
+        ({"weight": 1.2, "agg": "sum"}, (SuccessOnly(),), [True, True, False]),
         ({"weight": 0.9}, (requires("ok", on="p"),), [True, True, True]),
         ({"weight": 0.3, "low": -1.0}, (requires("ok", on="p"),), [True, False, True]),  # not ok escapes the loss
-        ({"weight": 1.2}, (trust("p", open_from=0.0),), [False, True, True]),
-        ({"weight": 1.2}, (trust("p"),), [True, True, True]),  # nothing below outcome 0.2
-        ({"weight": 1.2}, (hierarchical("won", "p", at_least=[1.0]),), [True, True, True]),
-        ({"weight": 1.2, "low": -1.0}, (hierarchical("won", "p", at_least=[1.0]),), [True, False, True]),
-        ({"weight": 1.2}, (hierarchical("p", "won", at_least=[1.0]),), None),
+        ({"weight": 1.2}, (Trust(on="p", open_from=0.0),), [False, True, True]),
+        ({"weight": 1.2}, (Trust(on="p"),), [True, True, True]),  # nothing below outcome 0.2
+        ({"weight": 1.2}, (Hierarchical(levels=(("won",), ("p",)), at_least=(1.0,)),), [True, True, True]),
+        (
+            {"weight": 1.2, "low": -1.0},
+            (Hierarchical(levels=(("won",), ("p",)), at_least=(1.0,)),),
+            [True, False, True],
+        ),
+        ({"weight": 1.2}, (Hierarchical(levels=(("p",), ("won",)), at_least=(1.0,)),), None),
     ],
 )
 def test_bounds_of_declared_ranges(settings: dict[str, Any], gates: Any, expected: list[bool] | None):
@@ -99,7 +100,11 @@ def test_bounds_of_declared_ranges(settings: dict[str, Any], gates: Any, expecte
 
 def test_a_ladder_of_outcomes_is_checked_between_all_levels():
     bonus = FromEvidence(name="p", evidence="p", weight=0.3, per_turn=True)
-    for gate in (needs_outcome(0.0), hierarchical("stage", "p", at_least=[0.0]), conditional("stage", 0.0, pays="p")):
+    for gate in (
+        needs_outcome(0.0),
+        Hierarchical(levels=(("stage",), ("p",)), at_least=(0.0,)),
+        Conditional(given="stage", at_least=0.0, pays=("p",)),
+    ):
         for levels, safe in (((-1, -0.5, 0, 1), True), ((-1, -0.5, 0, 0.25, 1), False), ((-1, 0, 1), True)):
             ladder = FromEvidence(name="stage", evidence="stage", kind="outcome", low=-1.0, levels=levels)
             assert holds(Rubric(rewards=(ladder, bonus), gates=(gate,))) == [safe, True, True]
@@ -111,7 +116,12 @@ STYLE = part("style", weight=0.4)
 
 def test_a_graded_outcome_is_checked_at_any_level_in_its_range():
     """Tests at 0.75 plus style are paid 1.15 against 1.0: a share of tests has no smallest gap."""
-    for gates in ((), (needs_outcome(0.5),), (conditional("tests", 0.5, pays="style"),), (cap_process(0.4),)):
+    for gates in (
+        (),
+        (needs_outcome(0.5),),
+        (Conditional(given="tests", at_least=0.5, pays=("style",)),),
+        (cap_process(0.4),),
+    ):
         safety = Rubric(rewards=(TESTS, STYLE), gates=gates).check()
         better, worse = safety["I1"].better, safety["I1"].worse
         assert better is not None
@@ -127,17 +137,17 @@ def test_a_graded_outcome_is_checked_at_any_level_in_its_range():
     ("rewards", "gates", "expected"),
     [
         ((), (), [True, True, True]),  # nothing but the outcome
-        ((STYLE,), (success_only(),), [True, True, True]),  # 1.4 at the top, the outcome alone below
+        ((STYLE,), (SuccessOnly(),), [True, True, True]),  # 1.4 at the top, the outcome alone below
         ((STYLE,), (needs_outcome(1.0),), [True, True, True]),
-        ((STYLE,), (hierarchical("tests", "style", at_least=[1.0]),), [True, True, True]),
-        ((STYLE,), (hierarchical("tests", "style", at_least=[0.75]),), [False, True, True]),
-        ((STYLE,), (success_only(), cap_process(0.4)), [True, True, True]),
-        ((part("p", weight=0.4, low=-1.0),), (success_only(),), [True, False, True]),  # 0.6 against 0.7 below
+        ((STYLE,), (Hierarchical(levels=(("tests",), ("style",)), at_least=(1.0,)),), [True, True, True]),
+        ((STYLE,), (Hierarchical(levels=(("tests",), ("style",)), at_least=(0.75,)),), [False, True, True]),
+        ((STYLE,), (SuccessOnly(), cap_process(0.4)), [True, True, True]),
+        ((part("p", weight=0.4, low=-1.0),), (SuccessOnly(),), [True, False, True]),  # 0.6 against 0.7 below
         ((part("cost", kind="penalty", weight=-0.01),), (), [False, True, True]),  # however little it costs
-        ((part("cost", kind="penalty", weight=-0.01),), (success_only("cost"),), [True, False, True]),
-        ((STYLE,), (veto("wrote", -0.5), success_only()), [True, True, True]),
-        ((STYLE,), (soft("style", at_least=0.9, answered="done", wrong=0, unanswered=0, broken=0),), None),
-        ((STYLE,), (trust("style"),), [False, True, True]),
+        ((part("cost", kind="penalty", weight=-0.01),), (SuccessOnly(on=("cost",)),), [True, False, True]),
+        ((STYLE,), (veto("wrote", -0.5), SuccessOnly()), [True, True, True]),
+        ((STYLE,), (Soft(on="style", at_least=0.9, answered="done", wrong=0, unanswered=0, broken=0),), None),
+        ((STYLE,), (Trust(on="style"),), [False, True, True]),
         ((STYLE,), (cap_process(0.0),), [True, True, True]),
     ],
 )
@@ -208,7 +218,9 @@ def test_several_outcome_components_are_told_apart_by_conditions():
     """Half the outcome may come from either component, so the gate on one of them may be open or closed there."""
     tests = FromEvidence(name="tests", evidence="tests", kind="outcome", weight=0.5, levels=(0, 1))
     lint = FromEvidence(name="lint", evidence="lint", kind="outcome", weight=0.5, levels=(0, 1))
-    gated = Rubric(rewards=(tests, lint, part("p", weight=0.6)), gates=(conditional("tests", 1.0, pays="p"),))
+    gated = Rubric(
+        rewards=(tests, lint, part("p", weight=0.6)), gates=(Conditional(given="tests", at_least=1.0, pays=("p",)),)
+    )
     safety = gated.check()
     assert not safety["I1"].holds
     better, worse = safety["I1"].better, safety["I1"].worse
@@ -271,7 +283,7 @@ def test_what_ranges_cannot_rule_out_and_no_episode_shows_is_called_not_proven()
     assert not bound.holds
     assert bound.better is None
     assert "not proven" in bound.sentence
-    assert holds(rubric(conditional("won", 1.0, pays="p"), weight=1.2)) == [True, True, True]
+    assert holds(rubric(Conditional(given="won", at_least=1.0, pays=("p",)), weight=1.2)) == [True, True, True]
 
 
 # --- the check against played episodes -------------------------------------------------------------------------------
@@ -287,20 +299,29 @@ def rubrics(draw: st.DrawFn) -> Rubric:
         per_turn, agg = draw(st.booleans()), draw(st.sampled_from(["mean", "mean", "max", "last", "sum"]))
         rewards.append(part(name, kind=kind, weight=weight, low=low, high=high, per_turn=per_turn, agg=agg))
     known: list[Gate] = [veto("wrote", -0.5), needs_outcome(0.5), cap_process(0.4), requires("ok", on="a")]
-    known += [success_only(), soft("a", at_least=1.0, answered="answered"), hierarchical("won", "a", at_least=[1.0])]
-    known += [soft("a", at_least=1.0, answered="answered", malformed="bad", wrong=0.5, unanswered=0.3, broken=0.1)]
+    known += [
+        SuccessOnly(),
+        Soft(on="a", at_least=1.0, answered="answered"),
+        Hierarchical(levels=(("won",), ("a",)), at_least=(1.0,)),
+    ]
+    known += [Soft(on="a", at_least=1.0, answered="answered", malformed="bad", wrong=0.5, unanswered=0.3, broken=0.1)]
     names = [reward.name for reward in rewards[1:]]
     summed = [r.name for r in rewards[1:] if r.per_turn and r.agg == "sum"]
     steady = [r for r in rewards[1:] if r.agg != "sum" and not (r.per_turn and r.agg == "mean" and r.low < 0 < r.high)]
-    known += [once(name) for name in summed]
-    known += [best_so_far(r.name, 0.25) for r in rewards[1:] if r.name in summed and r.high > 0.25]
-    known += [budget(r.name, 0.15) for r in rewards[1:] if max(map(abs, r.span(9.0))) > 0.15]
+    known += [Once(on=name) for name in summed]
+    known += [BestSoFar(on=r.name, start=0.25) for r in rewards[1:] if r.name in summed and r.high > 0.25]
+    known += [Budget(on=r.name, limit=0.15) for r in rewards[1:] if max(map(abs, r.span(9.0))) > 0.15]
     for one in steady:
         others = [name for name in names if name != one.name]
         if others and one.high >= 0.5:
-            known += [hierarchical(one.name, others, at_least=[0.5], op=">" if one.high > 0.5 else ">=")]
-            known += [bottom_line({one.name: 0.5}, others), conditional(one.name, 0.5, pays=others)]
-            known += [hierarchical("won", one.name, others, at_least=[1.0, 0.5])]
+            known += [
+                Hierarchical(levels=((one.name,), tuple(others)), at_least=(0.5,), op=">" if one.high > 0.5 else ">=")
+            ]
+            known += [
+                BottomLine(constraints={one.name: 0.5}, goals=tuple(others)),
+                Conditional(given=one.name, at_least=0.5, pays=tuple(others)),
+            ]
+            known += [Hierarchical(levels=(("won",), (one.name,), tuple(others)), at_least=(1.0, 0.5))]
     chosen = draw(st.permutations(known))[: draw(st.integers(0, 4))]
     gates = [gate for place, gate in enumerate(chosen) if gate.name not in [g.name for g in chosen[:place]]]
     caps = [gate for gate in gates if gate.type in ("cap_process", "budget")]  # a limit stands at the end
@@ -366,7 +387,7 @@ def test_a_stored_rubric_is_judged_the_same(rubric: Rubric):
 
 SQUEEZED = Rubric(  # a longer b leaves less of the cap to a, so the total moves with the length and is still bounded
     rewards=(WON, part("a", weight=-0.3), part("b", weight=-0.3, agg="sum")),
-    gates=(cap_process(0.4), budget("b", 0.15)),
+    gates=(cap_process(0.4), Budget(on="b", limit=0.15)),
 )
 
 
@@ -404,9 +425,9 @@ def test_a_failing_episode_gains_nothing_by_spam(seed: int, agg: Any, length: in
     candidates = [
         rubric(needs_outcome(0.5), weight=0.3, agg="mean"),
         rubric(cap_process(0.4), weight=0.3, agg=agg),
-        rubric(budget("p", 0.4), weight=0.5, agg="sum"),
-        rubric(once("p"), weight=0.5, agg="sum"),
-        rubric(best_so_far("p"), weight=0.5, agg="sum"),
+        rubric(Budget(on="p", limit=0.4), weight=0.5, agg="sum"),
+        rubric(Once(on="p"), weight=0.5, agg="sum"),
+        rubric(BestSoFar(on="p"), weight=0.5, agg="sum"),
     ]
     values = rng.random(length).tolist()
     for one in candidates:
@@ -495,7 +516,7 @@ def test_a_plain_sum_is_called_unsafe_and_repeating_it_does_pay(gates: Any):
 
 def test_gates_that_compare_siblings_are_refuted_in_a_group():
     """The example of ``trust`` holds in step 0 among siblings in which the judge agrees with the outcome."""
-    one = rubric(trust("p", open_from=0.0), weight=1.2)
+    one = rubric(Trust(on="p", open_from=0.0), weight=1.2)
     bound = one.check()["I1"]
     assert bound.better is not None
     assert bound.worse is not None
@@ -546,7 +567,7 @@ def test_a_cap_in_front_of_a_gate_that_closes_does_not_keep_what_it_scaled():
         part("p", weight=0.4, low=0.5),
         part("q", weight=4.0),
     )
-    gates = (bottom_line({"p": 0.5}, goals=["q"]), cap_process(0.4), requires("ok", on="q"))
+    gates = (BottomLine(constraints={"p": 0.5}, goals=("q",)), cap_process(0.4), requires("ok", on="q"))
     capped = Rubric(rewards=rewards, gates=gates)
     facts = (Evidence(name="won", value=True), Evidence(name="p", value=0.5), Evidence(name="q", value=1.0))
     record = Record(task_id="t", n_turns=1, ending=Ending.FINISHED, evidence=facts)

@@ -84,18 +84,19 @@ def test_each_group_is_paid_by_the_rubric_of_its_environment():
         assert environments.rubrics == {"one": RUBRIC, "two": own}
 
 
-def test_a_demonstration_is_paid_by_the_environments_own_rubric_where_only_an_examiner_could_say():
+def test_demonstrations_are_judged_without_the_runs_rubric_which_may_wait_for_an_examiner():
     judged = Rubric(rewards=(FromEvidence(name="standing", evidence="standing", kind="outcome"),))
-    keys = Rubric(rewards=(FromEvidence(name="keys", evidence="right_key", kind="outcome"),))
-    facts = tuple(Evidence(name="right_key", value=turn > 0, turn=turn) for turn in range(3))
-    facts += (Evidence(name="opened", value=True),)
+    facts = (
+        *(Evidence(name="right_key", value=True, turn=turn) for turn in range(3)),
+        Evidence(name="opened", value=True),
+    )
     shown = replace(models.trajectory([models.turn([1], [2])] * 3), evidence=facts)
-    for rubric, outcome in ((judged, 1.0), (keys, pytest.approx(2 / 3))):
-        with Environments((EnvSection(id=LOCK, rubric=rubric),)) as environments:
-            (task,) = environments.heldout(LOCK, "heldout", 1)
-            group = Group(task=task, trajectories=(replace(shown, task=task),))
-            (score,) = environments.score_demonstration(group, {"standing"}).scores
-            assert score.outcome == outcome
+    with Environments((EnvSection(id=LOCK, rubric=judged),)) as environments:
+        (task,) = environments.heldout(LOCK, "heldout", 1)
+        group = Group(task=task, trajectories=(replace(shown, task=task),))
+        assert not environments.score(group).scores[0].usable
+        assert environments.score_demonstration(group, {"standing"}).scores[0].outcome == 1
+        assert not environments.score_demonstration(group, {"other"}).scores[0].usable
 
 
 def test_an_unsafe_rubric_is_refused_with_the_episode_that_shows_it_unless_it_is_allowed():

@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 
 from turngate.config import parse
-from turngate.errors import ConfigError, UnknownName
+from turngate.errors import ConfigError, UserError
 from turngate.run.job import Job
 
 LOCK = {"id": "turngate/Lock-v1"}
-BASE: dict[str, Any] = {"model": "tiny", "env": LOCK}
+BASE: dict[str, Any] = {"env": LOCK, "warm_start": {"episodes": 2}}
 JUDGED = {"type": "tournament", "name": "rank", "judge": {"type": "policy"}}
 
 
@@ -23,13 +23,13 @@ def job(tmp_path: Path, **changes: Any) -> Job:
     ("changes", "error", "said"),
     [
         ({"examine": [JUDGED]}, ConfigError, r"examine\[0\] \('tournament'\) has no effect: it records 'rank'"),
-        ({"examine": [{**JUDGED, "env": "turngate/Lok"}]}, UnknownName, "did you mean 'turngate/Lock-v1'"),
+        ({"examine": [{**JUDGED, "env": "turngate/Lok"}]}, UserError, "did you mean 'turngate/Lock-v1'"),
         ({"credit": {"type": "gdpo", "weights": {"nothing": 1.0}}}, ConfigError, "rubric has no component 'nothing'"),
         ({"env": {**LOCK, "allow_unsafe": True}}, ConfigError, "env.allow_unsafe has no effect"),
         (
             {"eval": {"splits": ["helddout"]}},
             ConfigError,
-            "eval.splits: .*did you mean 'heldout'",
+            r"eval\.splits: .*did you mean 'heldout'",
         ),
     ],
 )

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from turngate.envs.code.rubric import RUBRIC as CODE_REPAIR
-from turngate.rewards import FromEvidence, Gate, Rubric
+from turngate.rewards import BestSoFar, FromEvidence, Gate, Rubric
 from turngate.rewards.gates import cap_process, needs_outcome
-from turngate.rewards.limits import best_so_far
 from turngate.trainer import signals
 from turngate.trainer.credit import grpo, mt_grpo, prorag, pure, rloo, sag, spa, step_grpo
 from turngate.trainer.credit.cohorts import group
@@ -115,13 +114,13 @@ def test_one_closed_component_does_not_close_the_turn():
     """Tests 0.5, 0.5, 1.0: the second turn improves nothing, so its test verdict is closed. "polite" is open."""
     rewards = (*judged(weight=0.3, agg="sum").rewards, FromEvidence(name="polite", evidence="polite", per_turn=True))
     facts = {"good": [0.5, 0.5, 1.0], "polite": [1.0, 0.0, None]}
-    table = tabulate([scored([Told(outcome=1.0, facts=facts)], Rubric(rewards=rewards, gates=(best_so_far("good"),)))])
+    table = tabulate([scored([Told(outcome=1.0, facts=facts)], Rubric(rewards=rewards, gates=(BestSoFar(on="good"),)))])
     assert table.open_N.all()
     np.testing.assert_allclose(table.process_N, [(0.3 * 0.5 + 1.0 * 1.0) / 1.3, 0.0, 1.0], atol=1e-6)
 
 
 def test_without_another_component_the_turn_is_closed_and_keeps_its_verdict():
-    table = table_of([(1.0, [0.5, 0.5, 1.0])], judged(best_so_far("good"), weight=0.3, agg="sum"))
+    table = table_of([(1.0, [0.5, 0.5, 1.0])], judged(BestSoFar(on="good"), weight=0.3, agg="sum"))
     assert table.open_N.tolist() == [True, False, True]
     assert table.process_N.tolist() == [0.5, 0.5, 1.0]
     assert sag(table, weight=1.0)[1] == 0.0

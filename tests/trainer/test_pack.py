@@ -165,7 +165,7 @@ def test_a_first_token_that_nothing_predicts_is_refused():
 @given(seed=st.integers(0, 1000), n=st.integers(1, 7), parts=st.integers(1, 5), aggregate=st.sampled_from(AGGREGATES))
 def test_parts_hold_whole_segments_and_all_of_them(seed, n, parts, aggregate):
     trajectories, advantage_N, batch = batch_of(seed, n, aggregate)
-    pieces = list(split(batch, parts))
+    pieces = [piece for piece, _ in split(batch, {}, parts)]
     assert len(pieces) == min(parts, n)
     whole = sorted(t.ids().tobytes() for t in trajectories)
     assert whole == sorted(
@@ -185,7 +185,7 @@ def test_parts_of_equal_size_average_to_the_batch(aggregate):
     batch = replace(batch, ce_weight_L=batch.policy_weight_L * (batch.segment_L == 1))
     for parts in (2, 3, 6):
         for name in ("policy_weight_L", "ce_weight_L"):
-            pieces = [getattr(piece, name) for piece in split(batch, parts)]
+            pieces = [getattr(piece, name) for piece, _ in split(batch, {}, parts)]
             whole = getattr(batch, name)
             expected = np.concatenate([whole[batch.segment_L % parts == part] for part in range(parts)])
             np.testing.assert_allclose(np.concatenate(pieces) / parts, expected, rtol=1e-6)
@@ -210,11 +210,11 @@ def test_another_aggregate_is_refused():
 
 def test_one_part_is_the_batch_itself():
     _, _, batch = batch_of(3)
-    assert list(split(batch, 1)) == [batch]
+    assert list(split(batch, {}, 1)) == [(batch, {})]
 
 
 def test_siblings_are_dealt_out_in_turn():
     trajectories, _, batch = batch_of(3, 4)
-    first, second = split(batch, 2)
+    (first, _), (second, _) = split(batch, {}, 2)
     np.testing.assert_array_equal(first.ids_L, np.concatenate([trajectories[0].ids(), trajectories[2].ids()]))
     np.testing.assert_array_equal(second.ids_L, np.concatenate([trajectories[1].ids(), trajectories[3].ids()]))

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from rich.console import Console
 
@@ -134,24 +133,31 @@ def keys(model: Model, prefix: str = "", inside: tuple[Model, ...] = ()) -> Iter
 
     A section that holds tables like itself is entered once: ``inside`` are those on the way.
     """
-    for name, field in model.model_fields.items():
+    for name in model.model_fields:
         if name == "type" and kind_of(model):
             continue
-        key = key_of(f"{prefix}{name}", field)
+        key = key_of(model, name, prefix)
         yield key
         for section in key.holds.sections:
             if section not in (*inside, model):
                 yield from keys(section, f"{key.path}.", (*inside, model))
 
 
-def key_of(path: str, field: FieldInfo) -> Key:
+def _said(model: Model, name: str) -> str:
+    """The help of a field, or of the one in a base class whose default it changes."""
+    fields = (base.model_fields.get(name) for base in model.__mro__ if issubclass(base, BaseModel))
+    return next((field.description for field in fields if field is not None and field.description), "")
+
+
+def key_of(model: Model, name: str, prefix: str = "") -> Key:
     """One key. A section, or a part, that says nothing of its own is explained by the docstring of its class."""
+    field = model.model_fields[name]
     found = holds(field.annotation, field.metadata)
     classes = [*found.sections, *([found.family] if found.family else [])]
     default = field.get_default(call_default_factory=True)
-    said = field.description or " ".join(filter(None, (first_sentence(one) for one in classes)))
+    said = _said(model, name) or " ".join(filter(None, (first_sentence(one) for one in classes)))
     return Key(
-        path=path,
+        path=f"{prefix}{name}",
         holds=found,
         default="" if default in (None, PydanticUndefined) or found.sections else written(default),
         required=field.is_required(),
@@ -210,10 +216,10 @@ def find(root: Model, path: str) -> Key | Model:
                 found, models = variants[step], (variants[step],)
                 continue
             models = (*found.holds.sections, *([found.holds.family] if found.holds.family else []))
-        fields = {name: field for model in models for name, field in model.model_fields.items()}
-        if step not in fields:
-            raise _unknown(found, path, place, fields)
-        found = key_of(f"{place}{step}", fields[step])
+        owners = {name: model for model in models for name in model.model_fields}
+        if step not in owners:
+            raise _unknown(found, path, place, owners)
+        found = key_of(owners[step], step, place)
     return found
 
 
@@ -238,7 +244,7 @@ def _part(family: type[Part], step: str, whole: bool) -> Model | None:
     return family.find(step) if whole or step in family.names() else None
 
 
-def _unknown(found: Key | Model, path: str, place: str, fields: Mapping[str, FieldInfo]) -> UserError:
+def _unknown(found: Key | Model, path: str, place: str, fields: Mapping[str, Model]) -> UserError:
     names = list(fields)
     if isinstance(found, Key):
         names += [kind_of(model) for model in found.holds.variants]

@@ -18,16 +18,15 @@ from turngate.rewards.gates import (
     cap_process,
     needs_outcome,
     requires,
-    success_only,
     veto,
 )
-from turngate.rewards.ladders import BottomLine, Conditional, Hierarchical, bottom_line, conditional, hierarchical
-from turngate.rewards.limits import BestSoFar, Budget, Once, best_so_far, budget, once
+from turngate.rewards.ladders import BottomLine, Conditional, Hierarchical
+from turngate.rewards.limits import BestSoFar, Budget, Once
 from turngate.rewards.outcome.components import UnitTests
 from turngate.rewards.parts import Condition, Gate, Reward
-from turngate.rewards.rubric import FromEvidence, GateAccount, Rubric, rubric_reward
+from turngate.rewards.rubric import FromEvidence, GateAccount, Rubric
 from turngate.rewards.safety import Bound, Example, Safety
-from turngate.rewards.shares import Soft, Trust, soft, trust, trust_factors
+from turngate.rewards.shares import Soft, Trust, trust_factors
 from turngate.rewards.staging import Run
 
 __all__ = [
@@ -59,19 +58,9 @@ __all__ = [
     "Trust",
     "UnitTests",
     "Veto",
-    "best_so_far",
-    "bottom_line",
-    "budget",
     "cap_process",
-    "conditional",
-    "hierarchical",
     "needs_outcome",
-    "once",
     "requires",
-    "rubric_reward",
-    "soft",
-    "success_only",
-    "trust",
     "trust_factors",
     "veto",
 ]

@@ -332,8 +332,3 @@ def needs_outcome(at_least: float) -> NeedsOutcome:
 def cap_process(limit: float) -> CapProcess:
     """Process gains and losses sum to at most ``limit``: ``cap_process(0.4)``."""
     return CapProcess(limit=limit)
-
-
-def success_only(*on: str, at_least: float = 1.0) -> SuccessOnly:
-    """Process, or what is named, counts in full successes only: ``success_only("length", at_least=1.0)``."""
-    return SuccessOnly(at_least=at_least, on=on)

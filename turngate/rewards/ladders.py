@@ -249,32 +249,3 @@ def _fit_condition(condition: Condition, reward: Reward, gate: Gate) -> None:
         raise ConfigError(f"{gate.name} never opens: '{reward.name}' is at most {reward.high:g}; lower the threshold")
     if reward.kind == "outcome" and reaches(reward.low, condition.at_least, condition.op):
         raise ConfigError(f"{gate.name} never closes: '{reward.name}' is at least {reward.low:g}; raise the threshold")
-
-
-def hierarchical(*levels: str | Sequence[str], at_least: Sequence[float], op: Op = ">=") -> Hierarchical:
-    """Levels, the most important first: ``hierarchical("passed", "quality", ["tidy", "brief"], at_least=[1, 0.5])``."""
-    named = tuple((level,) if isinstance(level, str) else tuple(level) for level in levels)
-    return Hierarchical(levels=named, at_least=tuple(at_least), op=op)
-
-
-def conditional(
-    given: str,
-    at_least: float,
-    *,
-    pays: str | Sequence[str] = (),
-    then: Conditional | Sequence[Conditional] = (),
-    op: Op = ">=",
-) -> Conditional:
-    """What is paid only if ``given`` is good enough: ``conditional("correct", 1.0, pays="style")``."""
-    return Conditional(
-        given=given,
-        at_least=at_least,
-        pays=(pays,) if isinstance(pays, str) else tuple(pays),
-        then=(then,) if isinstance(then, Conditional) else tuple(then),
-        op=op,
-    )
-
-
-def bottom_line(constraints: Mapping[str, float], goals: Sequence[str] = ()) -> BottomLine:
-    """Constraints before goals: ``bottom_line({"grounded": 0.5, "format": 1.0}, goals=["brief"])``."""
-    return BottomLine(constraints=dict(constraints), goals=tuple(goals))

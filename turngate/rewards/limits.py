@@ -162,18 +162,3 @@ def needs_sum(reward: Reward, gate: Gate) -> None:
     """Raises ConfigError for a component whose lines do not each pay in full, so that counting them means nothing."""
     if not (reward.per_turn and reward.agg == "sum"):
         raise ConfigError(f"{gate.name} needs a component that pays turn by turn; give it per_turn=True and agg='sum'")
-
-
-def once(on: str) -> Once:
-    """A component pays at most once per episode: ``once("reproduced")``."""
-    return Once(on=on)
-
-
-def budget(on: str, limit: float) -> Budget:
-    """A component pays at most ``limit`` in all: ``budget("executes", 0.3)``."""
-    return Budget(on=on, limit=limit)
-
-
-def best_so_far(on: str, start: float = 0.0) -> BestSoFar:
-    """A component pays only improvement over its best verdict so far: ``best_so_far("tests")``."""
-    return BestSoFar(on=on, start=start)

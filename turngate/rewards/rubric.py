@@ -8,7 +8,6 @@ function of recorded evidence, so a stored episode can be scored again without a
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from turngate.errors import ConfigError, ShapeError
+from turngate.errors import ConfigError
 from turngate.rewards.parts import Draft, Facts, Gate, Reward, Verdict
 from turngate.rewards.safety import Safety, assess
 from turngate.types import Ending, Group, Record, RewardEvent, Score, ScoredGroup
@@ -219,32 +218,6 @@ class Rubric(BaseModel):
     def check(self) -> Safety:
         """Whether process rewards can outrank the outcome, over all declared ranges. See ``safety.assess``."""
         return assess(self.rewards, self.gates)
-
-
-def rubric_reward(criteria: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """The reward of a list of weighted criteria: clip(Σ_j w_j c_j / Σ_{w_j > 0} w_j, 0, 1).
-
-    ``criteria`` are verdicts in [0, 1], usually 0 or 1; pitfalls have negative weights. It is the share of the points
-    that could be had, minus what pitfalls cost (rubrics as rewards, https://arxiv.org/abs/2507.17746; the clipping is
-    common practice). With one criterion it is that criterion. A criterion that could not be judged (None or NaN) makes
-    the whole reward None: counting it as 0 would punish the agent for the judge. To make essential criteria a gate, put
-    them into a component of their own, above this one in ``hierarchical``.
-
-    Raises ConfigError if no weight is positive or one is not finite, ShapeError if there is not one weight per
-    criterion, and ValueError for a verdict outside [0, 1].
-    """
-    if len(criteria) != len(weights):
-        raise ShapeError(f"{len(criteria)} criteria but {len(weights)} weights; give one weight per criterion")
-    points = sum(weight for weight in weights if weight > 0)
-    if not (points > 0 and all(map(math.isfinite, weights))):
-        raise ConfigError(f"weights {list(weights)} must be finite and at least one must be positive")
-    known = [value for value in criteria if value is not None and not math.isnan(value)]
-    wrong = [value for value in known if not 0 <= value <= 1]
-    if wrong:
-        raise ValueError(f"criterion verdict {wrong[0]!r} lies outside [0, 1]")
-    if len(known) < len(criteria):
-        return None
-    return min(max(sum(weight * value for weight, value in zip(weights, known, strict=True)) / points, 0.0), 1.0)
 
 
 def _finish(record: Record, draft: Draft | Score, late: frozenset[str]) -> Score:

@@ -273,13 +273,3 @@ def trust_factors(
         gamma = 1.0 if gap >= 0 else math.exp(gap)
         factor_B[rows_M] = np.where(outcome_M >= open_from, gamma * math.exp(-step / decay_steps), 0.0)
     return factor_B
-
-
-def soft(on: str, *, at_least: float, answered: str, malformed: str = "", **shares: float) -> Soft:
-    """A share by how the episode went: ``soft("relevance", at_least=2.0, answered="submitted", wrong=0.5)``."""
-    return Soft(on=on, at_least=at_least, answered=answered, malformed=malformed, **shares)
-
-
-def trust(on: str, *, decay_steps: float = 1500.0, **settings: float) -> Trust:
-    """A share by how well a judge agrees with the outcome among siblings: ``trust("thinking")``."""
-    return Trust(on=on, decay_steps=decay_steps, **settings)

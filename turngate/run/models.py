@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from turngate.config import TinyModel
@@ -14,8 +13,10 @@ from turngate.errors import MissingExtra
 
 def load_model(name: str) -> tuple[Any, Any]:
     """Model and tokenizer of a hub name or a folder, on the accelerator if there is one. Raises MissingExtra."""
-    tiny = _tiny()
+    _require_torch()
     import torch
+
+    from turngate.agents import tiny
 
     model, tokenizer = tiny.load(name)
     return (model.to("cuda") if torch.cuda.is_available() else model), tokenizer
@@ -23,12 +24,17 @@ def load_model(name: str) -> tuple[Any, Any]:
 
 def check_model(name: str) -> None:
     """Raise ConfigError unless ``load_model`` would find a model of that name, MissingExtra."""
-    _tiny().check(name)
+    _require_torch()
+    from turngate.agents import tiny
+
+    tiny.check(name)
 
 
 def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[Any, Any]:
     """A model from random weights for episodes of ``context`` tokens, with a tokenizer trained on ``texts``."""
-    tiny = _tiny()
+    _require_torch()
+    from turngate.agents import tiny
+
     tokenizer = tiny.train_tokenizer(texts, vocabulary=settings.vocabulary)
     model = tiny.random_model(
         tokenizer,
@@ -43,9 +49,11 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write both in Hugging Face format; the folder appears when all of it is written."""
+    from turngate.agents import tiny
+
     writing = folder.with_name(f"writing_{folder.name}")
     shutil.rmtree(writing, ignore_errors=True)
-    _tiny().save(model, tokenizer, writing)
+    tiny.save(model, tokenizer, writing)
     writing.rename(folder)
 
 
@@ -56,13 +64,10 @@ def be_deterministic() -> None:
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
 
 
-def _tiny() -> ModuleType:
+def _require_torch() -> None:
     try:
         import tokenizers  # noqa: F401
         import torch  # noqa: F401
         import transformers  # noqa: F401
     except ImportError as error:
         raise MissingExtra(error.name or "torch", "train") from None
-    from turngate.agents import tiny
-
-    return tiny

@@ -81,21 +81,13 @@ def pack_demonstrations(trajectories: Sequence[Trajectory]) -> Batch:
     return replace(flat, policy_weight_L=np.zeros_like(ce_weight), ce_weight_L=ce_weight)
 
 
-def split(batch: Batch, parts: int) -> Iterator[Batch]:
-    """Cut a batch into ``parts`` batches of whole segments, for several optimizer steps.
+def split(batch: Batch, columns: Mapping[str, FloatArray], parts: int) -> Iterator[tuple[Batch, dict[str, FloatArray]]]:
+    """Cut a batch, and further ``columns`` of shape [L], into ``parts`` of whole segments, one per optimizer step.
 
-    Segments are dealt out in turn, so that siblings spread over the parts. Weights are scaled by the batch's segments
-    over the part's, so under every aggregate each part is an unbiased estimate of the whole batch's loss, and parts of
-    equal size average to it exactly. One part is the batch itself.
+    Segments are dealt out in turn, so that siblings spread over the parts. Weights (columns called ``…weight_L``) are
+    scaled by the batch's segments over the part's, so under every aggregate each part is an unbiased estimate of the
+    whole batch's loss, and parts of equal size average to it exactly. One part is the batch itself.
     """
-    for part, _ in split_with(batch, {}, parts):
-        yield part
-
-
-def split_with(
-    batch: Batch, columns: Mapping[str, FloatArray], parts: int
-) -> Iterator[tuple[Batch, dict[str, FloatArray]]]:
-    """``split``, and the same cut of further ``columns`` of shape [L]; those called ``…weight_L`` are scaled alike."""
     if parts == 1:
         yield batch, dict(columns)
         return

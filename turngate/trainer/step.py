@@ -23,7 +23,7 @@ from turngate.trainer.guidance import Guide
 from turngate.trainer.learner import Learner, measured_for
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import credit_metrics, unwatched
-from turngate.trainer.pack import Aggregate, by_turn, pack, split_with
+from turngate.trainer.pack import Aggregate, by_turn, pack, split
 from turngate.trainer.signals import Lesson, Signals
 from turngate.trainer.table import tabulate
 from turngate.types import (
@@ -152,7 +152,7 @@ def learn(run: Run, batch: Batch, table: TurnTable, lesson: Lesson, *, first: bo
     returns, noted = lesson(table)
     parts = [  # all columns are measured before the first update
         (part, measured_for(run.loss, part, run.learner, run.reference) | own)
-        for part, own in split_with(batch, returns, run.minibatches)
+        for part, own in split(batch, returns, run.minibatches)
     ]
     metrics |= noted
     for part, columns in parts:

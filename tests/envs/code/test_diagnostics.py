@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from turngate.envs.code.diagnostics import Diagnoser, alias, audible
 from turngate.envs.process import processes_below
 from turngate.errors import ConfigError, EnvError, MissingExtra, UnknownName
-from turngate.rewards.outcome.code import diagnostics_delta
+from turngate.rewards.outcome.code import diagnostics_reward
 
 pytestmark = pytest.mark.component
 
@@ -89,7 +89,7 @@ def test_a_repair_lowers_the_weighted_number(shared):
     before = shared.measure({"a.py": WRONG_CALL}).weighted()
     after = shared.measure({"a.py": WRONG_CALL.replace("'a'", "1")}).weighted()
     assert (before, after) == (1.0, 0.0)
-    assert diagnostics_delta(before, after, safe=True, confidence=1.0) == 0.5
+    assert diagnostics_reward(before, after, safe=True, confidence=1.0) == 0.5
 
 
 def test_a_version_of_python(shared):

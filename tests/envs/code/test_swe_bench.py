@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.loaders import LoadedProblems, match_ids, swe_bench
+from turngate.envs.code.grading.report import match
+from turngate.envs.code.loaders import LoadedProblems, swe_bench
 from turngate.envs.code.loaders.history import MAX_BYTES, History
 from turngate.envs.tasks import Dropped
 from turngate.errors import ConfigError, DataError, UnknownName
@@ -504,11 +505,10 @@ def test_without_git(tmp_path: Path, repo: Repo, monkeypatch: pytest.MonkeyPatch
 # --- ids that are cut off --------------------------------------------------------------------------------------------
 
 
-def test_match_ids() -> None:
+def test_which_reported_ids_are_meant() -> None:
     reported = ["t.py::a[1 2]", "t.py::a[1-x]", "t.py::a[2]", "t.py::ab[1]", "t.py::a", "t.py::c[1", "t.py::c[1 2]"]
-    assert match_ids(
-        ["t.py::a", "t.py::a[1", "t.py::a[2]", "t.py::a[3", "t.py::b", "t.py::c[1", "t.py::a["], reported
-    ) == {
+    wanted = ["t.py::a", "t.py::a[1", "t.py::a[2]", "t.py::a[3", "t.py::b", "t.py::c[1", "t.py::a["]
+    assert {name: match(name, reported) for name in wanted} == {
         "t.py::a": ("t.py::a",),
         "t.py::a[1": ("t.py::a[1 2]", "t.py::a[1-x]"),
         "t.py::a[2]": ("t.py::a[2]",),
@@ -522,7 +522,7 @@ def test_match_ids() -> None:
 @settings(max_examples=60)
 @given(st.text(alphabet="a[] 1", min_size=1, max_size=6), st.sets(st.text(alphabet="a[] 1", max_size=6), max_size=6))
 def test_ids_match_themselves_or_a_beginning(wanted: str, reported: set[str]) -> None:
-    found = match_ids([wanted], sorted(reported))[wanted]
+    found = match(wanted, sorted(reported))
     assert set(found) <= reported
     if wanted in reported:
         assert found == (wanted,)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from turngate.envs.sql.reference import reference_database, reference_tasks
+from turngate.envs.sql.reference import reference_tasks
 from turngate.envs.tasks import TaskList
 
 UNICODE = unicodedata.ucd_3_2_0
@@ -55,7 +55,7 @@ def block_of(codepoint: int) -> str:
 def media() -> dict[str, tuple[str, str]]:
     """Extension to type and subtype; which extensions are in the database is no question, so they are read from it."""
     connection = sqlite3.connect(":memory:")
-    connection.deserialize(reference_database())
+    connection.deserialize(reference_tasks()[0].private["database"])
     kinds = mimetypes.MimeTypes(()).types_map[True]
     extensions = [row[0] for row in connection.execute("SELECT extension FROM media_types")]
     return {extension: tuple(kinds["." + extension].split("/")) for extension in extensions}  # type: ignore[misc]
@@ -137,7 +137,7 @@ QUESTIONS = {row["id"]: row for row in map(json.loads, LINES)}
 
 def run(sql: str, *, backwards: bool = False) -> list[tuple[Any, ...]]:
     connection = sqlite3.connect(":memory:")
-    connection.deserialize(reference_database())
+    connection.deserialize(reference_tasks()[0].private["database"])
     connection.execute(f"PRAGMA reverse_unordered_selects = {int(backwards)}")
     return connection.execute(sql).fetchall()
 
@@ -180,14 +180,14 @@ def test_the_database_is_sound_and_has_several_hundred_rows():
 def test_the_same_bytes_come_from_another_process():
     code = (
         "import hashlib\n"
-        "from turngate.envs.sql.reference import reference_database\n"
-        "print(hashlib.sha256(reference_database()).hexdigest())"
+        "from turngate.envs.sql.reference import reference_tasks\n"
+        'print(hashlib.sha256(reference_tasks()[0].private["database"]).hexdigest())'
     )
     environment = {**os.environ, "PYTHONHASHSEED": "99", "PYTHONPATH": os.pathsep.join(sys.path)}
     printed = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
     )
-    assert printed.stdout.strip() == hashlib.sha256(reference_database()).hexdigest()
+    assert printed.stdout.strip() == hashlib.sha256(reference_tasks()[0].private["database"]).hexdigest()
 
 
 def test_the_tasks_keep_the_contract():
@@ -197,7 +197,7 @@ def test_the_tasks_keep_the_contract():
     teapot = tasks.find("sql/reference/teapot")
     assert teapot.env_id == "turngate/Sql-v1"
     assert teapot.prompt == "what is the phrase of status code 418"
-    assert teapot.private["database"] == reference_database()
+    assert teapot.private["database"] == reference_tasks()[0].private["database"]
     assert teapot.private["gold"] == "SELECT phrase FROM statuses WHERE code = 418"
     assert teapot.private["tables"] == ("statuses",)
     assert (teapot.private["ordered"], teapot.private["level"]) == (False, 1)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
 from turngate.rewards.outcome import (
-    CreditTable,
     Number,
     Overlap,
     exact_match,
@@ -252,30 +251,6 @@ def test_a_superset_never_beats_the_exact_set_and_repeating_a_list_never_pays(ex
 
 
 # --- answers withheld ------------------------------------------------------------------------------------------------
-
-
-def test_the_credit_table():
-    table = CreditTable()
-    assert table.credit(answerable=True, abstained=False, correct=True) == 1.0
-    assert table.credit(answerable=True, abstained=False, correct=False) == 0.0
-    assert table.credit(answerable=True, abstained=True, correct=None) == 0.3
-    assert table.credit(answerable=False, abstained=True, correct=None) == 1.0
-    assert table.credit(answerable=False, abstained=False, correct=None) == 0.0
-    assert table.credit(answerable=True, abstained=False, correct=None) is None
-    assert table.credit(answerable=None, abstained=True, correct=True) is None
-
-
-def test_break_even_is_where_both_acts_pay_the_same():
-    table = CreditTable(correct=1.0, abstained=0.25, wrong=-0.5)
-    p = table.break_even
-    assert p == pytest.approx(0.5, abs=1e-5)
-    assert p * table.correct + (1 - p) * table.wrong == pytest.approx(table.abstained)
-
-
-@pytest.mark.parametrize("setting", [{"abstained": 1.0}, {"wrong": 0.5}, {"invented": 1.0}])
-def test_a_table_that_pays_the_wrong_act_is_refused(setting):
-    with pytest.raises(ConfigError, match="pays the wrong act"):
-        CreditTable(**setting)
 
 
 def test_an_answer_that_also_answers_does_not_abstain():

@@ -13,15 +13,12 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.outcome import (
     all_tests_pass,
     changed_lines,
-    diagnostics_delta,
+    diagnostics_reward,
     difficulty_weights,
     fraction_of_tests,
     localisation,
-    not_repeated,
     pass_rates,
     patch_similarity,
-    process_score,
-    reproduced_first,
     weighted_tests,
 )
 
@@ -203,28 +200,28 @@ def test_similarity_is_bounded_and_more_files_or_lines_never_beat_the_gold(mine,
     [(5, 2, True, 0.94, 1.894), (1, 0, True, 0.72, 0.872), (3, 3, False, 0.62, -0.038)],
 )
 def test_the_published_diagnostics_reward(before, after, safe, confidence, expected):
-    score = diagnostics_delta(before, after, safe=safe, confidence=confidence, faithful=True)
+    score = diagnostics_reward(before, after, safe=safe, confidence=confidence, faithful=True)
     assert score == pytest.approx(expected, abs=1e-5)
-    fixed = diagnostics_delta(before, after, safe=safe, confidence=confidence)
+    fixed = diagnostics_reward(before, after, safe=safe, confidence=confidence)
     assert fixed == pytest.approx(expected - 0.4, abs=1e-5)
 
 
 def test_safe_turns_without_effect_pay_only_as_published():
     idle = {"safe": True, "confidence": 1.0}
-    assert sum(diagnostics_delta(4, 4, **idle, faithful=True) for _ in range(10)) == pytest.approx(4.0)
-    assert sum(diagnostics_delta(4, 4, **idle) for _ in range(10)) == 0.0
+    assert sum(diagnostics_reward(4, 4, **idle, faithful=True) for _ in range(10)) == pytest.approx(4.0)
+    assert sum(diagnostics_reward(4, 4, **idle) for _ in range(10)) == 0.0
 
 
 def test_unknown_diagnostics_and_confidence_out_of_range():
-    assert diagnostics_delta(None, 1, safe=True, confidence=1.0) is None
+    assert diagnostics_reward(None, 1, safe=True, confidence=1.0) is None
     with pytest.raises(ShapeError, match="confidence is nan"):
-        diagnostics_delta(1, 1, safe=True, confidence=math.nan)
+        diagnostics_reward(1, 1, safe=True, confidence=math.nan)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=2, max_size=8), st.floats(0, 1))
 def test_an_episode_earns_at_most_what_was_cleared(levels, confidence):
-    turns = [diagnostics_delta(before, after, safe=True, confidence=confidence) for before, after in pairwise(levels)]
+    turns = [diagnostics_reward(before, after, safe=True, confidence=confidence) for before, after in pairwise(levels)]
     assert sum(turns) <= 0.5 * (levels[0] - levels[-1]) + 1e-9
 
 
@@ -236,31 +233,3 @@ def test_opening_every_file_pays_only_as_recall():
     assert localisation(everything, gold, faithful=True) == 1.0 > localisation(careful, gold, faithful=True) == 0.5
     assert localisation(everything, gold) == 0.25 < localisation(careful, gold) == pytest.approx(1 / 3)
     assert localisation(["a"], []) is None
-
-
-@pytest.mark.parametrize(
-    ("events", "expected"),
-    [(["other", "reproduced", "edit"], 1.0), (["edit", "reproduced"], 0.0), (["other"], None), ([], None)],
-)
-def test_reproducing_comes_before_editing(events, expected):
-    assert reproduced_first(events) == expected
-
-
-def test_repeated_actions():
-    np.testing.assert_allclose(not_repeated(["ls", "cat a", "ls", None, "ls"]), [1, 1, 0, math.nan, 0])
-
-
-def test_process_score():
-    signals = {"valid": [1.0, 0.0], "applies": [None, 1.0], "submitted": [None]}
-    assert process_score(signals) == pytest.approx(0.75)
-    assert process_score({"submitted": [None]}) is process_score({}) is None
-    with pytest.raises(ShapeError, match="signal 'valid'"):
-        process_score({"valid": [math.nan]})
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.dictionaries(st.sampled_from("abc"), st.lists(st.none() | st.floats(0, 1), max_size=5)), st.integers(2, 4))
-def test_process_is_bounded_and_more_of_the_same_turns_earn_nothing(signals, times):
-    score = process_score(signals)
-    assert score is None or 0 <= score <= 1
-    assert process_score({name: values * times for name, values in signals.items()}) == pytest.approx(score)

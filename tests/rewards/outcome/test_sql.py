@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.errors import ConfigError, ShapeError
+from turngate.errors import ConfigError
 from turngate.rewards.outcome import (
     SchemaItems,
     execution_match,
     ngram_similarity,
-    reasoning_sql,
     result_f1,
     schema_items,
     schema_linking,
@@ -128,53 +127,6 @@ GOOD = "<reasoning>because</reasoning>\n<answer>SELECT 1</answer>"
 def test_format(text, fixed, published):
     assert tag_format(text) == fixed
     assert tag_format(text, faithful=True) == pytest.approx(published, abs=1e-5)
-
-
-# --- the whole -------------------------------------------------------------------------------------------------------
-
-WRONG = {"syntax": 1.0, "schema": 0.5, "ngram": 0.2, "format": 0.5}
-BEST = {"syntax": 1.0, "schema": 1.0, "ngram": 1.0, "format": 0.5}
-POOR = {"syntax": 1.0, "schema": 0.0, "ngram": 0.0, "format": 0.0}
-
-
-def test_the_published_sum():
-    assert reasoning_sql(0.0, WRONG, execution_weight=2.0, faithful=True) == pytest.approx(2.2, abs=1e-5)
-    assert reasoning_sql(0.0, WRONG, execution_weight=3.0, judged=2.0, faithful=True) == pytest.approx(4.2, abs=1e-5)
-    assert reasoning_sql(1.0, BEST, execution_weight=3.0, judged=2.0, faithful=True) == pytest.approx(6.5, abs=1e-5)
-
-
-def test_a_wrong_query_overtakes_a_right_one_only_as_published():
-    right, wrong = (reasoning_sql(e, p, execution_weight=2.0, faithful=True) for e, p in ((1.0, POOR), (0.0, BEST)))
-    assert (right, wrong) == (3.0, 3.5)
-    right, wrong = (reasoning_sql(e, p, execution_weight=3.0, faithful=True) for e, p in ((1.0, POOR), (0.0, BEST)))
-    assert (right, wrong) == (4.0, 3.5)
-    assert reasoning_sql(0.0, BEST, execution_weight=3.0, judged=2.0, faithful=True) > right
-    assert reasoning_sql(1.0, POOR) > reasoning_sql(0.0, BEST)
-
-
-def test_what_was_not_measured_takes_no_part():
-    assert reasoning_sql(None, BEST) is None
-    assert reasoning_sql(1.0, {}) == 1.0
-    assert reasoning_sql(0.0, {"syntax": 1.0, "schema": None}) == pytest.approx(0.3)
-    assert reasoning_sql(0.0, {"syntax": 1.0, "schema": 0.0}) == pytest.approx(0.15)
-
-
-def test_settings_that_break_the_order_are_refused():
-    with pytest.raises(ConfigError, match=r"partial_weight=1\.0"):
-        reasoning_sql(1.0, {}, partial_weight=1.0)
-    with pytest.raises(ShapeError, match="'syntax': 2"):
-        reasoning_sql(1.0, {"syntax": 2.0})
-    with pytest.raises(ShapeError, match=r"execution is 0\.5"):
-        reasoning_sql(0.5, {})
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.dictionaries(st.sampled_from("abcd"), st.none() | st.floats(0, 1)),
-    st.dictionaries(st.sampled_from("abcd"), st.none() | st.floats(0, 1)),
-)
-def test_no_partial_scores_let_a_wrong_query_overtake(good, bad):
-    assert 0 <= reasoning_sql(0.0, bad) < reasoning_sql(1.0, good) <= 1.3
 
 
 # --- results ---------------------------------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.outcome import (
-    best_of_n,
-    borda_weights,
     co_rewards,
     majority,
     majority_rewards,
@@ -24,8 +22,6 @@ answers = st.lists(st.sampled_from(["5", "7", "9", None]), max_size=8)
 
 
 def test_known_numbers():
-    assert best_of_n(0.3, 4) == pytest.approx(0.7599, abs=1e-5)
-    assert borda_weights(3) == pytest.approx((1.732051, 1.414214, 1.0), abs=1e-5)
     assert pass_at_k(4, 1, 2) == pytest.approx(0.5, abs=1e-5)
 
 

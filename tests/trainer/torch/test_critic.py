@@ -14,7 +14,7 @@ import torch
 from turngate.errors import ConfigError, ShapeError, StoreError
 from turngate.trainer.learner import Critic
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.pack import boundaries, pack, split_with
+from turngate.trainer.pack import boundaries, pack, split
 from turngate.trainer.torch.critic import ValueHead, value_loss
 
 LOSS = PolicyLoss()
@@ -258,7 +258,7 @@ def test_parts_carry_their_returns_and_average_to_the_whole():
     whole = learner()
     whole.forward_backward(batch, LOSS, measured=columns)
     parts = []
-    for part, own in split_with(batch, columns, 3):
+    for part, own in split(batch, columns, 3):
         one = learner()
         one.forward_backward(part, LOSS, measured=own)
         parts.append(gradient(one._value_head.parameters()))

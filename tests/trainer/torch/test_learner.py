@@ -143,7 +143,7 @@ def test_the_parts_of_a_split_average_to_the_batch(aggregate):
     whole = learner()
     whole.forward_backward(batch, LOSS)
     parts = []
-    for part in split(batch, 3):
+    for part, _ in split(batch, {}, 3):
         one = learner()
         one.forward_backward(part, LOSS)
         parts.append(gradient(one))

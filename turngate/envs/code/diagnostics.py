@@ -3,7 +3,7 @@
     with Diagnoser() as diagnoser:
         before = diagnoser.measure({"pkg/mod.py": "import os\\n"})
         after = diagnoser.measure({"pkg/mod.py": ""})
-    before.weighted(), after.weighted()      # 0.5, 0.0: D of ``turngate.rewards.outcome.code.diagnostics_delta``
+    before.weighted(), after.weighted()      # 0.5, 0.0: D of ``turngate.rewards.outcome.code.diagnostics_reward``
 
 How a text is measured, so that equal texts have equal counts whatever else was measured, and wherever:
 

@@ -79,11 +79,6 @@ _EXTENSIONS = (
 )
 
 
-def reference_database() -> bytes:
-    """The SQLite file image; the same bytes on every machine."""
-    return _frozen()[0]
-
-
 @cache
 def reference_tasks() -> tuple[Task, ...]:
     """The hand-checked questions, split "reference". Raises DataError for a line that is not as it should be."""

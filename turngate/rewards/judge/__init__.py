@@ -44,7 +44,6 @@ from turngate.rewards.judge.verdicts import (
     majority,
     settle_orders,
     unanimous,
-    yes_probability,
 )
 
 __all__ = [
@@ -96,6 +95,5 @@ __all__ = [
     "upper_bound",
     "verdict_facts",
     "win_rate_facts",
-    "yes_probability",
     "zero_group",
 ]

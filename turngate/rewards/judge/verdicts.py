@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -141,21 +141,6 @@ def unanimous(answers: Sequence[Verdict | Fault | Rule]) -> bool | None:
     if any(isinstance(answer, Rule) or (isinstance(answer, Verdict) and not answer.passed) for answer in answers):
         return False
     return True if all(isinstance(answer, Verdict) for answer in answers) else None
-
-
-def yes_probability(logprobs: Mapping[str, float], *, yes: str = "Yes", no: str = "No") -> float | None:
-    """``P(yes) / (P(yes) + P(no))`` from the log-probabilities (nats) at the verdict token; None if neither is there.
-
-    If one of the two is not among the returned tokens it is taken to be as likely as the least likely of them, an upper
-    bound. After GenPRM (https://arxiv.org/abs/2504.00891); average it over samples for a vote.
-    Raises ValueError for one that is NaN or infinite.
-    """
-    if yes not in logprobs and no not in logprobs:
-        return None
-    if not all(map(math.isfinite, logprobs.values())):
-        raise ValueError(f"log-probabilities {dict(logprobs)} must be finite")
-    least = min(logprobs.values())
-    return 1.0 / (1.0 + math.exp(logprobs.get(no, least) - logprobs.get(yes, least)))
 
 
 def _finite(answer: Verdict | PairScores | PairVerdict, *names: str) -> None:

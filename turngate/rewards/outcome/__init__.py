@@ -1,20 +1,23 @@
-"""What an outcome is worth, domain by domain: pure functions from plain data to numbers.
+"""What an outcome is worth, domain by domain: pure functions from plain data to numbers, and parts that a rubric names.
 
-``answers`` short texts, numbers, sets and abstention · ``calls`` tool calls · ``sql`` queries and their results ·
-``search`` retrieval and citations · ``code`` tests, patches, diagnostics · ``gui`` step verdicts · ``calibration`` and
+``answers`` short texts, numbers and lists · ``calls`` tool calls · ``sql`` queries and their results · ``search``
+retrieval and citations · ``code`` tests, patches, diagnostics · ``gui`` step verdicts · ``calibration`` and
 ``confidence`` what the agent said and what its probabilities say · ``votes`` several attempts · ``criteria`` weighted
-lists · ``components`` parts for rubrics.
+lists · ``formula`` and ``components`` how a part reads recorded evidence.
 
 Conventions. A score that could not be measured is None (NaN in an array), never zero. Where a published reward can be
 farmed, the default is a repaired form of the same range if possible, and ``faithful=True`` gives the published one;
-the docstring says how it is farmed. A verifier calls these functions and records what they return as evidence, so gold
-answers stay on its side and rubrics stay pure.
+the docstring says how it is farmed. A part says which evidence it reads: the verifier records it at the end, gold
+answers included, or computes the verdict itself with these functions and records that under the name of the type.
 """
 
 from turngate.rewards.outcome.answers import (
-    CreditTable,
+    ExactMatch,
+    ListOverlap,
     Number,
+    NumericMatch,
     Overlap,
+    TokenF1,
     exact_match,
     is_abstention,
     list_overlap,
@@ -26,27 +29,36 @@ from turngate.rewards.outcome.answers import (
 )
 from turngate.rewards.outcome.assignment import best_assignment
 from turngate.rewards.outcome.calibration import (
+    AnswerOrAbstain,
+    BrierScore,
+    Rlcr,
     answer_or_abstain,
-    answer_threshold,
     brier,
-    log_score,
     rlcr,
-    rlcr_released,
-    spherical_score,
 )
-from turngate.rewards.outcome.calls import call_quality, ftrl_answer, ftrl_calls, same_value, toolrl
+from turngate.rewards.outcome.calls import (
+    FtrlAnswer,
+    FtrlCalls,
+    ToolRL,
+    call_quality,
+    ftrl_answer,
+    ftrl_calls,
+    same_value,
+    toolrl,
+)
 from turngate.rewards.outcome.code import (
+    LanserDiagnostics,
+    Localisation,
+    PatchSimilarity,
+    ReproducedFirst,
     all_tests_pass,
     changed_lines,
-    diagnostics_delta,
+    diagnostics_reward,
     difficulty_weights,
     fraction_of_tests,
     localisation,
-    not_repeated,
     pass_rates,
     patch_similarity,
-    process_score,
-    reproduced_first,
     weighted_tests,
 )
 from turngate.rewards.outcome.components import UnitTests
@@ -59,30 +71,37 @@ from turngate.rewards.outcome.confidence import (
     product_probability,
 )
 from turngate.rewards.outcome.criteria import criteria_score
-from turngate.rewards.outcome.gui import both_orders, step_verdicts
+from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.outcome.gui import StepVerdicts
 from turngate.rewards.outcome.search import (
+    CitedAnswer,
+    RetrievalRelevance,
+    StepSearch,
+    StepSearchAnswer,
     citation_overlap,
     evidence_reward,
     redundancy,
     retrieval_gain,
     retrieval_relevance,
     search_steps,
-    stepsearch,
+    stepsearch_answer,
     tfidf_similarity,
 )
 from turngate.rewards.outcome.sql import (
+    ExecutionMatch,
+    NgramSimilarity,
+    ResultF1,
     SchemaItems,
+    SchemaLinking,
+    TagFormat,
     execution_match,
     ngram_similarity,
-    reasoning_sql,
     result_f1,
     schema_items,
     schema_linking,
     tag_format,
 )
 from turngate.rewards.outcome.votes import (
-    best_of_n,
-    borda_weights,
     co_rewards,
     majority,
     majority_rewards,
@@ -92,26 +111,46 @@ from turngate.rewards.outcome.votes import (
 )
 
 __all__ = [
-    "CreditTable",
+    "AnswerOrAbstain",
+    "BrierScore",
+    "CitedAnswer",
+    "ExactMatch",
+    "ExecutionMatch",
+    "Formula",
+    "FtrlAnswer",
+    "FtrlCalls",
+    "LanserDiagnostics",
+    "ListOverlap",
+    "Localisation",
+    "NgramSimilarity",
     "Number",
+    "NumericMatch",
     "Overlap",
+    "PatchSimilarity",
+    "ReproducedFirst",
+    "ResultF1",
+    "RetrievalRelevance",
+    "Rlcr",
     "SchemaItems",
+    "SchemaLinking",
+    "StepSearch",
+    "StepSearchAnswer",
+    "StepVerdicts",
+    "TagFormat",
+    "TokenF1",
+    "ToolRL",
     "UnitTests",
     "all_tests_pass",
     "answer_confidence",
     "answer_or_abstain",
-    "answer_threshold",
     "best_assignment",
-    "best_of_n",
-    "borda_weights",
-    "both_orders",
     "brier",
     "call_quality",
     "changed_lines",
     "citation_overlap",
     "co_rewards",
     "criteria_score",
-    "diagnostics_delta",
+    "diagnostics_reward",
     "difficulty_weights",
     "evidence_reward",
     "exact_match",
@@ -123,38 +162,30 @@ __all__ = [
     "list_overlap",
     "localisation",
     "log_probability",
-    "log_score",
     "majority",
     "majority_rewards",
     "mean_log_probability",
     "mean_probability",
     "ngram_similarity",
     "normalize",
-    "not_repeated",
     "numeric_match",
     "parse_number",
     "pass_at_k",
     "pass_rates",
     "patch_similarity",
     "perplexity",
-    "process_score",
     "product_probability",
-    "reasoning_sql",
     "redundancy",
-    "reproduced_first",
     "result_f1",
     "retrieval_gain",
     "retrieval_relevance",
     "rlcr",
-    "rlcr_released",
     "same_value",
     "schema_items",
     "schema_linking",
     "search_steps",
     "set_overlap",
-    "spherical_score",
-    "step_verdicts",
-    "stepsearch",
+    "stepsearch_answer",
     "tag_format",
     "tfidf_similarity",
     "token_f1",

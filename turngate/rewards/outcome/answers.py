@@ -13,12 +13,14 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from turngate.errors import ConfigError
 from turngate.rewards.outcome.assignment import best_assignment
+from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.parts import Kind
 
 Aliases: TypeAlias = str | Sequence[str]
 
@@ -213,40 +215,75 @@ def _common_subsequence(mine: Sequence[str], theirs: Sequence[frozenset[str]]) -
 # --- answers withheld ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreditTable:
-    """What an answer is worth. ``abstained`` and ``wrong`` are for questions that have an answer, the rest for those
-    without one, where holding back is right and inventing an answer is worse than anything.
-
-    Defaults are ours. Raises ConfigError unless ``wrong ≤ abstained < correct`` and ``invented < withheld``.
-    """
-
-    correct: float = 1.0
-    abstained: float = 0.3
-    wrong: float = 0.0
-    withheld: float = 1.0
-    invented: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (self.wrong <= self.abstained < self.correct and self.invented < self.withheld):
-            raise ConfigError(f"{self} pays the wrong act; use wrong ≤ abstained < correct and invented < withheld")
-
-    @property
-    def break_even(self) -> float:
-        """The chance of being right above which answering pays more than abstaining."""
-        return (self.abstained - self.wrong) / (self.correct - self.wrong)
-
-    def credit(self, *, answerable: bool | None, abstained: bool, correct: bool | None) -> float | None:
-        """The entry of the table. ``correct=None`` (not measured) is None unless it makes no difference."""
-        if answerable is None:
-            return None
-        if not answerable:
-            return self.withheld if abstained else self.invented
-        if abstained:
-            return self.abstained
-        return None if correct is None else (self.correct if correct else self.wrong)
-
-
 def is_abstention(answer: str, phrases: Sequence[str] = ("", "i don't know", "unknown", "no answer")) -> bool:
     """Whether the whole answer, normalised, is one of ``phrases``; an answer that also answers does not abstain."""
     return normalize(answer) in {normalize(phrase) for phrase in phrases}
+
+
+# --- parts of a rubric -----------------------------------------------------------------------------------------------
+
+
+class ExactMatch(Formula):
+    """Whether the ``answer`` is the ``gold`` text or one of its aliases (a list), by ``exact_match``. No answer: 0."""
+
+    type: Literal["exact_match"] = "exact_match"
+    kind: Kind = "outcome"
+    yes_or_no: ClassVar[bool] = True
+    faithful: bool = False
+    """The published normalisation, under which "the" equals a gold answer "A"."""
+
+    def grade(self, answer: str | None, gold: Aliases) -> float | None:
+        """``exact_match``."""
+        return exact_match(answer or "", gold, faithful=self.faithful)
+
+
+class TokenF1(Formula):
+    """How many words the ``answer`` shares with the ``gold`` text, or the nearest of its aliases, by ``token_f1``."""
+
+    type: Literal["token_f1"] = "token_f1"
+    kind: Kind = "outcome"
+    faithful: bool = False
+    """The published normalisation, under which "the" equals a gold answer "A"."""
+
+    def grade(self, answer: str | None, gold: Aliases) -> float | None:
+        """``token_f1``."""
+        return token_f1(answer or "", gold, faithful=self.faithful)
+
+
+class NumericMatch(Formula):
+    """Whether the ``answer`` is one number within a tolerance of the ``gold`` one, by ``numeric_match``."""
+
+    type: Literal["numeric_match"] = "numeric_match"
+    kind: Kind = "outcome"
+    yes_or_no: ClassVar[bool] = True
+    relative: float = 1e-6
+    """Tolerance as a share of the gold number."""
+    absolute: float = 0.0
+    """Tolerance in the unit of the gold number; the wider of the two counts."""
+    percent: Literal["fraction", "ignore"] = "fraction"
+    """fraction: 12.5% is 0.125; ignore: it is 12.5."""
+
+    def grade(self, answer: str | None, gold: str | float) -> float | None:
+        """``numeric_match``."""
+        return numeric_match(answer or "", gold, relative=self.relative, absolute=self.absolute, percent=self.percent)
+
+
+class ListOverlap(Formula):
+    """How the list ``items`` that the agent gave agrees with ``gold_items``, each a text or a list of aliases."""
+
+    type: Literal["list_overlap"] = "list_overlap"
+    kind: Kind = "outcome"
+    measure: Literal["f1", "precision", "recall", "exact"] = "f1"
+    """recall pays for listing everything there is."""
+    repeats: bool = False
+    """Whether an item twice in the list must be twice in the gold."""
+    ordered: bool = False
+    """Whether only items in the order of the gold are found; repeats then count too."""
+
+    def grade(self, items: list[str], gold_items: list[Aliases]) -> float | None:
+        """A figure of ``set_overlap``, or of ``list_overlap`` where repetitions or the order count."""
+        if self.repeats or self.ordered:
+            overlap = list_overlap(items, gold_items, ordered=self.ordered)
+        else:
+            overlap = set_overlap(items, gold_items)
+        return None if overlap is None else float(getattr(overlap, self.measure))

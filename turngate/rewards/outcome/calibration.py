@@ -1,10 +1,13 @@
-"""Stated confidence: proper scores, rewards that keep the incentive to be right, and when to hold back."""
+"""Stated confidence: a proper score, a reward that keeps the incentive to be right, and when to hold back."""
 
 from __future__ import annotations
 
-import math
+from typing import Any, Literal
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.outcome.answers import Aliases, exact_match, is_abstention
+from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.parts import Kind
 
 
 def brier(correct: bool | None, confidence: float | None) -> float | None:
@@ -12,28 +15,6 @@ def brier(correct: bool | None, confidence: float | None) -> float | None:
     if correct is None or confidence is None:
         return None
     return 1 - (correct - _probability(confidence)) ** 2
-
-
-def log_score(correct: bool | None, confidence: float | None, *, floor: float = 1e-3) -> float | None:
-    """``ln max(q, floor)`` with ``q = c`` if right, else ``1 − c``: in [ln floor, 0]. None if either is missing.
-
-    Proper between ``floor`` and ``1 − floor``. Without a floor it is unbounded: then one confident mistake outweighs
-    any number of right answers. The default is ours. Raises ConfigError for a floor outside (0, 0.5].
-    """
-    if not 0 < floor <= 0.5:
-        raise ConfigError(f"floor={floor} must lie in (0, 0.5]")
-    if correct is None or confidence is None:
-        return None
-    chance = _probability(confidence)
-    return math.log(max(chance if correct else 1 - chance, floor))
-
-
-def spherical_score(correct: bool | None, confidence: float | None) -> float | None:
-    """``q / √(c² + (1 − c)²)`` in [0, 1], proper; ``q = c`` if right, else ``1 − c``. None if either is missing."""
-    if correct is None or confidence is None:
-        return None
-    chance = _probability(confidence)
-    return (chance if correct else 1 - chance) / math.hypot(chance, 1 - chance)
 
 
 def rlcr(correct: bool | None, confidence: float | None, *, faithful: bool = False) -> float | None:
@@ -49,29 +30,6 @@ def rlcr(correct: bool | None, confidence: float | None, *, faithful: bool = Fal
     if confidence is None:
         return 0.0 if faithful else correct - 1.0
     return correct - (_probability(confidence) - correct) ** 2
-
-
-def rlcr_released(correct: bool | None, confidence: float | None, *, well_formed: bool = True) -> float | None:
-    """The released code's mixture ``½·format + ½·y + ½·(1 − (y − c)²)`` in [0, 1.5]; no readable confidence: 0.
-
-    A wrong but honest and well-formed answer earns up to 1, as much as a right one with c = 0.
-    None if ``correct`` is not measured. Source: https://arxiv.org/abs/2507.16806, its code.
-    """
-    if correct is None:
-        return None
-    if confidence is None:
-        return 0.0
-    return 0.5 * well_formed + 0.5 * correct + 0.5 * (1 - (correct - _probability(confidence)) ** 2)
-
-
-def answer_threshold(*, correct: float = 1.0, wrong: float = 0.0, abstained: float = 0.3) -> float:
-    """The chance of being right from which answering is worth more: ``(abstained − wrong) / (correct − wrong)``.
-
-    Raises ConfigError unless ``wrong ≤ abstained < correct``.
-    """
-    if not wrong <= abstained < correct:
-        raise ConfigError(f"{correct=}, {abstained=}, {wrong=} must satisfy wrong ≤ abstained < correct")
-    return (abstained - wrong) / (correct - wrong)
 
 
 def answer_or_abstain(correct: bool | None, *, abstained: bool, threshold: float) -> float | None:
@@ -91,3 +49,64 @@ def _probability(confidence: float) -> float:
     if not 0 <= confidence <= 1:
         raise ShapeError(f"confidence is {confidence}; state it in [0, 1], and pass None where it cannot be read")
     return confidence
+
+
+# --- parts of a rubric -----------------------------------------------------------------------------------------------
+
+
+class Rlcr(Formula):
+    """Whether the answer was ``correct``, minus how far the stated ``confidence`` was from that, by ``rlcr``.
+
+    ``confidence`` is a number in [0, 1], or false where the agent stated none that can be read.
+    """
+
+    type: Literal["rlcr"] = "rlcr"
+    kind: Kind = "outcome"
+    low: float = -1.0
+    faithful: bool = False
+    """Pay 0 where no confidence was stated, as published: more than for most wrong answers with one."""
+
+    def grade(self, correct: bool, confidence: float | Literal[False]) -> float | None:
+        """``rlcr``."""
+        return rlcr(correct, _readable(confidence), faithful=self.faithful)
+
+
+class BrierScore(Formula):
+    """How well the stated ``confidence`` fits whether the answer was ``correct``, by ``brier``; none stated: 0.
+
+    Alone it pays a wrong answer as much as a right one, so keep it behind or beside an outcome.
+    """
+
+    type: Literal["brier"] = "brier"
+
+    def grade(self, correct: bool, confidence: float | Literal[False]) -> float | None:
+        """``brier``."""
+        stated = _readable(confidence)
+        return 0.0 if stated is None else brier(correct, stated)
+
+
+class AnswerOrAbstain(Formula):
+    """1 for an ``answer`` that matches ``gold``, 0 for "I don't know" or none, and −t / (1 − t) for a wrong one."""
+
+    type: Literal["answer_or_abstain"] = "answer_or_abstain"
+    kind: Kind = "outcome"
+    low: float = -1.0
+    threshold: float = 0.5
+    """The chance of being right from which on answering pays (t)."""
+
+    def model_post_init(self, context: Any) -> None:
+        """Raises ConfigError for a threshold outside [0, 1), or one at which a wrong answer costs more than ``low``."""
+        super().model_post_init(context)
+        self._needs_range(answer_or_abstain(False, abstained=False, threshold=self.threshold) or 0.0, 1.0)
+
+    def grade(self, answer: str | None, gold: Aliases) -> float | None:
+        """``answer_or_abstain`` of an exact match."""
+        correct = exact_match(answer or "", gold)
+        abstained = is_abstention(answer or "")
+        return answer_or_abstain(
+            None if correct is None else bool(correct), abstained=abstained, threshold=self.threshold
+        )
+
+
+def _readable(confidence: float | Literal[False]) -> float | None:
+    return float(confidence) if confidence is not False and 0 <= confidence <= 1 else None

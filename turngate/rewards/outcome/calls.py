@@ -7,13 +7,15 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from turngate.errors import ShapeError
 from turngate.rewards.outcome.answers import Aliases, exact_match, normalize
 from turngate.rewards.outcome.assignment import best_assignment
+from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.parts import Kind, Span
 from turngate.types import ToolCall
 
 _PLAIN_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,3})?")
@@ -176,3 +178,62 @@ def ftrl_answer(
     contained = any(normalize(alias) in normalize(text) for alias in golds)
     right = contained if faithful else exact_match(text, golds)
     return 1 / (1 + unsolved) if right else (0.5 if not unsolved else 0.0)
+
+
+# --- parts of a rubric -----------------------------------------------------------------------------------------------
+
+
+class ToolRL(Formula):
+    """How the tool calls of an episode agree with the gold ones, by ``toolrl``: −3 to 4.
+
+    ``calls`` and ``gold_calls`` are lists of {"name": …, "arguments": {…}}. ``malformed`` counts calls that could not
+    be parsed, ``well_formed`` says whether the reply kept to its format; both may be left out.
+    """
+
+    type: Literal["toolrl"] = "toolrl"
+    kind: Kind = "outcome"
+    low: float = -3.0
+    high: float = 4.0
+    faithful: bool = False
+    """The published form, under which ten useless calls beside the right one cost 1.36 of 6."""
+
+    def grade(
+        self, calls: list[ToolCall], gold_calls: list[ToolCall], malformed: int = 0, well_formed: bool = True
+    ) -> float | None:
+        """``toolrl``."""
+        return toolrl(calls, gold_calls, malformed=malformed, well_formed=well_formed, faithful=self.faithful)
+
+
+class FtrlCalls(Formula):
+    """How well the ``n_calls`` calls of a turn answered sub-questions (``n_solved``), by ``ftrl_calls``.
+
+    ``solvable`` says how many sub-questions could be answered in the turn and may be left out. Turns without calls earn
+    nothing here.
+    """
+
+    type: Literal["ftrl_calls"] = "ftrl_calls"
+    per_turn: bool = True
+    published: ClassVar[Span] = (0.0, 2.0)
+    faithful: bool = False
+    """The published form, which pays two answers from two calls 1.33 and needs high = 2."""
+
+    def grade(self, n_calls: int, n_solved: int, solvable: int | None = None) -> float | None:
+        """``ftrl_calls``."""
+        return ftrl_calls(n_calls, n_solved, solvable=solvable, faithful=self.faithful) if n_calls else None
+
+
+class FtrlAnswer(Formula):
+    """The final ``answer`` against ``gold``, given how many sub-questions are ``unsolved``, by ``ftrl_answer``.
+
+    ``stray_tags`` says whether it holds remains of tool syntax, and may be left out.
+    """
+
+    type: Literal["ftrl_answer"] = "ftrl_answer"
+    kind: Kind = "outcome"
+    low: float = -0.5
+    faithful: bool = False
+    """The published form: the gold text somewhere in the answer is enough."""
+
+    def grade(self, answer: str | None, gold: Aliases, unsolved: int, stray_tags: bool = False) -> float | None:
+        """``ftrl_answer``."""
+        return ftrl_answer(answer or "", gold, unsolved, stray_tags=stray_tags, faithful=self.faithful)

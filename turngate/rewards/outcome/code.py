@@ -6,6 +6,7 @@ time out) or None (the machine failed, so nobody knows). None is never counted a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, TypeAlias
@@ -14,6 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.parts import Facts, Kind, Reward, Verdict
+from turngate.types import Evidence
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Results: TypeAlias = Mapping[str, bool | None]
@@ -172,7 +176,7 @@ def changed_lines(diff: str) -> str:
 # --- diagnostics -----------------------------------------------------------------------------------------------------
 
 
-def diagnostics_delta(
+def diagnostics_reward(
     before: float | None,
     after: float | None,
     *,
@@ -215,35 +219,106 @@ def localisation(opened: Collection[str], gold: Collection[str], *, faithful: bo
     return len(mine & theirs) / len(theirs if faithful else mine | theirs)
 
 
-def reproduced_first(events: Sequence[Literal["reproduced", "edit", "other"]]) -> float | None:
-    """1 if the failure was reproduced before the first edit, 0 if an edit came first; None if there was neither."""
-    first = next((event for event in events if event != "other"), None)
-    return None if first is None else float(first == "reproduced")
+# --- parts of a rubric -----------------------------------------------------------------------------------------------
 
 
-def not_repeated(actions: Sequence[str | None]) -> Array:
-    """Per turn, 1 if its action is new and 0 if an earlier turn did the same: float64[T]; None (no action) is NaN."""
-    known: set[str] = set()
-    fresh_T = np.full(len(actions), np.nan)
-    for t, action in enumerate(actions):
-        if action is not None:
-            fresh_T[t] = action not in known
-            known.add(action)
-    return fresh_T
+class PatchSimilarity(Formula):
+    """How alike the ``patch`` and the ``gold_patch`` are, by ``patch_similarity``: −1 to 1.
 
-
-def process_score(signals: Mapping[str, Sequence[float | None]]) -> float | None:
-    """Mean over signals of each signal's mean over turns, in [0, 1]; None values take no part.
-
-    Signals are, for instance, valid tool call, localisation, patch applies, not repeated, submitted. Each has equal
-    weight whatever its number of verdicts, so more turns never earn more. None if nothing was measured. Raises
-    ShapeError for a value outside [0, 1], NaN included. Gate it on the outcome.
+    Both map each file to its unified diff; ``patch`` is false where the agent wrote none that is valid.
     """
-    means = []
-    for name, values in signals.items():
-        measured = [value for value in values if value is not None]
-        if not all(0 <= value <= 1 for value in measured):
-            raise ShapeError(f"signal '{name}' has values outside [0, 1]: {measured}")
-        if measured:
-            means.append(sum(measured) / len(measured))
-    return sum(means) / len(means) if means else None
+
+    type: Literal["patch_similarity"] = "patch_similarity"
+    kind: Kind = "outcome"
+    low: float = -1.0
+    faithful: bool = False
+    """Compare whole diffs, as published, so that copying context pays."""
+
+    def grade(self, patch: dict[str, str] | Literal[False], gold_patch: dict[str, str]) -> float | None:
+        """``patch_similarity``."""
+        return patch_similarity(patch or (None if patch is False else {}), gold_patch, faithful=self.faithful)
+
+
+class LanserDiagnostics(Formula):
+    """Lanser-CLI's reward of a turn from how the language servers' findings changed, by ``diagnostics_reward``.
+
+    ``diagnostics_delta`` is the weighted number of findings after the turn minus that before it, as code repair records
+    it. ``safe`` (the action was) and ``confidence`` (the tool's, in [0, 1], that it found the right place) may be left
+    out and then cost nothing. Verdicts beyond ``low`` and ``high`` are cut off there. Deleting code clears findings
+    too, so gate it on tests.
+    """
+
+    type: Literal["lanser"] = "lanser"
+    per_turn: bool = True
+    low: float = -1.0
+    alpha: float = 0.5
+    """Worth of one finding less."""
+    beta: float = 0.4
+    """Cost of an unsafe action; with ``faithful``, what a safe one earns."""
+    gamma: float = 0.1
+    """Cost of no confidence at all."""
+    faithful: bool = False
+    """Pay every safe turn ``beta``, as published, also one in which nothing happens."""
+
+    def grade(self, diagnostics_delta: float, safe: bool = True, confidence: float = 1.0) -> float | None:
+        """``diagnostics_reward``, cut off."""
+        score = diagnostics_reward(
+            0.0,
+            diagnostics_delta,
+            safe=safe,
+            confidence=confidence,
+            alpha=self.alpha,
+            beta=self.beta,
+            gamma=self.gamma,
+            faithful=self.faithful,
+        )
+        return None if score is None else min(max(score, self.low), self.high)
+
+
+class Localisation(Formula):
+    """How well the files ``opened`` are the ``gold_files`` that the reference repair touches, by ``localisation``."""
+
+    type: Literal["localisation"] = "localisation"
+    faithful: bool = False
+    """The usual recall, which is 1 for opening everything."""
+
+    def grade(self, opened: list[str], gold_files: list[str]) -> float | None:
+        """``localisation``."""
+        return localisation(opened, gold_files, faithful=self.faithful)
+
+
+class ReproducedFirst(Reward):
+    """1 if the failure was reproduced before the first edit, 0 if an edit came first; unmeasured if there was neither.
+
+    ``evidence`` is true of a turn that reproduced it, ``edit`` of one that edited; the defaults are what code repair
+    records of turns that ran the tests and that changed a file.
+    """
+
+    type: Literal["reproduced_first"] = "reproduced_first"
+    evidence: str = "ran_tests"
+    """Evidence that is true of a turn that reproduced the failure."""
+    edit: str = "edit_applied"
+    """Evidence that is true of a turn that edited."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The two names."""
+        return (self.evidence, self.edit)
+
+    def verdicts(self, facts: Facts) -> list[Verdict]:
+        """One verdict about the whole episode, or none."""
+        first = {name: min(_turns(facts, name), default=math.inf) for name in self.reads}
+        reproduced, edited = first[self.evidence], first[self.edit]
+        return [] if reproduced == edited == math.inf else [(None, float(reproduced < edited))]
+
+    def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
+        """Whatever comes first."""
+        return tuple(Evidence(name=self.evidence if value else self.edit, value=True, turn=0) for _, value in verdicts)
+
+    def turns_of(self, verdicts: Sequence[Verdict]) -> int:
+        """The turn of ``evidence_of``."""
+        return min(1, len(verdicts))
+
+
+def _turns(facts: Facts, name: str) -> list[int]:
+    return [turn for turn, value in facts.verdicts(name) if value and turn is not None]

@@ -1,30 +1,29 @@
-"""Step verdicts of a judge on GUI actions, absolute and by comparison."""
+"""Step verdicts of a judge on GUI actions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-Array = npt.NDArray[np.float64]
+from turngate.rewards.outcome.formula import Formula
 
 
-def step_verdicts(verdicts: Sequence[bool | None], *, signed: bool = False) -> Array:
-    """A judge's yes or no on each step as a reward: float64[T], 1 and 0, or ±1 if ``signed``; None becomes NaN.
+class StepVerdicts(Formula):
+    """A judge's yes or no on each step (``step_verdict``, true or false) as a reward: 1 and 0, or 1 and −1.
 
     After GUI-Shepherd (https://arxiv.org/abs/2509.23738), of which the abstract was read only: whether a bad step is 0
     or −1 is not known, so ``signed`` is a choice and not the paper's.
     """
-    low = -1.0 if signed else 0.0
-    return np.array([np.nan if verdict is None else (1.0 if verdict else low) for verdict in verdicts], np.float64)
 
+    type: Literal["step_verdicts"] = "step_verdicts"
+    per_turn: bool = True
+    signed: bool = False
+    """Whether a bad step costs 1 instead of earning nothing; it needs low = −1."""
 
-def both_orders(first: float | None, second: float | None) -> float | None:
-    """The share won by A from asking about (A, B) and (B, A): 1, 0, or ½ where the two answers disagree.
+    def model_post_init(self, context: Any) -> None:
+        """Raises ConfigError if verdicts would lie outside [low, high]."""
+        super().model_post_init(context)
+        self._needs_range(-1.0 if self.signed else 0.0, 1.0)
 
-    ``first`` is A's share when A stands first, ``second`` A's share when it stands second; None if either is missing.
-    """
-    if first is None or second is None:
-        return None
-    return first if first == second else 0.5
+    def grade(self, step_verdict: bool) -> float | None:
+        """One step."""
+        return 1.0 if step_verdict else -1.0 if self.signed else 0.0

@@ -7,17 +7,18 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.outcome.answers import Overlap
+from turngate.rewards.outcome.answers import Aliases, Overlap, token_f1
+from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.parts import Facts, Kind, Reward, Verdict
 
 Array = npt.NDArray[np.float64]
 
-STEP_SCALE = 0.6  # StepSearch's intended weight of a step
-STEP_SCALE_RELEASED = 1.6  # the effective weight in the released code, which scales a row in place and adds it again
 KEY_WEIGHT = 0.618  # StepSearch's weight of the keyword score
 
 _WORD = re.compile(r"\w+")
@@ -100,27 +101,18 @@ def search_steps(gain_T: npt.ArrayLike, redundancy_T: npt.ArrayLike, *, faithful
     return np.asarray(gain_T - redundancy_T if faithful else gain_T * (1 - redundancy_T), np.float64)
 
 
-def stepsearch(
-    answer_f1: float | None,
-    key_score: float,
-    step_T: npt.ArrayLike,
-    *,
-    well_formed: bool = True,
-    scale: float = STEP_SCALE,
-    key_weight: float = KEY_WEIGHT,
-) -> tuple[float | None, Array]:
-    """StepSearch's outcome and scaled steps: ``(F1 + key_weight·key_score, scale·step_T)``.
+def stepsearch_answer(
+    answer_f1: float | None, key_score: float, *, well_formed: bool = True, key_weight: float = KEY_WEIGHT
+) -> float | None:
+    """StepSearch's outcome, ``F1 + key_weight·key_score``; −1 without an answer or with text after it.
 
-    ``key_score`` in [0, 1] says how well the queries hit the gold keywords. If there is no answer, or text after it
-    (``well_formed=False``), the outcome is −1 and every step 0, also unmeasured ones: the format is a gate.
-    ``answer_f1=None`` stays None. Source: https://arxiv.org/abs/2505.15107; ``scale=STEP_SCALE_RELEASED`` reproduces
-    what the released code does.
+    ``key_score`` in [0, 1] says how well the queries hit the gold keywords. An outcome that is not ``well_formed``
+    earns −1 and should earn no steps either: put them behind a gate. None if ``answer_f1`` is None. Source:
+    https://arxiv.org/abs/2505.15107.
     """
-    step_T = np.asarray(step_T, np.float64)
     if not well_formed:
-        return -1.0, np.zeros_like(step_T)
-    outcome = None if answer_f1 is None else answer_f1 + key_weight * key_score
-    return outcome, scale * step_T
+        return -1.0
+    return None if answer_f1 is None else answer_f1 + key_weight * key_score
 
 
 # --- R3-RAG ----------------------------------------------------------------------------------------------------------
@@ -188,3 +180,116 @@ def evidence_reward(
         return None
     score = overlap.f_beta(beta)
     return answer + ungated * score + (1 - ungated) * answer * score
+
+
+# --- parts of a rubric -----------------------------------------------------------------------------------------------
+
+
+class StepSearch(Reward):
+    """What each search brought to light of the gold documents, minus what had been seen before, by ``search_steps``.
+
+    ``retrieved`` holds, per turn that searched, the texts that came back; ``gold_documents`` the texts to be found, for
+    the whole episode. How near they are is measured by ``tfidf_similarity`` over all of them. The published weight of a
+    step is 0.6; the effective one of the released code, which scales a row in place and adds it again, is 1.6. An
+    environment may instead record the verdicts under "step_search".
+    """
+
+    type: Literal["step_search"] = "step_search"
+    per_turn: bool = True
+    faithful: bool = False
+    """The published gain − redundancy, which pays a repeated search less than none; it needs low = −1."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The verdicts, or the texts that they are computed from."""
+        return (self.type, "retrieved", "gold_documents")
+
+    def model_post_init(self, context: Any) -> None:
+        """Raises ConfigError if verdicts would lie outside [low, high]."""
+        super().model_post_init(context)
+        if self.faithful and self.low > -1:
+            raise ConfigError(f"component '{self.name}' is faithful, so a step can earn −1; set low = -1")
+
+    def verdicts(self, facts: Facts) -> list[Verdict]:
+        """One verdict per search; none without gold documents."""
+        recorded = facts.verdicts(self.type)
+        gold = facts.verdicts("gold_documents")
+        searches = sorted(facts.verdicts("retrieved"), key=lambda verdict: -1 if verdict[0] is None else verdict[0])
+        if recorded or not gold or not searches:
+            return recorded
+        theirs = self._texts(facts, None, gold[-1][1])
+        rounds = [self._texts(facts, turn, found) for turn, found in searches]
+        similarity = tfidf_similarity([text for texts in rounds for text in texts], theirs)
+        best_TG, start = np.zeros((len(rounds), len(theirs))), 0
+        for t, texts in enumerate(rounds):
+            best_TG[t] = similarity[start : start + len(texts)].max(axis=0, initial=0.0)
+            start += len(texts)
+        step_T = search_steps(retrieval_gain(best_TG), redundancy(rounds), faithful=self.faithful)
+        return [(turn, step) for (turn, _), step in zip(searches, step_T.tolist(), strict=True) if not math.isnan(step)]
+
+    def _texts(self, facts: Facts, turn: int | None, value: Any) -> list[str]:
+        if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+            self._reject(facts, turn, f"read {value!r:.80}; documents are a list of texts")
+        return list(value)
+
+
+class StepSearchAnswer(Formula):
+    """Words shared with the ``gold`` answer plus how well the queries hit its keywords, by ``stepsearch_answer``.
+
+    ``key_score`` lies in [0, 1]. ``well_formed`` says whether there is an answer and nothing after it, and may be left
+    out; its steps then belong behind a gate, {type = "requires", evidence = "well_formed", on = …}.
+    """
+
+    type: Literal["step_search_answer"] = "step_search_answer"
+    kind: Kind = "outcome"
+    low: float = -1.0
+    high: float = 1.0 + KEY_WEIGHT
+    key_weight: float = KEY_WEIGHT
+    """What hitting every keyword adds."""
+
+    def model_post_init(self, context: Any) -> None:
+        """Raises ConfigError if verdicts would lie outside [low, high]."""
+        super().model_post_init(context)
+        self._needs_range(-1.0, 1.0 + self.key_weight)
+
+    def grade(self, answer: str | None, gold: Aliases, key_score: float, well_formed: bool = True) -> float | None:
+        """``stepsearch_answer``."""
+        return stepsearch_answer(
+            token_f1(answer or "", gold), key_score, well_formed=well_formed, key_weight=self.key_weight
+        )
+
+
+class RetrievalRelevance(Formula):
+    """A judge's ``relevance`` in [0, 1] of the ``n_documents`` documents that a turn retrieved; 0 for none.
+
+    By ``retrieval_relevance``. The published form also reads ``weighted``, the judge's weighted sub-scores.
+    """
+
+    type: Literal["retrieval_relevance"] = "retrieval_relevance"
+    per_turn: bool = True
+    faithful: bool = False
+    """The published form, in which a judge that is fooled twice still pays for retrieving nothing."""
+
+    def grade(self, n_documents: int, relevance: float | None = None, weighted: float | None = None) -> float | None:
+        """``retrieval_relevance``."""
+        return retrieval_relevance(relevance, n_documents, weighted=weighted, faithful=self.faithful)
+
+
+class CitedAnswer(Formula):
+    """Whether the answer was ``correct`` (0 to 1), and, mostly if it was, whether the right chunks were cited.
+
+    ``cited`` lists the ids that the agent cited, ``gold_chunks`` those that it should have. By ``evidence_reward`` of
+    ``citation_overlap``: 0 to 2.
+    """
+
+    type: Literal["cited_answer"] = "cited_answer"
+    kind: Kind = "outcome"
+    high: float = 2.0
+    ungated: float = 0.1
+    """Share of the citations' worth that is paid whatever the answer is (η)."""
+    beta: float = 1.0
+    """Above 1 missing a chunk costs more than citing one too many; the paper has 2."""
+
+    def grade(self, correct: float, cited: list[str | int], gold_chunks: list[str | int]) -> float | None:
+        """``evidence_reward``."""
+        return evidence_reward(correct, citation_overlap(cited, gold_chunks), ungated=self.ungated, beta=self.beta)

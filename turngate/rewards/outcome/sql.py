@@ -1,17 +1,22 @@
 """SQL: the parts of the Reasoning-SQL reward, and how well two results agree.
 
-Parts are numbers in [0, 1], or None where they could not be measured. ``reasoning_sql`` puts them together.
+All scores are numbers in [0, 1], or None where they could not be measured. A rubric puts them together; the sum of
+Reasoning-SQL (https://arxiv.org/abs/2503.23157) weighs execution 3 (2 in the released script) and syntax, schema,
+bigrams and format 1 each. With 2, a wrong query (3.5) can overtake a right one (3): keep the partial scores behind a
+gate.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from turngate.errors import ConfigError, MissingExtra, ShapeError
+from turngate.errors import ConfigError, MissingExtra
+from turngate.rewards.outcome.formula import Formula
+from turngate.rewards.parts import Kind
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -122,49 +127,6 @@ def tag_format(text: str, *, tags: Sequence[str] = ("reasoning", "answer"), fait
     return float(not rest)
 
 
-# --- the whole -------------------------------------------------------------------------------------------------------
-
-
-def reasoning_sql(
-    execution: float | None,
-    partials: Mapping[str, float | None],
-    *,
-    judged: float | None = None,
-    execution_weight: float = 1.0,
-    partial_weight: float = 0.3,
-    faithful: bool = False,
-) -> float | None:
-    """Execution match (0 or 1) and partial scores (``syntax``, ``schema``, ``ngram``, ``format`` …) in one number.
-
-    Default: ``execution_weight·execution + partial_weight·mean(partials)``, in [0, 1.3]; partials without a
-    measurement are left out of the mean. ``partial_weight < execution_weight`` is required (ConfigError), so no wrong
-    query is paid more than a right one; without partials it becomes the execution match.
-
-    ``faithful=True`` (https://arxiv.org/abs/2503.23157): ``execution_weight·execution + Σ partials``, and for a wrong
-    query ``judged`` (a judge's score) if there is one. The released script has execution weight 2 and partials up to
-    3.5 in all, so a wrong query (3.5) can overtake a right one (3); with weight 3, the paper's, it cannot (4 > 3.5)
-    until a judge's score is added, whose bound is the caller's (the paper's is not known for sure). None if the
-    execution is None.
-    """
-    if execution is None:
-        return None
-    if execution not in (0, 1):
-        raise ShapeError(
-            f"execution is {execution}; it must be 0 or 1, or partly right queries could overtake right ones"
-        )
-    measured = [value for value in partials.values() if value is not None]
-    if faithful:
-        bonus = judged if judged is not None and execution == 0 else 0.0
-        return execution_weight * execution + bonus + sum(measured)
-    if not 0 <= partial_weight < execution_weight:
-        raise ConfigError(f"partial_weight={partial_weight} must be at least 0 and below {execution_weight=}")
-    outside = {name: value for name, value in partials.items() if value is not None and not 0 <= value <= 1}
-    if outside:
-        raise ShapeError(f"partial scores {outside} must lie in [0, 1]")
-    mean = sum(measured) / len(measured) if measured else 0.0
-    return execution_weight * execution + partial_weight * mean
-
-
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
@@ -215,3 +177,74 @@ def _soft_f1(predicted: Sequence[Row], gold: Sequence[Row]) -> float:
     wrong += max(0, len(predicted) - len(gold))
     missed += max(0, len(gold) - len(predicted))
     return 2 * right / (2 * right + wrong + missed) if right else 0.0
+
+
+# --- parts of a rubric -----------------------------------------------------------------------------------------------
+
+
+class SchemaLinking(Formula):
+    """Whether the query ``answer`` names the tables and columns of ``gold_query``, by ``schema_linking``."""
+
+    type: Literal["schema_linking"] = "schema_linking"
+    faithful: bool = False
+    """The released recall, which is 1 for a query that names every column there is."""
+
+    def grade(self, answer: str | None, gold_query: str) -> float | None:
+        """``schema_linking`` of what the two name."""
+        return schema_linking(schema_items(answer or ""), schema_items(gold_query), faithful=self.faithful)
+
+
+class NgramSimilarity(Formula):
+    """How many runs of n tokens the query ``answer`` shares with ``gold_query``, by ``ngram_similarity``."""
+
+    type: Literal["ngram_similarity"] = "ngram_similarity"
+    n: int = 2
+    """Tokens in a run."""
+    faithful: bool = False
+    """The released form: words between spaces, each run counted once."""
+
+    def grade(self, answer: str | None, gold_query: str) -> float | None:
+        """``ngram_similarity``."""
+        return ngram_similarity(answer or "", gold_query, n=self.n, faithful=self.faithful)
+
+
+class TagFormat(Formula):
+    """Whether the ``reply`` of a turn is exactly one block per tag, in order, by ``tag_format``."""
+
+    type: Literal["tag_format"] = "tag_format"
+    per_turn: bool = True
+    tags: tuple[str, ...] = ("reasoning", "answer")
+    """The tags of the blocks, in order."""
+
+    def grade(self, reply: str) -> float | None:
+        """``tag_format``."""
+        return tag_format(reply, tags=self.tags)
+
+
+class ExecutionMatch(Formula):
+    """Whether the ``rows`` of the submitted query are the ``gold_rows``, by ``execution_match``; no rows if it failed.
+
+    ``ordered`` says whether the question asks for an order, and may be left out.
+    """
+
+    type: Literal["execution_match"] = "execution_match"
+    kind: Kind = "outcome"
+    yes_or_no: ClassVar[bool] = True
+    faithful: bool = False
+    """BIRD's comparison of sets: repetitions and order are ignored, and two empty results are equal."""
+
+    def grade(self, rows: list[Row], gold_rows: list[Row], ordered: bool = False) -> float | None:
+        """``execution_match``."""
+        return execution_match(rows, gold_rows, ordered=ordered, faithful=self.faithful)
+
+
+class ResultF1(Formula):
+    """How much the ``rows`` of the submitted query overlap with ``gold_rows``, by ``result_f1``."""
+
+    type: Literal["result_f1"] = "result_f1"
+    faithful: bool = False
+    """BIRD's soft F1, which compares row by row and can be inflated."""
+
+    def grade(self, rows: list[Row], gold_rows: list[Row]) -> float | None:
+        """``result_f1``."""
+        return result_f1(rows, gold_rows, faithful=self.faithful)

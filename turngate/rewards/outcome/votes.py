@@ -22,13 +22,6 @@ def pass_at_k(n: int, n_correct: int, k: int) -> float:
     return 1 - comb(n - n_correct, k) / comb(n, k)
 
 
-def best_of_n(p: float, n: int) -> float:
-    """Success of n independent attempts of chance p with a perfect chooser: ``1 − (1 − p)^n``."""
-    if not (0 <= p <= 1 and n >= 0):
-        raise ShapeError(f"p={p} must be a probability and n={n} at least 0")
-    return float(1 - (1 - p) ** n)
-
-
 def weighted_vote(answers: Sequence[Hashable | None], scores: Sequence[float]) -> Hashable | None:
     """The answer with the greatest sum of scores, the first seen on a tie; None answers have no vote."""
     if len(answers) != len(scores):
@@ -38,11 +31,6 @@ def weighted_vote(answers: Sequence[Hashable | None], scores: Sequence[float]) -
         if answer is not None:
             totals[answer] = totals.get(answer, 0.0) + score
     return max(totals, key=totals.__getitem__) if totals else None
-
-
-def borda_weights(n: int, *, power: float = 0.5) -> tuple[float, ...]:
-    """Votes of ranks 1..n: ``(n − rank + 1)^power``. Default as in https://arxiv.org/abs/2502.18581; 0 counts heads."""
-    return tuple(float((n - rank + 1) ** power) for rank in range(1, n + 1))
 
 
 def majority(answers: Sequence[Hashable | None], *, min_support: int = 2) -> Hashable | None:

@@ -1,5 +1,5 @@
 """Problems that others have written: SWE-bench rows with local git repositories, QuixBugs, and own pairs of files."""
 
-from turngate.envs.code.loaders.load import LoadedProblems, match_ids, quixbugs, swe_bench
+from turngate.envs.code.loaders.load import LoadedProblems, quixbugs, swe_bench
 
-__all__ = ["LoadedProblems", "match_ids", "quixbugs", "swe_bench"]
+__all__ = ["LoadedProblems", "quixbugs", "swe_bench"]

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -23,7 +23,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import from_json
 
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.grading.report import match
 from turngate.envs.code.loaders.history import Change, History
 from turngate.envs.code.loaders.pairs import find_pairs, pair_problem
 from turngate.envs.code.problem import Problem
@@ -102,15 +101,6 @@ class _ProblemTasks(TaskList):
     def close(self) -> None:
         """See ``LoadedProblems.close``."""
         self._loaded.close()
-
-
-def match_ids(wanted: Iterable[str], reported: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Wanted test id → the reported ids that it means.
-
-    Some ids of the public data end inside their brackets, "t.py::test_a[1", for "t.py::test_a[1 2]": those mean every
-    id that begins with them. Any other id means itself, or nothing if it was not reported.
-    """
-    return {name: match(name, reported) for name in wanted}
 
 
 def quixbugs(folder: str | Path) -> LoadedProblems:
