@@ -158,12 +158,21 @@ def _imports(tree: ast.AST, *, late: bool = True) -> dict[str, set[Node]]:
                     (alias.name if alias.asname else alias.name.split(".")[0], "")
                 )
                 found[f"import {alias.name}"].add((alias.name, ""))
+        elif isinstance(node, ast.Assign) and (module := _when_used(node.value)):
+            found[_target(node)].add((module, ""))
         elif late or (
             not isinstance(node, FUNCTIONS)
             and not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
         ):
             waiting += ast.iter_child_nodes(node)
     return found
+
+
+def _when_used(value: ast.expr) -> str:
+    """The module that ``when_used("module")`` imports at its first use; "" for any other value."""
+    called = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "when_used"
+    first = value.args[0] if isinstance(value, ast.Call) and called else None
+    return str(first.value) if isinstance(first, ast.Constant) else ""
 
 
 def _below(nodes: Iterable[ast.AST], local: frozenset[str]) -> Iterator[tuple[ast.AST, frozenset[str]]]:

@@ -183,6 +183,13 @@ class Window:
 def teach(it): ...
 def hide(it): ...
 ''',
+    "house/slow.py": "def worked(): ...\ndef idle(): ...\n",
+    "house/late_use.py": """
+from house.parts import when_used
+
+slow = when_used("house.slow")
+slow.worked()
+""",
     "house/_own.py": "def whatever(): ...\n",
     "examples/use.py": "import house.rooms as rooms\nrooms.LAMPS\n",
     "README.md": "```python\nimport house.rooms\nhouse.rooms.shown()\n```\n",
@@ -202,6 +209,7 @@ def test_what_is_reached_in_a_small_package(tmp_path: Path) -> None:
         "house.rooms:cellar",
         "house.rooms:drawer",
         "house.rooms:pan",
+        "house.slow:idle",
         "house.taught:hide",
     ]
 

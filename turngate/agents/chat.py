@@ -10,10 +10,9 @@ Observations are tokenised with special tokens switched off: a document that con
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from turngate.agents.models import Tokenizer
 from turngate.errors import ConfigError
 from turngate.types import EndedBy, IntArray
 
@@ -23,10 +22,10 @@ _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\
 class Chat:
     """Renders turns for one tokenizer. ``tokenizer`` is a transformers tokenizer with a chat template."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        if not getattr(tokenizer, "chat_template", None):
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        if not tokenizer.chat_template:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no chat template; give a chat model")
-        if tokenizer.eos_token_id is None:
+        if tokenizer.eos_token_id is None or tokenizer.eos_token is None:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no eos_token, which ends a turn")
         self.tokenizer = tokenizer
         self.eos_id: int = tokenizer.eos_token_id
@@ -57,7 +56,7 @@ class Chat:
     def decode(self, ids: IntArray) -> str:
         """The text of a completion, without its end-of-turn token."""
         kept = ids[:-1] if len(ids) and ids[-1] == self.eos_id else ids
-        return str(self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(self.tokenizer.decode(kept.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _around(self, messages: list[tuple[str, str]]) -> list[str]:
         """What the template puts before, between and after the contents, with the prompt for the next turn."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from turngate.agents.models import LanguageModel, Tokenizer
 from turngate.errors import ConfigError
 
 END, USER, ASSISTANT = "<|end|>", "<|user|>", "<|assistant|>"
@@ -20,7 +21,7 @@ TEMPLATE = (
 WORDS = r" ?[A-Za-z_]+| ?[0-9]+| ?[^\sA-Za-z0-9_]|\s+"
 
 
-def train_tokenizer(texts: Iterable[str], *, vocabulary: int) -> Any:
+def train_tokenizer(texts: Iterable[str], *, vocabulary: int) -> Tokenizer:
     """A byte-level BPE of at most ``vocabulary`` entries: any text is encoded without loss, frequent words are one."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -45,7 +46,9 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int) -> Any:
     return tokenizer
 
 
-def random_model(tokenizer: Any, *, layers: int, width: int, heads: int, context: int, seed: int) -> Any:
+def random_model(
+    tokenizer: Tokenizer, *, layers: int, width: int, heads: int, context: int, seed: int
+) -> LanguageModel:
     """A Qwen3 causal language model with random float32 weights drawn from ``seed``; embeddings are tied."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -70,14 +73,16 @@ def random_model(tokenizer: Any, *, layers: int, width: int, heads: int, context
         return Qwen3ForCausalLM(config)
 
 
-def load(name: str, *, dtype: str = "auto") -> tuple[Any, Any]:
-    """Model and tokenizer of a hub name or a local folder. Raises ConfigError if there is none."""
+def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[LanguageModel, Tokenizer]:
+    """Model, on a device, and tokenizer of a hub name or a local folder. Raises ConfigError if there is none."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # one progress bar is enough, and it is ours
     with _found(name):
-        return AutoModelForCausalLM.from_pretrained(name, dtype=dtype), AutoTokenizer.from_pretrained(name)
+        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name)
+    return model.to(device), tokenizer
 
 
 def check(name: str) -> None:
@@ -100,7 +105,7 @@ def _found(name: str) -> Iterator[None]:
         ) from error
 
 
-def save(model: Any, tokenizer: Any, folder: Path) -> None:
+def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
     """Write both in Hugging Face format."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

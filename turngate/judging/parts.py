@@ -109,10 +109,9 @@ class ModelJudge(JudgePart):
 
     def speaker(self, player: Player | None) -> PolicySpeaker:
         """The model, loaded. Raises ConfigError if there is none, MissingExtra without torch."""
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        model, tokenizer = tiny.load(self.model)
+        model, tokenizer = tiny.load(self.model, device="cuda" if torch.cuda.is_available() else "cpu")
         chat = Chat(tokenizer)
-        policy = local.LocalPolicy(model.to(device), chat, lanes=self.lanes, order="ready")
+        policy = local.LocalPolicy(model, chat, lanes=self.lanes, order="ready")
         folder = Path(self.model)
         known = folder_version(folder) if folder.is_dir() else getattr(model.config, "_commit_hash", None)
         name = folder.resolve().name if folder.is_dir() else self.model

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from turngate.agents.chat import Chat
+from turngate.agents.models import LanguageModel
 from turngate.agents.rollout import Worlds
 from turngate.config import Config
 from turngate.errors import ConfigError, UnknownName
@@ -28,7 +28,7 @@ from turngate.trainer.step import Run
 async def assembled(
     config: Config,
     environments: Environments,
-    model: Any,
+    model: LanguageModel,
     chat: Chat,
     worlds: Worlds,
     *,

@@ -5,21 +5,20 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+from turngate.agents.models import LanguageModel, Tokenizer
 from turngate.config import TinyModel
 from turngate.errors import MissingExtra
 
 
-def load_model(name: str) -> tuple[Any, Any]:
+def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
     """Model and tokenizer of a hub name or a folder, on the accelerator if there is one. Raises MissingExtra."""
     _require_torch()
     import torch
 
     from turngate.agents import tiny
 
-    model, tokenizer = tiny.load(name)
-    return (model.to("cuda") if torch.cuda.is_available() else model), tokenizer
+    return tiny.load(name, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 def check_model(name: str) -> None:
@@ -30,7 +29,7 @@ def check_model(name: str) -> None:
     tiny.check(name)
 
 
-def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[Any, Any]:
+def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[LanguageModel, Tokenizer]:
     """A model from random weights for episodes of ``context`` tokens, with a tokenizer trained on ``texts``."""
     _require_torch()
     from turngate.agents import tiny
@@ -47,7 +46,7 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
     return model, tokenizer
 
 
-def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
     """Write both in Hugging Face format; the folder appears when all of it is written."""
     from turngate.agents import tiny
 

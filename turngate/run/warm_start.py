@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from turngate.agents.chat import Chat
+from turngate.agents.models import LanguageModel, Tokenizer
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.config import Config
@@ -25,7 +25,7 @@ from turngate.types import Metrics, Score, Task, Trajectory, derive_seed
 
 async def starting_model(
     config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console
-) -> tuple[Any, Chat]:
+) -> tuple[LanguageModel, Chat]:
     """Model and chat format; a warm start is made once and kept in ``folder``."""
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
@@ -70,7 +70,7 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
 
 async def _untrained(
     config: Config, tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], worlds: Worlds
-) -> tuple[Any, Any]:
+) -> tuple[LanguageModel, Tokenizer]:
     """The model that imitates."""
     if isinstance(config.model, str):
         return load_model(config.model)

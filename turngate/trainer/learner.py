@@ -10,10 +10,12 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
+from turngate.agents.models import LanguageModel
+from turngate.agents.policies.base import Weights
 from turngate.errors import ConfigError
 from turngate.parts import Part
 from turngate.trainer.loss.tokens import Loss, needs_of
@@ -40,7 +42,7 @@ class Learner(Protocol):
         """Update with the accumulated gradient and forget it."""
         ...
 
-    def weights(self) -> Mapping[str, Any]:
+    def weights(self) -> Weights:
         """The parameters by name, as ``Policy.publish`` takes them."""
         ...
 
@@ -125,7 +127,7 @@ class LearnerPart(Part):
 
     @abstractmethod
     def open(
-        self, model: Any, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
+        self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
     ) -> Learner:
         """A learner that updates ``model`` in place.
 
@@ -146,7 +148,7 @@ class TorchLearnerPart(LearnerPart):
     """Most tokens, with padding, of one forward pass; changes memory and speed, not the result."""
 
     def open(
-        self, model: Any, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
+        self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
     ) -> Learner:
         """A ``TorchLearner``."""
         from turngate.trainer.torch.learner import TorchLearner

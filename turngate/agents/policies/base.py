@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 from turngate.types import Completion, Request
 
 T = TypeVar("T")
-Weights = Mapping[str, Any]
+Weights: TypeAlias = Mapping[str, object]
+"""Tensors by name, of whatever library learner and policy share."""
 
 
 class Policy(ABC):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from turngate.agents.models import LanguageModel
 from turngate.agents.policies.slots import SlotCache
 from turngate.types import IntArray
 
@@ -36,7 +37,7 @@ class Feed:
 class Forward(ABC):
     """The model without its head."""
 
-    def __init__(self, model: Any, cache: SlotCache) -> None:
+    def __init__(self, model: LanguageModel, cache: SlotCache) -> None:
         self._base, self._cache = model.base_model, cache
         self._device = next(model.parameters()).device
 

@@ -25,6 +25,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from turngate.agents.models import LanguageModel
 from turngate.agents.policies.forward import Feed, Forward, HubForward
 from turngate.agents.policies.slots import SlotCache
 
@@ -32,12 +33,12 @@ BASES = ("LlamaModel", "Qwen2Model", "Qwen3Model")
 ROTATIONS = ("default", "llama3")  # frequencies that do not depend on the length of the context
 
 
-def forward_of(model: Any, cache: SlotCache) -> Forward:
+def forward_of(model: LanguageModel, cache: SlotCache) -> Forward:
     """The fastest pass that computes what ``model`` does."""
     return LeanForward(model, cache) if is_lean(model) else HubForward(model, cache)
 
 
-def is_lean(model: Any) -> bool:
+def is_lean(model: LanguageModel) -> bool:
     """Whether ``LeanForward`` computes what ``model`` does."""
     config, weights = model.config, list(model.parameters())
     return (
@@ -123,7 +124,7 @@ class _Pass:
 class LeanForward(Forward):
     """See the module."""
 
-    def __init__(self, model: Any, cache: SlotCache) -> None:
+    def __init__(self, model: LanguageModel, cache: SlotCache) -> None:
         super().__init__(model, cache)
         config = model.config
         self._dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

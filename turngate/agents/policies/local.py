@@ -8,7 +8,7 @@ cumulative distribution with uniforms derived from the request's seed, so a comp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from turngate.agents.chat import Chat
+from turngate.agents.models import LanguageModel
 from turngate.agents.pace import AsReady, FixedOrder, Pace
 from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.policies.forward import Feed
@@ -58,7 +59,7 @@ class _Job:
 class LocalPolicy(Policy):
     """Samples from ``model`` (a transformers causal language model). ``order``: see ``turngate.agents.pace``."""
 
-    def __init__(self, model: Any, chat: Chat, *, lanes: int = 64, order: str = "fixed") -> None:
+    def __init__(self, model: LanguageModel, chat: Chat, *, lanes: int = 64, order: str = "fixed") -> None:
         self.lanes, self.version = lanes, 0
         self._model, self._chat = model.eval(), chat
         self._head = model.get_output_embeddings()
@@ -94,16 +95,17 @@ class LocalPolicy(Policy):
         if self._rows or self._waiting:
             n_episodes = len(self._rows) + len(self._waiting)
             raise PolicyError(f"cannot publish version {version} while {n_episodes} episodes are in flight")
-        own = dict(self._model.named_parameters())
+        own: dict[str, torch.Tensor] = dict(self._model.named_parameters())
+        new: Mapping[str, Any] = weights
         if own.keys() != weights.keys():
             raise PolicyError(f"weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:3]} differ")
         for name, parameter in own.items():
-            if parameter.shape != weights[name].shape:  # copy_ would broadcast
-                shapes = f"{tuple(weights[name].shape)}, the model has {tuple(parameter.shape)}"
+            if parameter.shape != new[name].shape:  # copy_ would broadcast
+                shapes = f"{tuple(new[name].shape)}, the model has {tuple(parameter.shape)}"
                 raise PolicyError(f"weights do not fit the model: '{name}' has shape {shapes}")
         with torch.no_grad():
             for name, parameter in own.items():
-                parameter.copy_(weights[name])
+                parameter.copy_(new[name])
         self.version = version
 
     def release(self, episode: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from turngate.agents.chat import Chat
+from turngate.agents.models import LanguageModel
 from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Limits, Player
 from turngate.errors import ConfigError
@@ -53,10 +54,10 @@ class PolicyPart(Part):
         return Limits(turn_tokens=self.turn_tokens, context=self.context, episode_s=self.episode_s)
 
     @abstractmethod
-    def open(self, model: Any, chat: Chat) -> Policy:
+    def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """The policy. ``model`` is the sampler's own copy."""
 
-    def player(self, model: Any, chat: Chat) -> Player:
+    def player(self, model: LanguageModel, chat: Chat) -> Player:
         """The opened policy, with the distribution and the limits of training."""
         return Player(self.open(model, chat), chat, self.limits(), sampling=self.sampling)
 
@@ -69,7 +70,7 @@ class LocalPolicyPart(PolicyPart):
     """fixed: a run repeats bit for bit, and episodes wait a fixed number of tokens for their environment; ready: they
     go on as soon as it has answered, which is faster where environments are slow."""
 
-    def open(self, model: Any, chat: Chat) -> Policy:
+    def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """A ``LocalPolicy``. Raises ConfigError for a ``top_k`` that keeps the whole vocabulary."""
         from turngate.agents.policies.local import LocalPolicy
 

@@ -81,7 +81,7 @@ class SlotCache:
         self._first = first if torch.equal(rows, in_order) else None
 
     def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store the new keys and values [r, heads, q, dim]; return what attention may read [r, heads, width, dim]."""
         store = self._stores[layer_idx]
@@ -91,7 +91,7 @@ class SlotCache:
         rows = store[:, :, : self._width][self._rows[:, 0]]
         return rows[:, : self._heads], rows[:, self._heads :]
 
-    def get_seq_length(self, *_: Any) -> int:
+    def get_seq_length(self, *_: object) -> int:
         """Asked by transformers; positions are always given, so it has no meaning here."""
         return 0
 

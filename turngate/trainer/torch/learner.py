@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from turngate.agents.models import LanguageModel
 from turngate.errors import ConfigError, RunError, StoreError
 from turngate.trainer.learner import NOTHING, Critic, Measured
 from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of
@@ -35,7 +36,7 @@ class TorchLearner:
 
     def __init__(
         self,
-        model: Any,
+        model: LanguageModel,
         *,
         lr: float,
         weight_decay: float = 0.0,

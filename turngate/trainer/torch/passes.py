@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from turngate.agents.models import LanguageModel
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ShapeError
 from turngate.trainer.learner import Measured
@@ -46,7 +47,7 @@ class Pass:
 class Passes:
     """Runs batches through ``model`` under the distribution ``sampling``, ``tokens_per_pass`` padded tokens at once."""
 
-    def __init__(self, model: Any, sampling: Sampling, tokens_per_pass: int) -> None:
+    def __init__(self, model: LanguageModel, sampling: Sampling, tokens_per_pass: int) -> None:
         self.model, self.head, self.sampling = model, model.get_output_embeddings(), sampling
         self._tokens_per_pass = tokens_per_pass
         self._device = self.head.weight.device

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,9 @@ class Rows:
     valued_flat: Int64Array  # [M], index into the batch
 
 
-def rows_of(batch: Batch, trained: BoolArray, valued: BoolArray, *, at_most: int, device: Any) -> Iterator[Rows]:
+def rows_of(
+    batch: Batch, trained: BoolArray, valued: BoolArray, *, at_most: int, device: torch.device
+) -> Iterator[Rows]:
     """Segments of similar length together, ``at_most`` padded tokens each, but at least one segment.
 
     ``trained`` and ``valued``, bool[L], mark tokens to predict, and tokens after which a state is valued.
@@ -46,7 +47,7 @@ def rows_of(batch: Batch, trained: BoolArray, valued: BoolArray, *, at_most: int
 
 
 def _rows(
-    batch: Batch, trained: BoolArray, valued: BoolArray, starts: Int64Array, lengths: Int64Array, device: Any
+    batch: Batch, trained: BoolArray, valued: BoolArray, starts: Int64Array, lengths: Int64Array, device: torch.device
 ) -> Rows:
     width = int(lengths.max())
     place = starts[:, None] + np.arange(width)
