@@ -23,7 +23,7 @@ def in_own_session(
         until = time.monotonic() + ENDS_S
         while (left := _running(process.pid)) and time.monotonic() < until:
             time.sleep(0.02)
-        assert left == []
+        assert left == [], left
         return subprocess.CompletedProcess(command, process.returncode, out, errors)
     finally:
         with contextlib.suppress(ProcessLookupError):
