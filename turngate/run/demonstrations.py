@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from turngate.config import WarmStart
 from turngate.errors import ConfigError, DataError, UnknownName
@@ -65,6 +65,7 @@ def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], environm
 def _read(environments: Environments, path: Path) -> Demonstrations:
     tasks: dict[str, Task] = {}
     lines: dict[str, list[str]] = {}
+    data: Any
     for number, data in read_rows(path):
         for key, kind in (("task", str), ("actions", list)):
             if not isinstance(data, dict) or not isinstance(data.get(key), kind):
