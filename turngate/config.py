@@ -37,6 +37,7 @@ from turngate.trainer.signal_settings import (
     SignalsSection,
     ValueSection,
 )
+from turngate.types import JSON
 
 
 class Section(BaseModel):
@@ -54,7 +55,7 @@ class EnvSection(Section):
     """What metrics and reports call it; empty: its id. Needed where two entries have the same id."""
     split: str = "train"
     """Split of its tasks that training plays; which there are depends on the source of the tasks."""
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, object] = {}
     """Arguments of the environment's constructor, for instance {max_turns = 4}."""
     tasks: TaskSourcePart | None = None
     """Where its tasks come from, for instance {type = "spider", folder = "…"}; left out: the environment's own."""
@@ -84,7 +85,7 @@ class EnvSection(Section):
         return self.name or self.id
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """What its constructor is given."""
         return self.kwargs if self.tasks is None else {**self.kwargs, "tasks": self.tasks.model_dump()}
 
@@ -310,7 +311,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     return parse(data)
 
 
-def parse(data: Mapping[str, Any]) -> Config:
+def parse(data: Mapping[str, object]) -> Config:
     """Validate a tree of plain values. Raises ConfigError with one line."""
     try:
         return Config.model_validate(data)
@@ -358,7 +359,7 @@ def _only(tables: list[Any], override: str) -> Any:
     return tables[0]
 
 
-def _rule_of(data: Mapping[str, Any]) -> tuple[str, bool]:
+def _rule_of(data: Mapping[str, object]) -> tuple[str, bool]:
     """Name of the credit rule in a tree that is not validated yet, and whether it reads a critic's values."""
     try:
         rule = CreditRule.load(data["credit"])
@@ -378,7 +379,7 @@ def _without_none(value: Any) -> Any:
     return [_without_none(item) for item in value] if isinstance(value, list) else value
 
 
-def parse_table(name: str, text: str) -> dict[str, Any]:
+def parse_table(name: str, text: str) -> dict[str, JSON]:
     """A TOML inline table given on the command line. Raises ConfigError."""
     try:
         table = tomllib.loads(f"value = {text}")["value"]

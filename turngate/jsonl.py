@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from turngate.errors import DataError
+from turngate.types import JSON
 
 
 def read_text(path: Path) -> str:
@@ -20,21 +20,22 @@ def read_text(path: Path) -> str:
         raise DataError(path, f"is not UTF-8 text (byte {error.start})") from error
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path) -> JSON:
     """The value in a file. Raises DataError."""
     return _parsed(path, read_text(path), None)
 
 
-def read_rows(path: Path) -> Iterator[tuple[int, Any]]:
+def read_rows(path: Path) -> Iterator[tuple[int, JSON]]:
     """Number, from 1, and value of each line that is not blank. Raises DataError."""
     for number, line in enumerate(read_text(path).split("\n"), 1):  # splitlines would also cut at U+2028 in a text
         if line.strip():
             yield number, _parsed(path, line, number)
 
 
-def _parsed(path: Path, text: str, line: int | None) -> Any:
+def _parsed(path: Path, text: str, line: int | None) -> JSON:
     try:
-        return json.loads(text)
+        value: JSON = json.loads(text)
+        return value
     except json.JSONDecodeError as error:
         raise DataError(path, f"is not JSON: {error.msg}", line=line or error.lineno) from error
     except (ValueError, RecursionError) as error:  # a number too long, lists too deep

@@ -94,7 +94,7 @@ class Part(BaseModel):
         cls.types[kind] = cls
 
     @classmethod
-    def load(cls, data: Any) -> Self:
+    def load(cls, data: object) -> Self:
         """The part that ``data`` stands for: a part, its name, or a table with a ``type``.
 
         Raises what pydantic makes a ValidationError of, so that the error names the key.
@@ -151,7 +151,7 @@ class Part(BaseModel):
         return f"turngate.{noun[:-1]}ies" if noun.endswith("y") else f"turngate.{noun}s"
 
     @classmethod
-    def _adopt(cls, name: str, found: Any) -> builtins.type[Self]:
+    def _adopt(cls, name: str, found: object) -> builtins.type[Self]:
         """The found class, or one made of a found function, under the name by which it was asked for."""
         if isinstance(found, type) and issubclass(found, cls):
             if found.model_fields["type"].default == name:
@@ -163,7 +163,7 @@ class Part(BaseModel):
         raise ConfigError(f"'{name}' is {found!r:.80}, which is no {cls.noun}; it must be {wanted}")
 
     @classmethod
-    def of_function(cls, name: str, function: Callable[..., Any]) -> builtins.type[Self]:
+    def of_function(cls, name: str, function: Callable[..., object]) -> builtins.type[Self]:
         """A part whose settings are the keyword-only arguments of ``function``, under their names, types and defaults.
 
         Raises ConfigError for an argument without a type.
@@ -187,7 +187,7 @@ class Part(BaseModel):
         """Every setting but the type, by name."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
 
-    def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """A copy with changes, checked like a new one."""
         return type(self)(**{"type": self.type, **self.settings(), **dict(update or {})})
 

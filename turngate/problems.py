@@ -18,7 +18,7 @@ _IN_TOML = {"tuple_type": "must be a list", "model_type": "must be a table", "di
 """What a file holds, where pydantic speaks of Python."""
 
 
-def one_line(error: ValidationError, model: type[BaseModel], data: Any) -> str:
+def one_line(error: ValidationError, model: type[BaseModel], data: object) -> str:
     """The first thing to mend in ``data``, which ``model`` refused."""
     first = max(error.errors(), key=_weight)
     steps = _written(first["loc"], data)
@@ -43,7 +43,7 @@ def spelled(steps: Steps) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-def keys_at(model: type[BaseModel], steps: Steps, data: Any) -> list[str]:
+def keys_at(model: type[BaseModel], steps: Steps, data: object) -> list[str]:
     """The keys that the table at ``steps`` of ``data`` may have, in alphabetical order."""
     return sorted({name for found in _models_at(model, steps, data) for name in found.model_fields})
 
@@ -53,19 +53,20 @@ def _weight(found: Mapping[str, Any]) -> tuple[bool, int, bool]:
     return found["type"] == "extra_forbidden", len(found["loc"]), found["type"] == "value_error"
 
 
-def _written(loc: Steps, data: Any) -> list[int | str]:
+def _written(loc: Steps, data: object) -> list[int | str]:
     """The steps that stand in the file: pydantic adds the names of union members."""
     steps: list[int | str] = []
     for step in loc:
+        below: Any = data
         in_table = isinstance(data, Mapping) and step in data
         if not in_table and not (isinstance(step, int) and isinstance(data, Sequence) and step < len(data)):
             continue
-        data = data[step]
+        data = below[step]
         steps.append(step)
     return steps
 
 
-def _models_at(model: type[BaseModel], steps: Steps, data: Any) -> list[type[BaseModel]]:
+def _models_at(model: type[BaseModel], steps: Steps, data: object) -> list[type[BaseModel]]:
     models = [model]
     for step in steps:
         data = _below(data, step)
@@ -83,7 +84,7 @@ def _below(data: Any, step: int | str) -> Any:
         return None
 
 
-def _chosen(model: type[BaseModel], data: Any) -> type[BaseModel]:
+def _chosen(model: type[BaseModel], data: object) -> type[BaseModel]:
     """The part of a family that a table, or a name alone, names; a list of parts stays the family."""
     if not (issubclass(model, Part) and "types" in model.__dict__) or not isinstance(data, Mapping | str):
         return model

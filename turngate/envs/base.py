@@ -8,7 +8,7 @@ once, settles the rubric and turns whatever breaks into a typed error.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -69,11 +69,11 @@ class Outcome:
 class Texts(gymnasium.Space[Any]):
     """The space of texts of any length and alphabet (gymnasium's ``Text`` rejects a space or a newline)."""
 
-    def __init__(self, kind: type, examples: Sequence[Any], seed: int | None = None) -> None:
+    def __init__(self, kind: type, examples: Sequence[object], seed: int | None = None) -> None:
         super().__init__(None, None, seed)
         self._kind, self._examples = kind, tuple(examples)
 
-    def contains(self, x: Any) -> bool:
+    def contains(self, x: object) -> bool:
         """Whether ``x`` is a text of this kind."""
         return isinstance(x, (self._kind, str))
 
@@ -100,7 +100,7 @@ class Snapshot:
     """A running episode at one moment (see ``TurnEnv.snapshot``)."""
 
     episode: _Episode
-    random: Any  # as numpy describes its generators
+    random: Mapping[str, object]  # as numpy describes its generators
     world: object
 
 
@@ -171,7 +171,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     # --- gymnasium's interface ----------------------------------------------------------------------------------------
 
     def reset(  # type: ignore[override]  # gymnasium says dict[str, Any] where we say what is in it
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | None = None, options: Mapping[str, object] | None = None
     ) -> tuple[Observation, Info]:
         """Begin an episode. ``options={"task": Task or id}`` picks the task, else the seed does."""
         super().reset(seed=seed)
@@ -266,15 +266,17 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 
-    def _pick(self, options: dict[str, Any]) -> Task:
+    def _pick(self, options: Mapping[str, object]) -> Task:
         unknown = set(options) - {"task"}
         if unknown:
             raise ConfigError(f"unknown reset option {sorted(unknown)}; known: 'task'")
         wanted = options.get("task")
         if isinstance(wanted, Task):
             return wanted
-        if wanted is not None:
+        if isinstance(wanted, str):
             return self.tasks.find(wanted)
+        if wanted is not None:
+            raise ConfigError(f"options['task'] is {wanted!r:.80}; it must be a Task or the id of one")
         size = self.tasks.size(self.split)
         return self.tasks.task(self.split, int(self.np_random.integers(size if size is not None else 2**31 - 1)))
 

@@ -273,7 +273,7 @@ class EnvPool:
             return OPEN_DEADLINE_S
         return CALLS_PER_STEP * worker.declared_s + MARGIN_S
 
-    def settle(self, worker: _Worker, result: Any, error: Exception | None, elapsed_s: float) -> None:
+    def settle(self, worker: _Worker, result: object, error: Exception | None, elapsed_s: float) -> None:
         """A worker came back from a call. For ``_Worker``."""
         self.env_time_s += elapsed_s
         if worker.lost or worker.call is None:

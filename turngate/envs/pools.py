@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from turngate.envs import registry
 from turngate.envs.base import TurnEnv
@@ -54,7 +54,7 @@ class EnvPools:
         return self.pools[task.env_id]
 
 
-def maker(id: str, **kwargs: Any) -> MakeEnv:
+def maker(id: str, **kwargs: object) -> MakeEnv:
     """What builds the environments of a pool: ``make(id, **kwargs)``, but each is handed its tasks.
 
     So the task source is opened by whoever chooses the tasks, once, and not by every environment again. An environment
@@ -67,7 +67,7 @@ def maker(id: str, **kwargs: Any) -> MakeEnv:
     return partial(_made, entry, kwargs)
 
 
-def _made(entry: registry.Registered, kwargs: Mapping[str, Any]) -> TurnEnv:
+def _made(entry: registry.Registered, kwargs: Mapping[str, object]) -> TurnEnv:
     if entry.id not in registry.registered():
         registry.register(entry.id, entry.entry_point, kwargs=entry.kwargs, description=entry.description)
     return registry.make(entry.id, **kwargs)

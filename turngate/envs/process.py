@@ -12,7 +12,7 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -49,7 +49,7 @@ class ProcessEnv:
         deadline_s: float = self._receive("construction")
         return deadline_s
 
-    def reset(self, *, seed: int | None, options: dict[str, Any] | None) -> tuple[Observation, Info]:
+    def reset(self, *, seed: int | None, options: Mapping[str, object] | None) -> tuple[Observation, Info]:
         """As ``TurnEnv.reset``."""
         result: tuple[Observation, Info] = self._ask("reset", seed=seed, options=options)
         return result

@@ -119,7 +119,7 @@ def load_plugins() -> None:
                 _log.warning("plugin '%s' (%s) failed to load: %r", plugin.name, plugin.value, error)
 
 
-def creator(entry: Registered) -> Callable[..., Any]:
+def creator(entry: Registered) -> Callable[..., object]:
     """What ``entry`` builds its environment with. Raises ConfigError if it cannot be imported."""
     module, name = entry.entry_point.split(":")
     try:
@@ -131,7 +131,7 @@ def creator(entry: Registered) -> Callable[..., Any]:
     return found
 
 
-def _check_arguments(id: str, creator: Callable[..., Any], kwargs: Mapping[str, object]) -> None:
+def _check_arguments(id: str, creator: Callable[..., object], kwargs: Mapping[str, object]) -> None:
     """Refuse what the class would refuse, but with the closest name and before anything is built."""
     signature = inspect.signature(creator)
     parameters = signature.parameters.values()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -47,7 +47,7 @@ def read_labelled(path: Path) -> list[WorkRow | PairRow]:
     return rows
 
 
-def _row(path: Path, number: int, data: Any) -> WorkRow | PairRow:
+def _row(path: Path, number: int, data: object) -> WorkRow | PairRow:
     if not isinstance(data, dict):
         raise DataError(path, "must be a JSON object", line=number)
     form: type[WorkRow] | type[PairRow] = PairRow if {"first", "second"} & data.keys() else WorkRow

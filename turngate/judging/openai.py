@@ -7,11 +7,12 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from turngate.errors import ConfigError, MissingExtra
 from turngate.judging.speaker import Ask, Reply, Speaker
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
+from turngate.types import JSON
 
 if TYPE_CHECKING:
     import httpx2
@@ -42,7 +43,7 @@ class OpenAISpeaker(Speaker):
         api_key: str | None = None,
         lanes: int = 16,
         tokens_field: str = "max_tokens",
-        extra: Mapping[str, Any] | None = None,
+        extra: Mapping[str, JSON] | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"'{url}' is not the address of a server; write for instance http://localhost:8000/v1")

@@ -23,7 +23,7 @@ from turngate.trainer.alarm_log import Raised
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MONITORS: tuple[Monitor[Any], ...] = (*BATCH_MONITORS, *TREND_MONITORS)
+_MONITORS: tuple[Monitor[Any], ...] = (*BATCH_MONITORS, *TREND_MONITORS)
 HEADINGS = ("step", "alarm", "evidence", "look at")
 LABELLED = 6  # above so many alarms in a panel their step numbers would cover each other
 SEVERITY_COLOURS = {"warning": COLOURS[1], "notice": COLOURS[4]}
@@ -87,7 +87,7 @@ def plot_monitors(rows: Rows, raised: Sequence[Raised], path: str | Path, *, tit
 
 
 def _drawn(rows: Rows) -> list[Monitor[Any]]:
-    return [monitor for monitor in MONITORS if len(curve_of(rows, f"monitor/{monitor.name}")[0])]
+    return [monitor for monitor in _MONITORS if len(curve_of(rows, f"monitor/{monitor.name}")[0])]
 
 
 def _draw_monitor(axes: Axes, monitor: Monitor[Any], rows: Rows, raised: Sequence[Raised]) -> None:

@@ -38,7 +38,7 @@ class Charged(Reward):
     def amounts(self, facts: Facts) -> list[tuple[int, float]]:
         """How much happened on which turn; empty = not measured."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for settings under which the bound would not hold."""
         super().model_post_init(context)
         if (self.low, self.high, self.agg) != (0.0, 1.0, "sum"):
@@ -171,7 +171,7 @@ class LengthCost(Reward):
         """Lengths and the condition, where given."""
         return tuple(name for name in (self.evidence, self.only_if) if name is not None)
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for limits the wrong way round."""
         super().model_post_init(context)
         if not 0 <= self.start < self.limit < math.inf:
@@ -238,7 +238,7 @@ class InformationGain(Reward):
         """Log-probabilities after the turns and before the first one."""
         return (self.evidence, self.start)
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for settings under which the sum would not telescope."""
         super().model_post_init(context)
         if (self.low, self.high, self.agg) != (-1.0, 1.0, "sum"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.parts import SLACK, Draft, Gate, Kind, Line, Reward, reaches
@@ -56,7 +56,7 @@ class Veto(Gate):
     floor: float = -1.0
     """What such an episode pays in all; it should lie below what an honest failure pays."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a floor that would reward the act."""
         if not (math.isfinite(self.floor) and self.floor <= 0):
             raise ConfigError(f"{self.name} has floor={self.floor}; it must be a finite number of at most 0")
@@ -271,7 +271,7 @@ class CapProcess(Gate):
     """Most that all process payments of an episode may sum to, in units of reward; losses stop at its negative. Keep it
     below what the outcome pays."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a limit that is no bound."""
         needs_limit(self.limit, self)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from turngate.errors import ConfigError
 from turngate.rewards.gates import find, find_cuttable
@@ -82,7 +82,7 @@ class Hierarchical(Ladder):
     op: Op = ">="
     """Whether a verdict that equals its threshold reaches it (>=) or not (>)."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError unless there are two levels, a threshold for all but the last, and each name once."""
         names = [name for level in self.levels for name in level]
         if len(self.levels) < 2 or not all(self.levels):
@@ -144,7 +144,7 @@ class Conditional(Ladder):
     op: Op = ">="
     """Whether a verdict that equals the threshold reaches it (>=) or not (>)."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError if nothing depends on it, or if a component is named twice."""
         names = [name for gate in self._walk() for name in gate.pays]
         if not names:
@@ -199,7 +199,7 @@ class BottomLine(Ladder):
     goals: tuple[str, ...] = ()
     """Names of the components that are paid only then; leave it out for all other process components."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError without constraints, or for a goal that is a constraint too."""
         if not self.constraints:
             raise ConfigError("bottom_line needs at least one constraint, as component=threshold")

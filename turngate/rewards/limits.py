@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -67,7 +67,7 @@ class Budget(Gate):
     limit: float
     """Most that it pays in an episode, in units of reward; its losses stop at the negative."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a limit that is no bound."""
         needs_limit(self.limit, self)
 

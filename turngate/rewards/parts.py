@@ -208,7 +208,7 @@ class Reward(Part):
     def verdicts(self, facts: Facts) -> list[Verdict]:
         """What was measured, as (turn or None, value). Empty = not measured, which is not zero."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for ranges that cannot be."""
         if not self.low < self.high:
             raise ConfigError(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -82,7 +82,7 @@ class Rubric(BaseModel):
     """Move payments that a gate on the outcome decides about from their own turns in ``reward_T`` to the last one. For
     credit rules that sum payments from a turn on (returns, turn_gae, corrected mt_grpo)."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Check the parts against each other."""
         names = Counter([reward.name for reward in self.rewards] + [gate.name for gate in self.gates])
         twice = sorted(name for name, count in names.items() if count > 1)
@@ -98,7 +98,7 @@ class Rubric(BaseModel):
                 "book_last has no effect: no gate on the outcome decides about a payment per turn; leave it out"
             )
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """A copy with changes, checked like a new rubric."""
         own = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**(own | dict(update or {})))

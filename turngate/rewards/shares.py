@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -157,7 +157,7 @@ class Trust(Gate):
     all_wrong_at: float = 0.1
     """Where no sibling's outcome is above this, nothing is paid: there is nobody to compare with."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a decay that is no time."""
         if not self.decay_steps > 0:
             raise ConfigError(f"{self.name} has decay_steps={self.decay_steps}; it must be above 0")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from turngate.agents.rollout import Worlds
 from turngate.config import WarmStart
@@ -77,6 +77,7 @@ async def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], wo
 def _read(environments: Environments, path: Path) -> Demonstrations:
     tasks: dict[str, Task] = {}
     lines: dict[str, list[str]] = {}
+    data: Any
     for number, data in read_rows(path):
         for key, kind in (("task", str), ("actions", list)):
             if not isinstance(data, dict) or not isinstance(data.get(key), kind):

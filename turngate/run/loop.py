@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -41,7 +41,7 @@ class DaemonThreads(ThreadPoolExecutor):
         """Wait for nobody."""
 
 
-def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+def run_to_end(work: Coroutine[None, None, T]) -> T:
     """What ``work`` returns or raises, as ``asyncio.run``; what refuses to stop after it is left behind."""
     runner = asyncio.Runner()
     loop = runner.get_loop()

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+from turngate.types import JSON
 
 _PACKAGES = (
     "turngate",
@@ -34,12 +36,12 @@ def write_text_atomic(path: str | Path, text: str) -> None:
     write_atomic(Path(path), lambda file: file.write(text.encode()))
 
 
-def write_json_atomic(path: str | Path, data: Mapping[str, Any]) -> None:
+def write_json_atomic(path: str | Path, data: Mapping[str, object]) -> None:
     """``data`` as indented JSON, written as ``write_text_atomic`` does."""
     write_text_atomic(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
-def machine() -> dict[str, Any]:
+def machine() -> dict[str, JSON]:
     """What a run needs to be understood elsewhere: Python, platform, cores and package versions (None: not installed).
 
     No host, user or folder names.

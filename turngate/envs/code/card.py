@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from turngate.envs.code.mutation.harvest import Harvest
 from turngate.envs.code.problem import Problem
+from turngate.types import JSON
 
 DIFFICULTY = ((1, "1 test"), (3, "2–3 tests"), (9, "4–9 tests"))
 """Up to so many failing tests → what the card calls it."""
@@ -65,7 +66,7 @@ def source_of(asked: str, harvested: Harvest, n_wanted: int) -> Source:
     )
 
 
-def facts(problems: Sequence[Problem], splits: Mapping[str, int], sources: Sequence[Source]) -> dict[str, Any]:
+def facts(problems: Sequence[Problem], splits: Mapping[str, int], sources: Sequence[Source]) -> dict[str, JSON]:
     """``card.json``."""
     about: list[Mapping[str, Any]] = [problem.about for problem in problems]
     reasons = Counter[str]()
@@ -100,17 +101,18 @@ def _counted(values: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(values).items(), key=lambda item: (-item[1], item[0])))
 
 
-def page(card: Mapping[str, Any]) -> str:
+def page(card: Mapping[str, JSON]) -> str:
     """``card.md`` of ``card.json``."""
-    n, repetitions = card["n_tasks"], ", ".join(map(str, card["repetitions"]))
-    used = [source for source in card["sources"] if not source["refused"]]
-    left = [source for source in card["sources"] if source["refused"]]
+    known: Mapping[str, Any] = card
+    n, repetitions = known["n_tasks"], ", ".join(map(str, known["repetitions"]))
+    used = [source for source in known["sources"] if not source["refused"]]
+    left = [source for source in known["sources"] if source["refused"]]
     parts = [
         "# Repair tasks made of Python packages",
         f"{n} tasks of {sum(source['n_tasks'] > 0 for source in used)} packages: "
-        + ", ".join(f"{count} in {name}" for name, count in card["splits"].items())
+        + ", ".join(f"{count} in {name}" for name, count in known["splits"].items())
         + ". Each is a package in which one to three functions were broken; its own tests decide whether it is "
-        f"repaired. In {card['n_held_back']} tasks some of the deciding tests are held back from the agent.",
+        f"repaired. In {known['n_held_back']} tasks some of the deciding tests are held back from the agent.",
         "## Packages",
         _table(
             ("package", "version", "licence", "tasks", "candidates", "functions", "tests", "seed", "time_s"),
@@ -130,8 +132,8 @@ def page(card: Mapping[str, Any]) -> str:
         ("Difficulty: failing tests", "difficulty", "tests that fail"),
         ("Refused candidates", "reasons", "why"),
     ):
-        parts += [f"## {title}", _table((column, "count"), card[name].items())]
-    return "\n\n".join([*parts, "## Checks", _checks(card, repetitions), "## Command", _command(card)]) + "\n"
+        parts += [f"## {title}", _table((column, "count"), known[name].items())]
+    return "\n\n".join([*parts, "## Checks", _checks(known, repetitions), "## Command", _command(known)]) + "\n"
 
 
 def _checks(card: Mapping[str, Any], repetitions: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 FORMS = (
     "edit PATH OLD => NEW (pieces of one line), or edit PATH +LINE TEXT (insert after that line), "
@@ -29,7 +28,7 @@ class Edit:
     line: int | None = None
 
 
-def read_edit(arguments: Mapping[str, Any]) -> Edit:
+def read_edit(arguments: Mapping[str, object]) -> Edit:
     """The edit that a call asks for. Raises BadEdit."""
     if change := str(arguments.get("change") or ""):
         return _read_change(change)

@@ -57,11 +57,11 @@ class Lease:
 
 
 def lease(
-    backend: Literal["bubblewrap", "docker"], deadline_s: float, servers: tuple[str, ...], sandbox: Mapping[str, Any]
+    backend: Literal["bubblewrap", "docker"], deadline_s: float, servers: tuple[str, ...], sandbox: Mapping[str, object]
 ) -> Lease:
     """The bench of this process for these settings; made if there is none. Raises what Bench and Diagnoser raise."""
     key = (backend, deadline_s, servers, repr(sorted(sandbox.items())))
-    bounds = {item.name: sandbox[item.name] for item in fields(Limits) if item.name in sandbox}
+    bounds: dict[str, Any] = {item.name: sandbox[item.name] for item in fields(Limits) if item.name in sandbox}
     settings = {name: value for name, value in sandbox.items() if name not in bounds}
     with _lock:
         if key not in _shared:
@@ -77,7 +77,7 @@ def lease(
 
 
 def _bench(
-    backend: Literal["bubblewrap", "docker"], deadline_s: float, limits: Limits, settings: Mapping[str, Any]
+    backend: Literal["bubblewrap", "docker"], deadline_s: float, limits: Limits, settings: Mapping[str, object]
 ) -> Bench:
     try:
         return Bench(backend, deadline_s=deadline_s, limits=limits, **settings)

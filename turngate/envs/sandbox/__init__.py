@@ -32,22 +32,23 @@ __all__ = [
 ]
 
 
-def open_backend(name: str = "bubblewrap", limits: Limits | None = None, **settings: Any) -> Backend:
+def open_backend(name: str = "bubblewrap", limits: Limits | None = None, **settings: object) -> Backend:
     """The back end ``bubblewrap``, ``docker`` or ``local``. ``settings``: see its class.
 
     Raises UnknownName for another name, MissingExtra or ConfigError (with the line that installs it) if it cannot work
     on this machine.
     """
+    chosen: Any = settings
     if name == "bubblewrap":
         from turngate.envs.sandbox.bubblewrap import Bubblewrap
 
-        return Bubblewrap(limits, **settings)
+        return Bubblewrap(limits, **chosen)
     if name == "docker":
         from turngate.envs.sandbox.docker import Docker
 
-        return Docker(limits, **settings)
+        return Docker(limits, **chosen)
     if name == "local":
         from turngate.envs.sandbox.local import Local
 
-        return Local(limits, **settings)
+        return Local(limits, **chosen)
     raise UnknownName("sandbox back end", name, ("bubblewrap", "docker", "local"))

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
 
 from turngate.envs.sandbox import wire
 from turngate.envs.sandbox.base import KilledBy, Result, SandboxFileError
@@ -23,7 +22,7 @@ LOST_S = 10.0  # a process that is still there then hangs in the kernel
 class Command:
     """Open pipes and the keeper's word about one command. ``close`` when done."""
 
-    def __init__(self, keeper: socket.socket, request: dict[str, Any], stdin: int, extra: Sequence[int] = ()) -> None:
+    def __init__(self, keeper: socket.socket, request: wire.Message, stdin: int, extra: Sequence[int] = ()) -> None:
         """``stdin``: an open file; ``extra``: further files that the command inherits (see ``session.REPORT``)."""
         self._stack, self._start_s = ExitStack(), time.monotonic()
         self.number: int = request["run"]

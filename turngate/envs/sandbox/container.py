@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from turngate.envs.sandbox.base import (
     ENVIRONMENT,
@@ -52,7 +52,7 @@ def sdk() -> Any:
 class Archive(Snapshot):
     """The folders of a sandbox as one tar file, which is removed when nobody refers to it any more."""
 
-    file: Any
+    file: IO[bytes]
 
 
 class Container:
@@ -303,14 +303,14 @@ def _check_copied(code: int, errors: HeadTail) -> None:
 class _FileSink:
     """Writes a stream into a file."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     def feed(self, data: bytes) -> None:
         self._file.write(data)
 
 
-def _content(file: Any) -> bytes:
+def _content(file: IO[bytes]) -> bytes:
     file.seek(0)
     content: bytes = file.read()
     return content

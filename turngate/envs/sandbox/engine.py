@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from turngate.envs.scratch import Scratch
 
 _COVERS = dict.fromkeys(("/run", "/var/tmp"), "ro,nosuid,nodev,noexec,size=4096,mode=0555")
 _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
+
+
+Mounts: TypeAlias = tuple[dict[str, str], dict[str, dict[str, str]]]
+"""What a container is given as ``tmpfs`` and as ``volumes``."""
 
 
 class Engine:
@@ -28,7 +32,7 @@ class Engine:
     def __init__(self, client: Any, profile: str, labels: Mapping[str, str]) -> None:
         self._client, self.filter, self._labels = client, profile, dict(labels)
 
-    def mount(self, name: str, folders: Mapping[str, tuple[int, str]]) -> tuple[dict[str, str], dict[str, Any]]:
+    def mount(self, name: str, folders: Mapping[str, tuple[int, str]]) -> Mounts:
         """What the container is given as ``tmpfs`` and as ``volumes`` for folders in memory.
 
         ``folders``: path → bytes, and the options of the mount besides.
@@ -55,7 +59,7 @@ class Podman(Engine):
         super().__init__(client, f"{self._own.path}/profile", labels)
         self._volumes: dict[str, list[Any]] = {}
 
-    def mount(self, name: str, folders: Mapping[str, tuple[int, str]]) -> tuple[dict[str, str], dict[str, Any]]:
+    def mount(self, name: str, folders: Mapping[str, tuple[int, str]]) -> Mounts:
         """See ``Engine.mount``."""
         made, page_bytes = self._volumes.setdefault(name, []), os.sysconf("SC_PAGE_SIZE")
         volumes = {f"{self._own.path}/hosts": {"bind": "/etc/hosts", "mode": "ro"}}

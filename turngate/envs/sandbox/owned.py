@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from turngate.envs.sandbox.base import Limits, Sandbox
 from turngate.envs.sandbox.session import SHELLS, Session, ShellProcess
@@ -15,7 +15,7 @@ from turngate.errors import EnvError
 class OwnedSandbox(Sandbox):
     """``leave`` makes the back end forget the sandbox, when it is closed."""
 
-    def __init__(self, limits: Limits, leave: Callable[[Any], None]) -> None:
+    def __init__(self, limits: Limits, leave: Callable[[OwnedSandbox], None]) -> None:
         self.limits = limits
         self._leave, self._closed, self._lock = leave, False, threading.Lock()
         self._sessions: list[Session] = []

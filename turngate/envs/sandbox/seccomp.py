@@ -16,9 +16,10 @@ import errno
 import platform
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from turngate.errors import ConfigError
+from turngate.types import JSON
 
 _LOAD, _JUMP_EQ, _JUMP_GE, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -163,13 +164,18 @@ def program(machine: str | None = None) -> bytes:
     )
 
 
-def profile() -> dict[str, Any]:
+_Rule: TypeAlias = dict[str, str | int]
+
+
+def profile() -> dict[str, JSON]:
     """The same filter as a profile of Docker's."""
     last = max(_SOCKET_FAMILIES)  # a rule of Docker's can compare an argument once, so each family has one
-    families = [{"index": 0, "value": number, "op": "SCMP_CMP_EQ"} for number in _other_families()]
+    families: list[_Rule] = [{"index": 0, "value": number, "op": "SCMP_CMP_EQ"} for number in _other_families()]
     families.append({"index": 0, "value": last, "op": "SCMP_CMP_GT"})
-    namespaces = [{"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"} for flag in _bits()]
-    tricks = [{"index": 1, "value": trick, "op": "SCMP_CMP_EQ"} for trick in _TERMINAL_TRICKS]
+    namespaces: list[_Rule] = [
+        {"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"} for flag in _bits()
+    ]
+    tricks: list[_Rule] = [{"index": 1, "value": trick, "op": "SCMP_CMP_EQ"} for trick in _TERMINAL_TRICKS]
     rules = [_rule(list(DENIED), errno.EPERM), _rule(list(ABSENT), errno.ENOSYS)]
     rules += [_rule(["clone"], errno.EPERM, [flag]) for flag in namespaces]
     rules += [_rule(["ioctl"], errno.EPERM, [trick]) for trick in tricks]
@@ -177,7 +183,7 @@ def profile() -> dict[str, Any]:
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
 
 
-def _rule(names: list[str], number: int, arguments: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def _rule(names: list[str], number: int, arguments: Sequence[_Rule] = ()) -> dict[str, JSON]:
     return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": number, "args": list(arguments)}
 
 

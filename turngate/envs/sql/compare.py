@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-Row: TypeAlias = tuple[Any, ...]
-Column: TypeAlias = list[Any]
-Ids: TypeAlias = list[Any]
+Cell: TypeAlias = None | int | float | str | bytes
+Row: TypeAlias = tuple[Cell, ...]
+Column: TypeAlias = list[Cell]
+Ids: TypeAlias = Sequence[Hashable]
 
 RELATIVE = 1e-6
 ABSOLUTE = 1e-12

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote as quote_url
 
 from turngate.envs.cache import Cache
@@ -22,7 +22,8 @@ from turngate.envs.sql.connection import hardened, heap_used
 from turngate.envs.sql.schema import Schema, read_schema
 from turngate.errors import EnvError
 
-Row: TypeAlias = tuple[Any, ...]
+Cell: TypeAlias = None | int | float | str | bytes
+Row: TypeAlias = tuple[Cell, ...]
 
 IN_MEMORY_BYTES = 32 * 2**20  # files up to this size are copied; larger ones are opened immutable
 KEEP_ROWS = 10_000  # rows of a result that are kept; beyond, they are only counted

@@ -1,8 +1,6 @@
 """Results as an agent reads them: compact plain text within a budget of rows and characters."""
 
-from typing import Any
-
-from turngate.envs.sql.database import Result
+from turngate.envs.sql.database import Cell, Result
 
 CELL_CHARS = 60
 ELLIPSIS = "…"
@@ -30,7 +28,7 @@ def result_text(result: Result, *, max_rows: int, max_chars: int) -> str:
     return "\n".join(lines)
 
 
-def cell_text(cell: Any) -> str:
+def cell_text(cell: Cell) -> str:
     """One value on one line, at most ``CELL_CHARS`` long. A blob is shown as the hexadecimal literal that it is."""
     if cell is None:
         return "NULL"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.outcome.answers import Aliases, exact_match, is_abstention
@@ -94,7 +94,7 @@ class AnswerOrAbstain(Formula):
     threshold: float = 0.5
     """The chance of being right from which on answering pays (t)."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError for a threshold outside [0, 1), or one at which a wrong answer costs more than ``low``."""
         super().model_post_init(context)
         self._needs_range(answer_or_abstain(False, abstained=False, threshold=self.threshold) or 0.0, 1.0)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def call_quality(predicted: Sequence[ToolCall], gold: Sequence[ToolCall], *, mal
     return float(sum(fit[pair] for pair in best_assignment(fit))) / most
 
 
-def same_value(mine: Any, theirs: Any) -> bool:
+def same_value(mine: object, theirs: object) -> bool:
     """Whether two argument values mean the same: 5 = 5.0 = "5", " Rome" = "rome", lists and objects item by item.
 
     Booleans equal booleans and the words "true" and "false", never 0 and 1.
@@ -79,7 +79,7 @@ def same_value(mine: Any, theirs: Any) -> bool:
     return bool(_plain(mine) == _plain(theirs))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Numbers as decimals, because floats would make neighbouring long identifiers equal."""
     if isinstance(value, bool):
         return str(value).lower()

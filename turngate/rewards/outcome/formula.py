@@ -51,7 +51,7 @@ class Formula(Reward):
         """0 and 1 for a yes or no."""
         return (0.0, 1.0) if self.levels is None and self.yes_or_no else self.levels
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError if verdicts would lie outside [low, high]."""
         super().model_post_init(context)
         if self.published is not None and getattr(self, "faithful", False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from turngate.rewards.outcome.formula import Formula
 
@@ -19,7 +19,7 @@ class StepVerdicts(Formula):
     signed: bool = False
     """Whether a bad step costs 1 instead of earning nothing; it needs low = −1."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError if verdicts would lie outside [low, high]."""
         super().model_post_init(context)
         self._needs_range(-1.0 if self.signed else 0.0, 1.0)

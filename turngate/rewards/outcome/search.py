@@ -204,7 +204,7 @@ class StepSearch(Reward):
         """The verdicts, or the texts that they are computed from."""
         return (self.type, "retrieved", "gold_documents")
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError if verdicts would lie outside [low, high]."""
         super().model_post_init(context)
         if self.faithful and self.low > -1:
@@ -247,7 +247,7 @@ class StepSearchAnswer(Formula):
     key_weight: float = KEY_WEIGHT
     """What hitting every keyword adds."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Raises ConfigError if verdicts would lie outside [low, high]."""
         super().model_post_init(context)
         self._needs_range(-1.0, 1.0 + self.key_weight)

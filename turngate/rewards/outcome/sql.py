@@ -18,7 +18,7 @@ from turngate.errors import ConfigError, MissingExtra
 from turngate.rewards.outcome.formula import Formula
 from turngate.rewards.parts import Kind
 
-Row: TypeAlias = tuple[Any, ...]
+Row: TypeAlias = tuple[None | int | float | str | bytes, ...]
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\w+|[<>!=]=|<>|\|\||[^\s\w]")
 

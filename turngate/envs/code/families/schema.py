@@ -11,14 +11,14 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from turngate.types import derive_seed
 
 T = TypeVar("T")
 Pick: TypeAlias = Mapping[str, str]
 """Placeholder → the name or constant drawn for it. No two are equal."""
-Arguments: TypeAlias = tuple[Any, ...]
+Arguments: TypeAlias = tuple[object, ...]
 Kind: TypeAlias = Literal[
     "boundary",
     "comparison",

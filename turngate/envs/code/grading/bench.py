@@ -41,7 +41,7 @@ class Bench:
         *,
         deadline_s: float = 60.0,
         limits: Limits | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         if backend not in ("bubblewrap", "docker"):
             raise ConfigError(f"the back end is '{backend}'; code that an agent wrote needs 'bubblewrap' or 'docker'")
@@ -55,7 +55,8 @@ class Bench:
         """What the runner wrote, for whoever knows that it would write the same again."""
         self.toolbox = Toolbox()
         try:
-            shown = {**self.toolbox.shown, **settings.pop("shown", {})}
+            more: Any = settings.pop("shown", {})
+            shown = {**self.toolbox.shown, **more}
             self._backend: Backend = open_backend(backend, limits, shown=shown, **settings)
         except BaseException:
             self.toolbox.close()

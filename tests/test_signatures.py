@@ -1,0 +1,128 @@
+"""Public signatures say what they take and give: ``Any`` stands in none of them but where a library decides."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "turngate"
+GYMNASIUM = "as gymnasium declares it"
+DOCKER = "Docker's package for Python has no types"
+MODULE = "whatever stands in a module of the user's"
+ALLOWED: dict[str, str] = {
+    "turngate.agents.models:LanguageModel.base_model": "what lies inside a model differs by architecture",
+    "turngate.agents.models:LanguageModel.config": "what lies inside a model differs by architecture",
+    "turngate.agents.models:LanguageModel.get_output_embeddings": "what lies inside a model differs by architecture",
+    "turngate.agents.policies.slots:SlotCache.__init__": "the settings of an architecture",
+    "turngate.envs.base:Texts": GYMNASIUM,
+    "turngate.envs.base:Texts.sample": GYMNASIUM,
+    "turngate.envs.base:TurnEnv.metadata": GYMNASIUM,
+    "turngate.envs.code.lsp:Message": "what a language server writes, of which a few keys are read",
+    "turngate.envs.pool:EnvPool.call": "what the method that is named returns",
+    "turngate.envs.registry:make": "as gymnasium.make, arguments of any environment",
+    "turngate.envs.sandbox.container:sdk": DOCKER,
+    "turngate.envs.sandbox.docker:Docker.api": DOCKER,
+    "turngate.envs.sandbox.docker:Docker.create": DOCKER,
+    "turngate.envs.sandbox.docker_exec:Exec.__init__": DOCKER,
+    "turngate.envs.sandbox.docker_exec:Warden.__init__": DOCKER,
+    "turngate.envs.sandbox.engine:Engine.__init__": DOCKER,
+    "turngate.envs.sandbox.engine:Podman.__init__": DOCKER,
+    "turngate.envs.sandbox.wire:Message": "JSON between two processes of the sandbox, whose keys depend on the request",
+    "turngate.parts:Part.function": MODULE,
+    "turngate.parts:Part.settings": "a part's own settings, each of its own type",
+    "turngate.parts:import_object": MODULE,
+    "turngate.parts:loaded": MODULE,
+    "turngate.parts:when_used": "a module stands for itself",
+    "turngate.rewards.parts:Verdict": "a recorded value before it is known to be a number",
+    "turngate.types:Task.private": "known to the task's environment only",
+    "turngate.types:ToolCall.arguments": "typed by the tool that is called",
+}
+"""``module:name`` → why. ``NDArray[Any]``, an array of any type of numbers, is no ``Any``."""
+
+
+def signatures(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Public functions, methods and attributes with their annotations; what stands in a function is its own affair."""
+    yield from _in("", tree.body)
+
+
+def _in(prefix: str, body: list[ast.stmt]) -> Iterator[tuple[str, list[ast.expr]]]:
+    for node in body:
+        if isinstance(node, ast.If | ast.Try):
+            yield from _in(prefix, [*node.body, *node.orelse])
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _public(node.name):
+            arguments = node.args
+            named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+            found = [argument.annotation for argument in named if argument is not None] + [node.returns]
+            yield f"{prefix}{node.name}", [annotation for annotation in found if annotation is not None]
+        elif isinstance(node, ast.ClassDef) and _public(node.name):
+            yield f"{prefix}{node.name}", list(node.bases)
+            yield from _in(f"{prefix}{node.name}.", node.body)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _public(node.target.id):
+            alias = "TypeAlias" in ast.unparse(node.annotation) and node.value is not None
+            yield f"{prefix}{node.target.id}", [node.value if alias else node.annotation]  # type: ignore[list-item]
+
+
+def _public(name: str) -> bool:
+    return not name.startswith("_") or name in ("__init__", "__call__")
+
+
+def _says_any(annotation: ast.expr) -> bool:
+    text = annotation
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        text = ast.parse(annotation.value, mode="eval").body
+    arrays = {id(node.slice) for node in ast.walk(text) if isinstance(node, ast.Subscript) and _is_array(node.value)}
+    return any(isinstance(node, ast.Name) and node.id == "Any" and id(node) not in arrays for node in ast.walk(text))
+
+
+def _is_array(node: ast.expr) -> bool:
+    return ast.unparse(node).endswith("NDArray")
+
+
+def with_any(root: Path = ROOT) -> list[str]:
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        module = ".".join((root.name, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+        if any(part.startswith("_") for part in module.split(".")):
+            continue
+        for name, annotations in signatures(ast.parse(path.read_text(encoding="utf-8"))):
+            if any(map(_says_any, annotations)):
+                found.append(f"{module}:{name}")
+    return found
+
+
+def test_public_signatures_name_their_types() -> None:
+    found = set(with_any())
+    assert found - set(ALLOWED) == set(), "name the type, or a Protocol; Any at a border stays inside the function"
+    assert set(ALLOWED) <= found, "these name their types now: take them out of ALLOWED"
+
+
+def test_where_any_counts(tmp_path: Path) -> None:
+    root = tmp_path / "house"
+    root.mkdir()
+    (root / "rooms.py").write_text("""
+from typing import Any, TypeAlias
+Row: TypeAlias = tuple[Any, ...]
+_Own: TypeAlias = tuple[Any, ...]
+def kitchen(pan: "Any"): ...
+def bath(water: NDArray[Any], soap: npt.NDArray[Any]) -> None:
+    inside: Any = water
+def _cellar(wine: Any) -> Any: ...
+def attic() -> dict[str, list[Any]]: ...
+if True:
+    def porch(*steps: Any): ...
+class Door(Base[Any]):
+    handle: Any
+    _lock: Any
+    def __init__(self, key: Any): ...
+    def open(self): ...
+    async def knock(self, **times: Any): ...
+class _Hidden:
+    def open(self, key: Any): ...
+""")
+    (root / "_own.py").write_text("from typing import Any\ndef anything(x: Any): ...\n")
+    names = ["Row", "kitchen", "attic", "porch", "Door", "Door.handle", "Door.__init__", "Door.knock"]
+    assert with_any(root) == [f"house.rooms:{name}" for name in names]
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(with_any()) + "\n")
