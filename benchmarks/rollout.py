@@ -55,7 +55,12 @@ def random_pair(layers: int, width: int, heads: int, vocabulary: int) -> tuple[A
     with Environments((EnvSection(id=name, kwargs=SETTINGS),)) as environments:
         tasks = environments.heldout(name, "train", 1000)
         lines = {task.id: list(environments[name].oracle(task)) for task in tasks}
-        tokenizer = train_tokenizer(texts_of(tasks, lines, environments), vocabulary=vocabulary)
+
+        async def texts() -> list[str]:
+            async with environments.worlds(8) as worlds:
+                return await texts_of(tasks, lines, worlds)
+
+        tokenizer = train_tokenizer(asyncio.run(texts()), vocabulary=vocabulary)
     return random_model(tokenizer, layers=layers, width=width, heads=heads, context=1024, seed=0), tokenizer
 
 

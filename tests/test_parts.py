@@ -214,6 +214,15 @@ def test_entry_points_of_other_packages_are_names(monkeypatch: pytest.MonkeyPatc
     assert "entry point 'broken' (own_scales:nothing) cannot be loaded" in problem({"scale": "broken"})
 
 
+@pytest.mark.usefixtures("user_module")
+def test_two_packages_that_bring_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch):
+    entries = tuple(EntryPoint("both", f"own_scales:{name}", "turngate.scales") for name in ("Thrice", "halved"))
+    monkeypatch.setattr(parts, "_entries", lambda group: entries)
+    said = "scale: several packages bring a scale 'both': own_scales:Thrice, own_scales:halved; write one"
+    assert problem({"scale": "both"}) == said
+    assert Tree.model_validate({"scale": "own_scales:halved"}).scale(4) == 2.0
+
+
 def test_a_taken_type_is_refused():
     with pytest.raises(DuplicateName, match="scale type 'twice' is taken by"):
 

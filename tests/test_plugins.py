@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import tomli_w
+from sessions import in_own_session
 
+from turngate.evaluations import read_evaluations
 from turngate.store import Store
 
 WHEELS = Path(__file__).parent / "wheels"
@@ -75,7 +77,7 @@ def turngate(tmp_path_factory: pytest.TempPathFactory) -> Command:
 
     def run(*arguments: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "turngate", *map(str, arguments)]
-        done = subprocess.run(command, cwd=work, env=variables, capture_output=True, text=True, timeout=100)
+        done = in_own_session(command, cwd=work, env=variables)
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
@@ -180,6 +182,48 @@ def test_explain_lists_what_other_packages_bring(turngate: Command) -> None:
         "env.rubric.gates": "acme_curfew",
     }.items():
         assert f"  {name} " in turngate("explain", key).stdout, key
+
+
+def test_an_environment_that_ends_its_process_costs_that_episode_in_a_run_of_two(turngate: Command) -> None:
+    """The package's environment calls ``os._exit`` in one of its three tasks; results of the two are told apart."""
+    two = [
+        {"id": "turngate/Lock-v1", "name": "locks"},
+        {
+            "id": "acme/Bells-v0",
+            "name": "bells",
+            "isolation": "process",
+            "tasks": {"type": "acme_melodies", "n": 4},
+            "kwargs": {"dies_in": "bells/1"},
+        },
+    ]
+    plain = {key: CONFIG[key] for key in ("folder", "model", "policy", "eval")}
+    train = {"steps": 3, "tasks_per_step": 2, "group_size": 3, "filters": []}
+    config = {**plain, "name": "two", "env": two, "warm_start": {"episodes": 6}, "train": train, "credit": "rloo"}
+    work: Path = turngate.work  # type: ignore[attr-defined]
+    (work / "two.toml").write_text(tomli_w.dumps(config))
+    assert "1 of 6 demonstrations do not solve their task" in turngate("train", "two.toml").stdout
+    run = work / "runs" / "two"
+    broken = set()
+    for step, line in enumerate((run / "metrics.jsonl").read_text().splitlines(), start=1):
+        row = json.loads(line)
+        groups = {group.task.env_id: group for group in Store(run).read(step, "train")}
+        assert set(groups) == {"locks", "bells"}
+        dies = groups["bells"].task.id == "bells:bells/1"
+        for one in groups["bells"].trajectories:
+            assert one.ending == ("env_error" if dies else "max_turns" if len(one.turns) < 2 else one.ending)
+            assert ("exit code 7" in one.error) is dies
+        assert row["env/locks/unusable_share"] == 0
+        assert row["env/bells/unusable_share"] == float(dies)
+        assert ("env/bells/success" in row) is not dies  # not measured is not 0
+        assert row["drop/unusable_trajectories"] == 3 * dies
+        broken |= {step} if dies else set()
+    assert len(broken) == 1  # three tasks in three steps
+    found = [(phase, one.split, one.unusable) for phase, one in read_evaluations(run)]
+    splits = ["locks:heldout"] * 2 + ["bells:heldout"] * 2
+    assert found == [(phase, split, 0) for phase in ("before", "after") for split in splits]
+    summary = (run / "report" / "summary.md").read_text()
+    assert "locks:heldout" in summary
+    assert "bells:heldout" in summary
 
 
 def test_a_package_that_cannot_be_imported_is_named_and_spares_the_rest(trained: Path, turngate: Command) -> None:

@@ -121,8 +121,12 @@ class Part(BaseModel):
         """The class of the part called ``name``. Raises UnknownName, ConfigError for an object that is no such part."""
         if name in cls.types:
             return cls.types[name]  # type: ignore[return-value]
-        plugin = cls._plugins().get(name)
-        if plugin is not None:
+        plugins = {entry.value: entry for entry in _entries(cls.group()) if entry.name == name}
+        if len(plugins) > 1:
+            raise DuplicateName(
+                f"several packages bring a {cls.noun} '{name}': {', '.join(sorted(plugins))}; write one"
+            )
+        for plugin in plugins.values():
             return cls._adopt(name, loaded(plugin))
         if ":" in name:
             return cls._adopt(name, import_object(name))
@@ -131,7 +135,9 @@ class Part(BaseModel):
     @classmethod
     def names(cls) -> frozenset[str]:
         """Every name that can be written without a path."""
-        return frozenset(name for name in cls.types if ":" not in name) | frozenset(cls._plugins())
+        return frozenset(name for name in cls.types if ":" not in name) | frozenset(
+            entry.name for entry in _entries(cls.group())
+        )
 
     @classmethod
     def article(cls) -> str:
@@ -143,10 +149,6 @@ class Part(BaseModel):
         """The group of entry points in which other packages name their parts, for instance ``turngate.rewards``."""
         noun = cls.noun.replace(" ", "_")
         return f"turngate.{noun[:-1]}ies" if noun.endswith("y") else f"turngate.{noun}s"
-
-    @classmethod
-    def _plugins(cls) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in _entries(cls.group())}
 
     @classmethod
     def _adopt(cls, name: str, found: object) -> builtins.type[Self]:

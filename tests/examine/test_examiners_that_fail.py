@@ -3,17 +3,14 @@
 The examiners are a user's own, named by path. The run is a process of its own, so that what it leaves behind is seen.
 """
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
+from sessions import in_own_session
 
 from turngate.store import Store
 
@@ -127,16 +124,9 @@ def train(folder: Path, examiners: list[str], *, outcome: str = "opened", **chan
     (folder / "own.py").write_text(OWN)
     (folder / "config.toml").write_text(tomli_w.dumps(config))
     command = [sys.executable, "-m", "turngate", "train", "config.toml"]
-    process = subprocess.Popen(command, cwd=folder, start_new_session=True, stderr=subprocess.PIPE, text=True)
-    try:
-        _, errors = process.communicate(timeout=90)
-        (folder / "errors.txt").write_text(errors)
-        assert process.returncode == 0, errors
-        with pytest.raises(ProcessLookupError):  # nobody is left of its session
-            os.killpg(process.pid, 0)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    done = in_own_session(command, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "errors.txt").write_text(done.stderr)
     return folder / "runs" / "toy"
 
 

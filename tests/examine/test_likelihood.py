@@ -171,7 +171,7 @@ def test_what_is_missing():
     assert desks.values(facts, "likelihood") == [{None: None}]
     assert value_of(Told([0.0])) == 0.0
     assert value_of(Told([0.0]), reduce="sum_log") is None  # −∞ is no number
-    with pytest.raises(ConfigError, match="names 'gold', but task 'task' has only"):
+    with pytest.raises(ConfigError, match="of task 'task': unknown entry of the task's private data 'gold'"):
         find(Likelihood(answer="{gold}"), [desks.group([one], key="a")], Told([1.0]))
 
 

@@ -167,5 +167,5 @@ def test_settings_that_cannot_work(settings, problem):
 
 
 def test_a_task_without_the_named_answer():
-    with pytest.raises(ConfigError, match="names 'gold', but task 'task' has only"):
+    with pytest.raises(ConfigError, match="of task 'task': unknown entry of the task's private data 'gold'"):
         find(ForcedAnswers(answer="{gold}", n=1), desks.group(desks.episodes(1), key="a"), desks.Said(("a}", 1)))

@@ -7,6 +7,7 @@ ask a judge have in common, ``recorded`` what several read off an episode; every
 """
 
 from turngate.examine.appeals import Appeals
+from turngate.examine.base import Desk, Examiner, Facts
 from turngate.examine.likelihood import Likelihood
 from turngate.examine.majority import Majority
 from turngate.examine.pairwise import Pairwise
@@ -19,6 +20,9 @@ from turngate.examine.weighted_tests import WeightedTests
 
 __all__ = [
     "Appeals",
+    "Desk",
+    "Examiner",
+    "Facts",
     "ForcedAnswers",
     "Likelihood",
     "Majority",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, UnknownName
 from turngate.types import JSON, Task, Trajectory
 
 
@@ -17,9 +17,8 @@ def filled(template: str, task: Task) -> tuple[str, str]:
     try:
         return first, template.format_map(task.private).removeprefix(first)
     except KeyError as missing:
-        raise ConfigError(
-            f"the answer '{template}' names {missing}, but task '{task.id}' has only {sorted(task.private)}"
-        ) from None
+        unknown = UnknownName("entry of the task's private data", missing.args[0], task.private)
+        raise ConfigError(f"the answer '{template}' of task '{task.id}': {unknown}") from None
 
 
 def names_something(template: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable
 from functools import partial
 
 from turngate.agents.chat import Chat
 from turngate.config import Config
 from turngate.envs.base import TurnEnv
-from turngate.errors import ConfigError, UnknownName
-from turngate.run.environments import Environments
+from turngate.errors import ConfigError
+from turngate.examine.recorded import filled
+from turngate.run.environments import Environments, told_at
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.credit.rule import CreditRule
@@ -122,8 +122,9 @@ def answer_of(config: Config, environments: Environments) -> Answer | None:
     if template is not None:
         for label, _ in environments:
             for task in environments.heldout(label, environments.sections[label].split, 1):
-                _filled(template, task)  # raises before any work
-        return partial(_filled, template)
+                with told_at("signals.answer"):
+                    filled(template, task)  # raises before any work
+        return partial(filled, template)
     for label, env in environments:
         if not env.turn_spec.has_oracle:
             raise ConfigError(
@@ -136,16 +137,6 @@ def answer_of(config: Config, environments: Environments) -> Answer | None:
         return "", "\n".join(env.oracle(task))
 
     return by_oracle
-
-
-def _filled(template: str, task: Task) -> tuple[str, str]:
-    """The template's text before its first name, and the rest with the names filled in."""
-    first = next(iter(string.Formatter().parse(template)))[0]
-    try:
-        return first, template.format_map(task.private).removeprefix(first)
-    except KeyError as missing:
-        unknown = UnknownName("entry of the task's private data", missing.args[0], task.private)
-        raise ConfigError(f"signals.answer '{template}': {unknown}") from None
 
 
 def _values(config: Config, learner: Learner, *, per_token: bool) -> Signal:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from turngate.agents.rollout import Worlds
 from turngate.config import WarmStart
-from turngate.errors import ConfigError, DataError, UnknownName
+from turngate.errors import ConfigError, DataError, EpisodeError, UnknownName
 from turngate.jsonl import read_rows
 from turngate.run.environments import Environments
 from turngate.types import Task
@@ -48,18 +51,27 @@ def _need_oracles(environments: Environments, episodes: int) -> None:
             )
 
 
-def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], environments: Environments) -> Iterator[str]:
-    """Everything that is read or written when the lines are played: what a tokenizer for these environments learns."""
-    for task in tasks:
-        env = environments.of(task)
-        observation, _ = env.reset(seed=0, options={"task": task})
-        yield observation.text
-        for line in lines[task.id]:
-            reply, _, terminated, truncated, _ = env.step(line)
-            yield line
-            yield reply.text
-            if terminated or truncated:
-                break
+async def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], worlds: Worlds) -> list[str]:
+    """Everything that is read or written when the lines are played: what a tokenizer for these environments learns.
+
+    It is played where episodes are, so an environment that dies takes only its own texts with it.
+    """
+
+    async def texts(task: Task) -> list[str]:
+        found: list[str] = []
+        with suppress(EpisodeError):  # told when the demonstration itself is played
+            async with worlds.lease(task) as world:
+                observation, _ = await world.reset(task, 0)
+                found.append(observation.text)
+                for line in lines[task.id]:
+                    reply, _, terminated, truncated, _ = await world.step(line)
+                    found += [line, reply.text]
+                    if terminated or truncated:
+                        break
+        return found
+
+    played = await asyncio.gather(*map(texts, tasks))
+    return [text for one in played for text in one]
 
 
 def _read(environments: Environments, path: Path) -> Demonstrations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from turngate.run.models import load_model, new_model, save_model
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.imitate import imitate
 from turngate.trainer.loss import PolicyLoss
-from turngate.types import Metrics, Score, Trajectory, derive_seed
+from turngate.types import Metrics, Score, Task, Trajectory, derive_seed
 
 
 async def starting_model(
@@ -40,7 +40,7 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
     section = config.warm_start
     assert section is not None
     tasks, lines = demonstrations(environments, section)
-    model, tokenizer = _untrained(config, texts_of(tasks, lines, environments))
+    model, tokenizer = await _untrained(config, tasks, lines, worlds)
     chat = Chat(tokenizer)
     policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
     player = Player(policy, chat, config.policy.limits())
@@ -68,11 +68,13 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
     save_model(model, tokenizer, folder)
 
 
-def _untrained(config: Config, texts: Iterator[str]) -> tuple[LanguageModel, Tokenizer]:
+async def _untrained(
+    config: Config, tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], worlds: Worlds
+) -> tuple[LanguageModel, Tokenizer]:
     """The model that imitates."""
     if isinstance(config.model, str):
         return load_model(config.model)
-    seed = derive_seed(config.seed, "model")
+    texts, seed = await texts_of(tasks, lines, worlds), derive_seed(config.seed, "model")
     return new_model(config.model, texts, context=config.policy.context, seed=seed)
 
 
