@@ -154,17 +154,10 @@ class Requires(Gate):
             ranges.may_close(name)
 
 
-class NeedsOutcome(Gate):
-    """Process payments, good and bad, count only in episodes whose earned outcome reaches ``at_least``."""
+class _OutcomeGate(Gate):
+    """Closes what it touches in every episode whose earned outcome does not reach ``at_least``."""
 
-    type: Literal["needs_outcome"] = "needs_outcome"
     at_least: float
-    """Outcome, weights included, from which on process is paid."""
-
-    @property
-    def name(self) -> str:
-        """For instance ``needs_outcome(0.5)``."""
-        return f"needs_outcome({self.at_least})"
 
     @property
     def thresholds(self) -> tuple[float, ...]:
@@ -175,6 +168,33 @@ class NeedsOutcome(Gate):
     def late(self) -> bool:
         """It reads the outcome."""
         return True
+
+    def apply(self, draft: Draft) -> None:
+        """Close what it touches below the threshold."""
+        if not reaches(draft.outcome, self.at_least):
+            name = self.name
+            for line in draft.lines:
+                if self.touches(line.name, line.kind):
+                    line.close(name)
+
+    def bound(self, ranges: Ranges, scene: Scene) -> None:
+        """Nothing below the threshold."""
+        if not reaches(scene.outcome, self.at_least):
+            for name in ranges.of(self):
+                ranges.close(name)
+
+
+class NeedsOutcome(_OutcomeGate):
+    """Process payments, good and bad, count only in episodes whose earned outcome reaches ``at_least``."""
+
+    type: Literal["needs_outcome"] = "needs_outcome"
+    at_least: float
+    """Outcome, weights included, from which on process is paid."""
+
+    @property
+    def name(self) -> str:
+        """For instance ``needs_outcome(0.5)``."""
+        return f"needs_outcome({self.at_least})"
 
     def touches(self, name: str, kind: Kind) -> bool:
         """Process components."""
@@ -189,22 +209,8 @@ class NeedsOutcome(Gate):
                 f"{self.name} {effect}: the weighted outcome lies in [{low:g}, {high:g}]; choose at_least inside it"
             )
 
-    def apply(self, draft: Draft) -> None:
-        """Close all process lines below the threshold."""
-        if not reaches(draft.outcome, self.at_least):
-            name = self.name
-            for line in draft.lines:
-                if line.kind == "process":
-                    line.close(name)
 
-    def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Nothing below the threshold."""
-        if not reaches(scene.outcome, self.at_least):
-            for name in ranges.of(self):
-                ranges.close(name)
-
-
-class SuccessOnly(Gate):
+class SuccessOnly(_OutcomeGate):
     """Components ``on`` count only in full successes: in episodes whose outcome is the highest that there is.
 
     R = outcome + 1[outcome = best]·Σ on. This is the condition of Posterior-GRPO (https://arxiv.org/abs/2508.05170),
@@ -223,16 +229,6 @@ class SuccessOnly(Gate):
         """For instance ``success_only(1.0, on=length)``."""
         return f"success_only({', '.join([str(self.at_least), *(f'on={name}' for name in self.on)])})"
 
-    @property
-    def thresholds(self) -> tuple[float, ...]:
-        """``at_least``."""
-        return (self.at_least,)
-
-    @property
-    def late(self) -> bool:
-        """It reads the outcome."""
-        return True
-
     def touches(self, name: str, kind: Kind) -> bool:
         """The components ``on``, or all process components."""
         return name in self.on if self.on else kind == "process"
@@ -247,20 +243,6 @@ class SuccessOnly(Gate):
                 f"{self.name} must name full success: the weighted outcome reaches at most {high:g}; "
                 f"write success_only({high:g}), or needs_outcome({self.at_least:g}) for part of it"
             )
-
-    def apply(self, draft: Draft) -> None:
-        """Close what it touches in anything but a full success."""
-        if not reaches(draft.outcome, self.at_least):
-            name = self.name
-            for line in draft.lines:
-                if self.touches(line.name, line.kind):
-                    line.close(name)
-
-    def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Nothing without full success."""
-        if not reaches(scene.outcome, self.at_least):
-            for name in ranges.of(self):
-                ranges.close(name)
 
 
 class CapProcess(Gate):

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from turngate.envs.code.families import FAMILIES
-from turngate.envs.code.families.schema import Dice, Family
+from turngate.envs.code.families.schema import Family
 from turngate.envs.code.generate import MODULE, TESTS, Draft, build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
+from turngate.envs.dice import Dice
 
 SEEDS = 5
 MOST_LINES_RUN = 2000  # of one test under one bug; the longest loop of a correct text takes some dozens

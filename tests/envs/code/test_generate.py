@@ -16,11 +16,12 @@ from xml.etree import ElementTree
 import pytest
 
 from turngate.envs.code.families import FAMILIES, HELD_OUT
-from turngate.envs.code.families.schema import Bug, Dice, Form, family, form
+from turngate.envs.code.families.schema import Bug, Form, family, form
 from turngate.envs.code.generate import MODULE, _task, build, draft
 from turngate.envs.code.grading.control import control_tests
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
+from turngate.envs.dice import Dice
 from turngate.envs.tasks import TaskSource, part_of
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task

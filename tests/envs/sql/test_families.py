@@ -5,7 +5,8 @@ import sqlite3
 
 import pytest
 
-from turngate.envs.sql.content import Dice, build
+from turngate.envs.dice import Dice
+from turngate.envs.sql.content import build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.families_schema import AMOUNT, CATEGORY, DATE, NAME, NUMBER, Family, category, named, real, table
 

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.envs.sql.content import Dice, build
+from turngate.envs.dice import Dice
+from turngate.envs.sql.content import build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.questions import Misfit, Pick, flaw
 from turngate.envs.sql.shapes import SHAPES

@@ -5,7 +5,8 @@ from types import MappingProxyType
 
 import pytest
 
-from turngate.envs.sql.content import Database, Dice, build, connect, freeze
+from turngate.envs.dice import Dice
+from turngate.envs.sql.content import Database, build, connect, freeze
 from turngate.envs.sql.families_schema import Family, category, date, named, real, table, whole
 from turngate.envs.sql.questions import Draft, Misfit, Pick, Query, flaw, literal, wording
 from turngate.envs.sql.shapes import SHAPES

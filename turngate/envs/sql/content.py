@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +10,9 @@ from functools import lru_cache
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
+from turngate.envs.dice import Dice
 from turngate.envs.sql.families import FAMILIES
 from turngate.envs.sql.families_schema import Column, Family, Table
-from turngate.types import derive_seed
 
 Value: TypeAlias = int | float | str | None
 Row: TypeAlias = tuple[Value, ...]
@@ -23,29 +22,6 @@ PAGE_BYTES = 1024  # small pages: a database of a dozen rows per table stays bel
 SQLITE_VERSION = (3, 40, 1)
 NULL_RATE = 0.2
 LEAVE_OUT = 0.25  # share of parents that no child refers to
-
-
-class Dice:
-    """Random choices by seed path. Only ``random()`` is used, whose sequence Python guarantees for all versions."""
-
-    def __init__(self, *path: int | str) -> None:
-        self.uniform = random.Random(derive_seed(*path)).random
-
-    def pick(self, items: Sequence[T]) -> T:
-        """One of the items."""
-        return items[int(self.uniform() * len(items))]
-
-    def whole(self, low: int, high: int) -> int:
-        """An integer from ``low`` to ``high``, both included."""
-        return low + int(self.uniform() * (high - low + 1))
-
-    def sample(self, items: Sequence[T], count: int) -> list[T]:
-        """``count`` different items in random order."""
-        rest = list(items)
-        for i in range(count):
-            j = self.whole(i, len(rest) - 1)
-            rest[i], rest[j] = rest[j], rest[i]
-        return rest[:count]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

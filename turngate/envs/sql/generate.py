@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from turngate.envs.sql.content import Database, Dice, build
+from turngate.envs.dice import Dice
+from turngate.envs.sql.content import Database, build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.questions import Draft, Misfit, Pick, Shape, flaw, wording
 from turngate.envs.sql.shapes import SHAPES

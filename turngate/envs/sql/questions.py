@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from turngate.envs.sql.content import Database, Dice, Value
+from turngate.envs.dice import Dice
+from turngate.envs.sql.content import Database, Value
 from turngate.envs.sql.families_schema import NAME, SHOWN, Column, Family, Kind, Link, Table
 
 T = TypeVar("T")

@@ -1,6 +1,7 @@
 """Families that cut and reorder lists."""
 
-from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.dice import Dice
 
 _ITEMS = "items parts things rows"
 _COUNT = "n count size"

@@ -1,6 +1,7 @@
 """Families that calculate with numbers."""
 
-from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.dice import Dice
 
 _X = "x n value amount"
 _TOTAL = "total result answer"

@@ -1,6 +1,7 @@
 """Families of functions over dicts."""
 
-from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.dice import Dice
 
 _TABLE = "table stock prices"
 _KEY = "key name k"

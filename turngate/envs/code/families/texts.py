@@ -1,6 +1,7 @@
 """Families of functions over texts."""
 
-from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.dice import Dice
 
 _TEXT = "text line phrase"
 _W = "w word x"

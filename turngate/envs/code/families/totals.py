@@ -1,6 +1,7 @@
 """Families that count, add up and compare the numbers of a list."""
 
-from turngate.envs.code.families.schema import Arguments, Dice, Pick, family, form
+from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.dice import Dice
 
 _NUMBERS = "numbers values scores marks"
 _N = "n x v"
