@@ -90,7 +90,8 @@ UNKNOWN = [
     ),
     (
         {"credit": "igpo", "signals": {"answer": "{dial}"}},
-        "signals.answer '{dial}': unknown entry of the task's private data 'dial'; did you mean 'dials'?",
+        "signals.answer: the answer '{dial}' of task 'lock/train/0': unknown entry of the task's private data 'dial'; "
+        "did you mean 'dials'?",
     ),
     ({"credit": "nowhere:rule"}, "credit: 'nowhere:rule' cannot be imported: ModuleNotFoundError"),
     ({"credit": "own:halve"}, "credit: unknown name in own 'halve'; did you mean 'halved'"),
