@@ -31,7 +31,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import StoreError, UnknownName
-from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.store import Store
 from turngate.types import (
     Action,
     Completion,
@@ -587,27 +587,3 @@ def test_a_damaged_file_is_named(tmp_path):
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(StoreError, match=r"train\.parquet cannot be read as Parquet"):
         list(store.read(0))
-
-
-# --- run metadata ----------------------------------------------------------------------------------------------------
-
-
-def test_atomic_text_and_json(tmp_path):
-    target = tmp_path / "new" / "machine.json"
-    write_json_atomic(target, {"wörter": [1, None]})
-    assert json.loads(target.read_text()) == {"wörter": [1, None]}
-    write_text_atomic(target, "short")
-    assert target.read_text() == "short"
-    with pytest.raises(TypeError):
-        write_json_atomic(target, {"x": object()})
-    assert target.read_text() == "short"
-    assert [p.name for p in target.parent.iterdir()] == ["machine.json"]
-
-
-def test_machine_names_versions_and_nobody():
-    found = machine()
-    assert set(found) == {"python", "platform", "cpu_count", "packages"}
-    assert found["packages"]["numpy"] == np.__version__
-    text = json.dumps(found)
-    assert os.uname().nodename not in text
-    assert str(Path.home()) not in text
