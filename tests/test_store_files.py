@@ -1,6 +1,7 @@
 """What lies beside the trajectories of a run: files that are written whole, and what machine it was."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
