@@ -12,6 +12,7 @@ from turngate.envs.registry import Registered, make, register, registered
 from turngate.envs.tasks import TaskList, TaskSource
 from turngate.envs.tools import Parameter, Tool
 from turngate.errors import (
+    AgentFault,
     ConfigError,
     DataError,
     DuplicateName,
@@ -57,6 +58,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Action",
+    "AgentFault",
     "Completion",
     "ConfigError",
     "Credit",

@@ -9,9 +9,10 @@
     │   ├── MissingExtra     an optional dependency is not installed: names the pip command
     │   └── TaskRefused      a task that cannot be used: its tests tell nothing, its reference fails
     ├── EpisodeError         one episode cannot be used; the run goes on, the episode is counted apart
-    │   ├── EnvError         the environment broke (never: the agent answered badly)
+    │   ├── EnvError         the environment broke, and nothing that the agent did can be the cause
     │   ├── VerifierError    the outcome could not be measured
-    │   └── PolicyError      the sampler failed
+    │   ├── PolicyError      the sampler failed
+    │   └── AgentFault       what the agent did broke the episode: a failure, not an episode without a result
     └── RunError             the run itself cannot be trusted any more and stops
         ├── MismatchError    sampler and learner disagree about the same tokens
         ├── StoreError       something recorded is missing or damaged
@@ -100,6 +101,14 @@ class VerifierError(EpisodeError):
 
 class PolicyError(EpisodeError):
     """The policy could not produce a completion."""
+
+
+class AgentFault(EpisodeError):
+    """What the agent did broke the episode, or what measures it; the message says how.
+
+    Unlike its siblings it is a result: the episode ends as ``Ending.AGENT_FAULT`` and is scored as the worst there is,
+    so that no agent can take what it fails out of its mean.
+    """
 
 
 class RunError(TurngateError):

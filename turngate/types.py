@@ -121,6 +121,9 @@ class Evidence:
     by: Literal["env", "verifier", "judge"] = "env"
 
 
+FAULT = "agent_fault"
+"""Name of the evidence that says how the agent broke its episode; recorded only where it did."""
+
 ANSWER = "answer"
 """Name of the evidence about the whole episode that says what the environment took as its answer."""
 
@@ -181,14 +184,15 @@ class Ending(StrEnum):
     MAX_TURNS = "max_turns"  # cut short: the turn limit
     TOKEN_BUDGET = "token_budget"  # cut short: no room left in the context
     TIME_BUDGET = "time_budget"  # cut short: the episode's wall-clock limit
+    AGENT_FAULT = "agent_fault"  # a failure: what the agent did broke the episode, so nothing could be measured
     ENV_ERROR = "env_error"  # unusable: the environment broke
     VERIFIER_ERROR = "verifier_error"  # unusable: the outcome could not be measured
     POLICY_ERROR = "policy_error"  # unusable: the sampler failed
 
     @property
     def terminated(self) -> bool:
-        """The task is over by its own rules."""
-        return self is Ending.FINISHED
+        """The task is over: by its own rules, or because the agent broke it."""
+        return self in (Ending.FINISHED, Ending.AGENT_FAULT)
 
     @property
     def truncated(self) -> bool:

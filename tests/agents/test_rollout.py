@@ -11,7 +11,7 @@ from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Episode, Limits, Player, play_groups
 from turngate.envs.lock import RUBRIC, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
-from turngate.errors import EnvError, UserError
+from turngate.errors import AgentFault, EnvError, UserError
 from turngate.store import Store
 from turngate.trainer.signals import FromEvidence, Signals
 from turngate.trainer.table import tabulate
@@ -121,6 +121,16 @@ class Broken(LockEnv):
         return super().act(action)
 
 
+class Killed(LockEnv):
+    def act(self, action):
+        raise AgentFault("it cut the wire")
+
+
+class Unmeasured(LockEnv):
+    def verify(self):
+        raise AgentFault("it left a bomb")
+
+
 class BrokenStart(LockEnv):
     def start(self, task, rng):
         raise OSError("no disk")
@@ -138,6 +148,8 @@ class BrokenVerifier(LockEnv):
         (Endless, models.LIMITS, Ending.MAX_TURNS, 3, ""),
         (Broken, models.LIMITS, Ending.ENV_ERROR, 1, "Broken broke in turn 1"),
         (BrokenStart, models.LIMITS, Ending.ENV_ERROR, 0, "BrokenStart could not start task 'lock/train/0'"),
+        (Killed, models.LIMITS, Ending.AGENT_FAULT, 1, ""),
+        (Unmeasured, models.LIMITS, Ending.AGENT_FAULT, 3, ""),
         (BrokenVerifier, models.LIMITS, Ending.VERIFIER_ERROR, 2, "the verifier of BrokenVerifier broke"),
         (LockEnv, Limits(turn_tokens=6, context=10), Ending.TOKEN_BUDGET, 0, ""),
         (LockEnv, Limits(turn_tokens=6, context=36), Ending.TOKEN_BUDGET, 2, ""),
@@ -153,7 +165,10 @@ def test_every_ending(make_env, limits, ending, n_turns, error):
     assert error in played.error
     assert bool(played.error) == (not ending.usable)
     assert policy.released == [played.id]
-    if ending.usable:  # the verifier spoke, also where the work was cut short
+    if ending is Ending.AGENT_FAULT:
+        assert played.evidence[-1].name == "agent_fault"
+        assert LockEnv.turn_spec.rubric.score(played.record()).total == 0.0
+    elif ending.usable:  # the verifier spoke, also where the work was cut short
         opened = make_env is not Endless and ending is Ending.FINISHED
         assert played.evidence[-1] == Evidence(name="opened", value=opened or make_env is Endless, by="verifier")
         pressed = " ".join(turn.action.text.removeprefix("press ") for turn in played.turns)

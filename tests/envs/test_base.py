@@ -10,7 +10,7 @@ import pytest
 from turngate.envs.base import Outcome, Texts, TurnEnv, TurnSpec
 from turngate.envs.tasks import TaskList, TaskSource
 from turngate.envs.tools import Tool
-from turngate.errors import ConfigError, EnvError, UnknownName, VerifierError
+from turngate.errors import AgentFault, ConfigError, EnvError, UnknownName, VerifierError
 from turngate.types import Action, Ending, Evidence, Info, Observation, RewardEvent, Score, Task, ToolCall
 
 TASKS = [Task(id=f"t{index}", env_id="test/T-v0", prompt="Go.") for index in range(5)]
@@ -36,7 +36,7 @@ class Purse:
 
 class Walk(TurnEnv):
     turn_spec = TurnSpec(
-        tools=tuple(Tool(name=name, description="") for name in ("walk", "coin", "end", "fall", "break")),
+        tools=tuple(Tool(name=name, description="") for name in ("walk", "coin", "end", "fall", "break", "kill")),
         rubric=Purse(),
         max_turns=4,
     )
@@ -55,6 +55,8 @@ class Walk(TurnEnv):
             raise KeyError("hole")
         if name == "break":
             raise EnvError("the floor is gone")
+        if name == "kill":
+            raise AgentFault("the walker is dead")
         self.at += 1
         facts = [Evidence(name="moved", value=self.at)] + [Evidence(name="coin", value=1)] * (name == "coin")
         return Outcome(
@@ -314,3 +316,34 @@ def test_an_environment_without_exact_forks_has_no_snapshot(env):
     env.reset(seed=0)
     with pytest.raises(EnvError, match="Walk cannot be forked exactly; its fork is 'none'"):
         env.snapshot()
+
+
+# --- what the agent breaks --------------------------------------------------------------------------------------------
+
+
+def test_an_action_that_breaks_the_episode_ends_it_as_a_failure(env):
+    env.reset(options={"task": "t0"})
+    env.step("coin")
+    observation, _reward, terminated, truncated, info = env.step("kill")
+    assert (terminated, truncated, info["ending"]) == (True, False, Ending.AGENT_FAULT)
+    assert observation.text == "the episode is over: the walker is dead"
+    assert info["evidence"] == (Evidence(name="agent_fault", value="the walker is dead", turn=1),)
+    assert info["action"].calls[0].name == "kill"
+    assert info["score"].usable
+    assert env.verified == 0
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step("walk")
+
+
+def test_what_cannot_be_verified_because_of_the_agent_is_a_failure(env, monkeypatch):
+    def verify():
+        raise AgentFault("it left a bomb")
+
+    monkeypatch.setattr(env, "verify", verify)
+    env.reset(options={"task": "t0"})
+    _, _, terminated, truncated, info = env.step("end")
+    assert (terminated, truncated, info["ending"]) == (True, False, Ending.AGENT_FAULT)
+    env.reset(options={"task": "t0"})
+    _, info = env.finish(Ending.TIME_BUDGET)
+    assert info["ending"] is Ending.AGENT_FAULT
+    assert info["evidence"] == (Evidence(name="agent_fault", value="it left a bomb"),)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from turngate.envs.pool import EnvPool
-from turngate.errors import ConfigError, EnvError, UnknownName, VerifierError
+from turngate.errors import AgentFault, ConfigError, EnvError, UnknownName, VerifierError
 from turngate.types import Ending
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned processes get this path too
@@ -141,7 +141,7 @@ def test_a_thread_beyond_its_deadline_is_abandoned_and_replaced():
         async with EnvPool(PoolEnv, size=1, deadline_s=0.1) as pool:
             async with pool.lease() as env:
                 first, _ = await env.reset()
-                with pytest.raises(EnvError, match=r"'step' of the environment took longer than 0\.1 s"):
+                with pytest.raises(AgentFault, match=r"'step' of the environment took longer than 0\.1 s"):
                     await env.step("do wait a")
                 with pytest.raises(EnvError, match="lost to a deadline before 'step'"):
                     await env.step("do nothing -")
@@ -162,7 +162,7 @@ def test_a_process_beyond_its_deadline_is_killed_with_all_it_started(tmp_path):
             async with pool.lease() as env:
                 await env.reset()
                 pool.deadline_s = 0.2
-                with pytest.raises(EnvError, match="took longer than"):
+                with pytest.raises(AgentFault, match="took longer than"):
                     await env.step(f"do spawn {pids}")
             await until(lambda: pids.exists() and pids.read_text().endswith("\n"))
             victims = [int(pid) for pid in pids.read_text().split()]
@@ -224,7 +224,7 @@ def test_a_process_that_dies_is_named_by_its_exit_code_and_replaced(how, said):
     async def scenario():
         async with EnvPool(PoolEnv, size=1, isolation="process") as pool, pool.lease() as env:
             await env.reset()
-            with pytest.raises(EnvError, match=f"process ended with {said} during 'step'"):
+            with pytest.raises(AgentFault, match=f"process ended with {said} during 'step'"):
                 await env.step(how)
             assert (await env.reset())[0].text
 
@@ -236,7 +236,7 @@ def test_a_process_killed_from_outside_is_named_by_its_signal():
         async with EnvPool(PoolEnv, size=1, isolation="process") as pool, pool.lease() as env:
             observation, _ = await env.reset()
             os.kill(int(observation.text.split()[0]), 9)
-            with pytest.raises(EnvError, match="was ended by signal SIGKILL during 'step'"):
+            with pytest.raises(AgentFault, match="was ended by signal SIGKILL during 'step'"):
                 await env.step("do nothing -")
 
     run(scenario())

@@ -25,7 +25,7 @@ from turngate.envs.pool import EnvPool
 from turngate.envs.pools import EnvPools, maker
 from turngate.envs.process import processes_below
 from turngate.errors import ConfigError, UnknownName
-from turngate.types import Ending
+from turngate.types import Ending, Evidence
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned processes get this path too
 import pool_envs
@@ -173,9 +173,11 @@ def test_a_process_that_dies_costs_its_episode_and_nothing_else(dying, how, said
         return EnvPool(maker(dying, how=how), size=2, isolation="process")
 
     played = play(keys(tasks), pools, tasks)
-    assert Counter(one.ending for one in played) == {Ending.FINISHED: 5, Ending.ENV_ERROR: 1}
-    assert (played[2].ending, len(played[2].turns)) == (Ending.ENV_ERROR, 1)
-    assert f"the environment's process {said} during 'step'" in played[2].error
+    assert Counter(one.ending for one in played) == {Ending.FINISHED: 5, Ending.AGENT_FAULT: 1}
+    assert (played[2].ending, len(played[2].turns)) == (Ending.AGENT_FAULT, 2)
+    assert played[2].facts_of(1) == (
+        Evidence(name="agent_fault", value=f"the environment's process {said} during 'step'", turn=1),
+    )
     scores = [RUBRIC.score(one.record()) for one in played]
-    assert [score.outcome for score in scores if score.usable] == [1.0] * 5
+    assert [score.outcome for score in scores] == [1.0, 1.0, 0.0, 1.0, 1.0, 1.0]
     assert children() <= before

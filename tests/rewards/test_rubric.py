@@ -180,10 +180,10 @@ def test_an_unmeasured_outcome_makes_the_episode_unusable(facts: tuple[Evidence,
 
 
 @pytest.mark.parametrize("ending", list(Ending))
-def test_only_finished_and_cut_short_episodes_are_scored(ending: Ending):
+def test_what_an_ending_says_about_the_policy(ending: Ending):
     score = Rubric(rewards=(WON,)).score(record(fact("won", 1), ending=ending))
     assert score.usable is ending.usable
-    assert score.outcome == (1.0 if ending.usable else None)
+    assert score.outcome == (0.0 if ending is Ending.AGENT_FAULT else 1.0 if ending.usable else None)
     assert (ending.value in score.problem) is not ending.usable
     assert len(score.ledger) == ending.usable
 
@@ -503,3 +503,32 @@ def test_what_was_certain_after_each_turn_is_still_paid_in_the_end(episode: tupl
         seen = [f for f in facts.evidence if f.turn is not None and f.turn < done]
         paid = [e.paid for e in ledger if e.name in steady and e.turn is not None and e.turn < done]
         assert rubric.certain(record(*seen, n_turns=done)) == pytest.approx(sum(paid))
+
+
+# --- episodes that the agent broke ------------------------------------------------------------------------------------
+
+
+def test_what_the_agent_broke_is_paid_the_worst_whatever_was_measured():
+    rubric = Rubric(
+        rewards=(
+            FromEvidence(name="solved", evidence="solved", kind="outcome", low=-1.0, levels=(-1.0, 0.0, 1.0)),
+            FromEvidence(name="errors", evidence="errors", kind="outcome", weight=-2.0),
+            FromEvidence(name="neat", evidence="neat", weight=0.1, per_turn=True),
+            FromEvidence(name="calls", evidence="calls", kind="penalty", weight=-0.5, agg="sum"),
+        ),
+        gates=(needs_outcome(0.5),),
+    )
+    evidence = (Evidence(name="solved", value=1.0), Evidence(name="neat", value=1.0, turn=0))
+    score = rubric.score(Record(task_id="t", n_turns=2, ending=Ending.AGENT_FAULT, evidence=evidence))
+    assert (score.usable, score.problem) == (True, "")
+    assert [(event.name, event.paid) for event in score.ledger] == [("solved", -1.0), ("errors", -2.0), ("calls", -0.5)]
+    assert score.outcome == -3.0
+    assert score.reward_T.tolist() == [0.0, -3.5]
+    assert rubric.score(Record(task_id="t", n_turns=0, ending=Ending.AGENT_FAULT, evidence=())).total == -3.5
+
+
+def test_one_sibling_that_the_agent_broke_is_compared_with_nobody():
+    rubric = Rubric(rewards=(FromEvidence(name="solved", evidence="solved", kind="outcome", levels=(0, 1)),))
+    fine = Record(task_id="t", n_turns=1, ending=Ending.FINISHED, evidence=(Evidence(name="solved", value=True),))
+    broken = Record(task_id="t", n_turns=1, ending=Ending.AGENT_FAULT, evidence=())
+    assert [score.total for score in rubric.score_records([fine, broken])] == [1.0, 0.0]

@@ -18,9 +18,11 @@ import numpy as np
 
 from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
-from turngate.errors import EnvError, PolicyError, VerifierError
+from turngate.errors import AgentFault, EnvError, PolicyError, VerifierError
 from turngate.types import (
+    FAULT,
     PLAIN,
+    Action,
     Completion,
     Ending,
     Evidence,
@@ -104,6 +106,10 @@ class _Play:
     @property
     def n_tokens(self) -> int:
         return sum(len(part) for part in self.ids)
+
+    def fail(self, fault: AgentFault, *, turn: int | None) -> Ending:
+        self.evidence.append(Evidence(name=FAULT, value=str(fault), turn=turn))
+        return Ending.AGENT_FAULT
 
     def end(self, ending: Ending, error: str = "") -> Trajectory:
         episode = self.episode
@@ -201,9 +207,14 @@ class Player:
             play.ids.append(context)
             completion = await self.policy.complete(self._request(play))
             play.ids.append(completion.ids_K)
-            reply, _, terminated, truncated, info = await outside(world.step(completion.text))
+            try:
+                reply, _, terminated, truncated, info = await outside(world.step(completion.text))
+            except AgentFault as fault:  # of one that could not say so itself: it hung, or its process died
+                action = Action(text=completion.text)
+                play.turns.append(self._turn(play, observation, context, completion, action))
+                return play.fail(fault, turn=len(play.turns) - 1)
             play.evidence += info["evidence"]
-            play.turns.append(self._turn(play, observation, context, completion, info))
+            play.turns.append(self._turn(play, observation, context, completion, info["action"]))
             if terminated or truncated:
                 assert info["ending"] is not None  # the contract of ``step``
                 return info["ending"]
@@ -212,9 +223,13 @@ class Player:
             context = self.chat.follow_up(text, completion.ended_by)
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
-        _, info = await self.policy.outside(world.finish(ending))
+        try:
+            _, info = await self.policy.outside(world.finish(ending))
+        except AgentFault as fault:
+            return play.fail(fault, turn=None)
         play.evidence += info["evidence"]
-        return ending
+        assert info["ending"] is not None  # the contract of ``finish``
+        return info["ending"]
 
     def _request(self, play: _Play) -> Request:
         turn = len(play.turns)
@@ -236,7 +251,7 @@ class Player:
         return f"{observation.text}\n{guidance.text}"
 
     @staticmethod
-    def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, info: Info) -> Turn:
+    def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, action: Action) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
         source[len(context) :] = Source.POLICY
         guidance = play.episode.guidance
@@ -245,7 +260,7 @@ class Player:
             context_ids=context,
             completion=completion,
             source=source,
-            action=info["action"],
+            action=action,
             guidance=guidance if guidance is not None and guidance.insert_turn == len(play.turns) else None,
         )
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.envs.tools import Tool, parse
-from turngate.errors import ConfigError, EnvError, EpisodeError, VerifierError
-from turngate.types import ANSWER, Action, Ending, Evidence, Info, Observation, Record, Score, Task
+from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
+from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Record, Score, Task
 
 ANSWER_CHARS = 20_000
 """Longest answer that is recorded; what is longer is cut, with a mark."""
@@ -138,11 +138,17 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
 
     @abstractmethod
     def act(self, action: Action) -> Outcome:
-        """Carry out one action. A bad action is an observation; an exception means that the environment broke."""
+        """Carry out one action. A bad action is an observation; an exception means that the environment broke.
+
+        AgentFault means that the action broke it: the episode ends as a failure, and the verifier is not asked.
+        """
 
     @abstractmethod
     def verify(self) -> Iterable[Evidence]:
-        """Measure the outcome, once, after the last turn, also of work that was cut short."""
+        """Measure the outcome, once, after the last turn, also of work that was cut short.
+
+        AgentFault means that what the agent left behind cannot be measured; any other error, that the verifier broke.
+        """
 
     def answer(self) -> str | None:
         """What the agent answered, as text: what a judge reads and a vote counts. Asked once, at the end.
@@ -192,13 +198,15 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         """One turn. The floats of an episode sum to its settled total; those before the last are already certain."""
         episode = self._running()
         parsed = parse(action, self.turn_spec.tools) if isinstance(action, str) else action
+        turn = episode.n_turns
         try:
             outcome = self.act(parsed)
+        except AgentFault as fault:
+            return self._broken(parsed, fault)
         except EpisodeError:
             raise
         except Exception as error:
-            raise EnvError(f"{type(self).__name__} broke in turn {episode.n_turns}: {error!r}") from error
-        turn = episode.n_turns
+            raise EnvError(f"{type(self).__name__} broke in turn {turn}: {error!r}") from error
         facts = tuple([replace(fact, turn=turn) if fact.turn is None else fact for fact in outcome.evidence])
         if odd := _unplayed(facts, turn + 1):
             raise EnvError(
@@ -211,7 +219,8 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         if outcome.done or episode.n_turns >= self.max_turns:
             reward, info = self.finish(Ending.FINISHED if outcome.done else Ending.MAX_TURNS)
             info["evidence"], info["action"] = facts + info["evidence"], parsed
-            return outcome.observation, reward, outcome.done, not outcome.done, info
+            assert episode.ending is not None
+            return outcome.observation, reward, episode.ending.terminated, episode.ending.truncated, info
         certain = self.turn_spec.rubric.certain(self._record(Ending.MAX_TURNS))
         reward, episode.paid = certain - episode.paid, certain
         info = self._info(facts, None)
@@ -219,11 +228,16 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         return outcome.observation, reward, False, False, info
 
     def finish(self, ending: Ending) -> tuple[float, Info]:
-        """End the episode now: verify, settle, and return the rest of the reward. For a caller that cuts it short."""
+        """End the episode now: verify, settle, and return the rest of the reward. For a caller that cuts it short.
+
+        ``info["ending"]`` is ``ending``, or AGENT_FAULT if what the agent did keeps the outcome from being measured.
+        """
         episode = self._running()
-        answer = self._answered()
         try:
+            answer = self._answered()
             measured = tuple(replace(fact, by="verifier") if fact.by == "env" else fact for fact in self.verify())
+        except AgentFault as fault:
+            return self._end_by(fault, turn=None)
         except EpisodeError:
             raise
         except Exception as error:
@@ -233,12 +247,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
                 f"the verifier of {type(self).__name__} broke: evidence '{odd.name}' is about turn {odd.turn} "
                 f"of {episode.n_turns}"
             )
-        measured = (answer, *measured)
-        episode.evidence.extend(measured)
-        episode.ending = ending
-        score = self.turn_spec.rubric.score(self._record(ending))
-        info = self._info(measured, score)
-        return score.total - episode.paid, info
+        return self._settled((answer, *measured), ending)
 
     def snapshot(self) -> Snapshot:
         """The running episode at this moment. ``restore`` goes on from it, as often as you like, here or elsewhere."""
@@ -284,6 +293,26 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         if self._episode is None or self._episode.ending is not None:
             raise gymnasium.error.ResetNeeded("no episode is running; call reset() first")
         return self._episode
+
+    def _broken(self, action: Action, fault: AgentFault) -> tuple[Observation, float, bool, bool, Info]:
+        """The end of a turn that broke the episode."""
+        episode = self._running()
+        episode.n_turns += 1
+        episode.said, episode.state_key = action.text, ""
+        reward, info = self._end_by(fault, turn=episode.n_turns - 1)
+        info["action"] = action
+        return Observation(text=f"the episode is over: {fault}"), reward, True, False, info
+
+    def _end_by(self, fault: AgentFault, *, turn: int | None) -> tuple[float, Info]:
+        return self._settled((Evidence(name=FAULT, value=str(fault), turn=turn),), Ending.AGENT_FAULT)
+
+    def _settled(self, measured: tuple[Evidence, ...], ending: Ending) -> tuple[float, Info]:
+        """The end of the episode: the rest of its reward, and info."""
+        episode = self._running()
+        episode.evidence.extend(measured)
+        episode.ending = ending
+        score = self.turn_spec.rubric.score(self._record(ending))
+        return score.total - episode.paid, self._info(measured, score)
 
     def _answered(self) -> Evidence:
         name = type(self).__name__

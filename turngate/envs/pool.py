@@ -11,7 +11,8 @@ What happens to a call:
 * it returns: the caller gets the result;
 * it raises one of our errors: passed on as it is. Anything else: EnvError with the original as its cause. After an
   error that is not the caller's own, the environment is closed and built anew for the next episode;
-* it takes longer than its deadline: EnvError; the worker is abandoned, counted in ``lost_workers`` and replaced.
+* it takes longer than its deadline, or its process dies: AgentFault in ``step`` and ``finish``, where an action of the
+  agent can be the cause, EnvError in ``reset``; the worker is abandoned, counted in ``lost_workers`` and replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from itertools import count
 from typing import Any, Literal, Self, TypeAlias
 
 from turngate.envs.base import TurnEnv
-from turngate.envs.process import ProcessEnv, as_env_error, pickled
+from turngate.envs.process import ProcessEnv, as_env_error, broken, pickled
 from turngate.errors import ConfigError, EnvError, UserError
 from turngate.types import Action, Ending, Info, Observation, Task
 
@@ -242,7 +243,8 @@ class EnvPool:
         """
         self._closed = True
         for worker in self._alive:
-            self._fail(worker, "the pool was closed during '{method}'")
+            if worker.call is not None:
+                self._fail(worker, EnvError(f"the pool was closed during '{worker.call.method}'"))
             worker.inbox.put(None)
         self._idle.clear()
         await self._wait_for_exits(self.close_s)
@@ -290,15 +292,18 @@ class EnvPool:
         """The deadline passed: tell the caller, and never use this worker again."""
         worker.lost = True
         self.lost_workers += 1
-        self._fail(worker, f"'{{method}}' of the environment took longer than {self._deadline(worker):g} s")
+        if worker.call is not None:
+            method = worker.call.method
+            problem = f"'{method}' of the environment took longer than {self._deadline(worker):g} s"
+            self._fail(worker, broken(method, problem))
         worker.kill()
         worker.inbox.put(None)
         self._end_call(worker)
 
     @staticmethod
-    def _fail(worker: _Worker, problem: str) -> None:
+    def _fail(worker: _Worker, error: Exception) -> None:
         if worker.call is not None and not worker.call.future.done():
-            worker.call.future.set_exception(EnvError(problem.format(method=worker.call.method)))
+            worker.call.future.set_exception(error)
 
     def _end_call(self, worker: _Worker) -> None:
         if worker.timer is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from turngate.envs.base import TurnEnv
-from turngate.errors import ConfigError, EnvError, TurngateError
+from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, TurngateError
 from turngate.types import Action, Ending, Info, Observation
 
 CLOSE_S = 10.0  # for an environment to put its things away before it is killed
@@ -100,12 +100,12 @@ class ProcessEnv:
             raise error
         return result
 
-    def _death(self, method: str) -> EnvError:
+    def _death(self, method: str) -> EpisodeError:
         wait([self._process.sentinel], timeout=CLOSE_S)  # the pipe breaks a moment before the process has its exit code
         self._bury()
         code = self._exit if self._exit is not None else 0
         how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return EnvError(f"the environment's process {how} during '{method}'")
+        return broken(method, f"the environment's process {how} during '{method}'")
 
     def _bury(self) -> None:
         """Kill what is left of the process and its group, then reap it."""
@@ -115,6 +115,11 @@ class ProcessEnv:
                 self._process.join()
                 self._exit = self._process.exitcode
                 self._connection.close()
+
+
+def broken(method: str, problem: str) -> EpisodeError:
+    """The error of a call that hung or whose process died: AgentFault where an action of the agent can be the cause."""
+    return (EnvError if method in ("construction", "reset") else AgentFault)(problem)
 
 
 def pickled(make_env: Callable[[], TurnEnv]) -> bytes:

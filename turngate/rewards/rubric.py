@@ -22,7 +22,7 @@ from turngate.rewards.parts import Draft, Facts, Gate, Reward, Verdict
 from turngate.rewards.safety import Safety, assess
 from turngate.types import Ending, Group, Record, RewardEvent, Score, ScoredGroup
 
-FINISHED = Ending.FINISHED
+FINISHED, AGENT_FAULT = Ending.FINISHED, Ending.AGENT_FAULT
 
 
 class FromEvidence(Reward):
@@ -155,6 +155,9 @@ class Rubric(BaseModel):
         outcome component has no verdict or if a gate lacks evidence that it cannot do without. Raises ValueError for
         evidence that is NaN or infinite at any depth, and for a verdict outside its component's range, naming the
         component or gate, task, trajectory and turn.
+
+        An episode that the agent broke gets the worst there is without a look at its evidence: every outcome and every
+        penalty its worst verdict, nothing for the process.
         """
         draft = self._earn(record)
         if isinstance(draft, Score):
@@ -167,6 +170,8 @@ class Rubric(BaseModel):
         """What was earned before any gate, or the score of an unusable episode."""
         if record.ending is not FINISHED and not record.ending.usable:  # the common case costs no property
             return _unusable(record, f"the episode ended by {record.ending.value}")
+        if record.ending is AGENT_FAULT:
+            return _worst(record, self.rewards)
         draft = Draft(Facts(record, self.readers, trajectory))
         for reward in self.rewards:
             earned = reward.earn(draft.facts)
@@ -242,6 +247,26 @@ def _settle(draft: Draft, late: frozenset[str]) -> Score:
         outcome=draft.outcome,
         usable=True,
     )
+
+
+def _worst(record: Record, rewards: Sequence[Reward]) -> Score:
+    """What an episode is worth that the agent broke: every outcome and penalty at its worst, on the last turn."""
+    ledger = tuple(
+        RewardEvent(
+            name=reward.name,
+            kind=reward.kind,
+            turn=None,
+            value=reward.low if reward.weight >= 0 else reward.high,
+            weight=reward.weight,
+        )
+        for reward in rewards
+        if reward.kind != "process"
+    )
+    reward_T = np.zeros(record.n_turns, np.float32)
+    if record.n_turns:
+        reward_T[-1] = sum(event.paid for event in ledger)
+    outcome = sum(event.earned for event in ledger if event.kind == "outcome")
+    return Score(ledger=ledger, reward_T=reward_T, outcome=outcome, usable=True)
 
 
 def _unusable(record: Record, problem: str) -> Score:
