@@ -75,6 +75,8 @@ class Action:
     thought: str = ""
     calls: tuple[ToolCall, ...] = ()
     parse_error: str | None = None
+    flaw: str = ""
+    """What is not as the notation has it, although it could be read; "" = nothing. Rewards for form want none."""
 
 
 class EndedBy(StrEnum):

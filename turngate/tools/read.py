@@ -1,0 +1,129 @@
+"""From what an agent wrote to the calls that it asks for.
+
+Every notation of ``notations`` is understood everywhere, so a person, a tiny model and a chat model can share an
+environment. Where a notation was agreed upon, because the model's chat template frames calls in it, another one is read
+too, but has a flaw. Reading is lenient so that an episode goes on; rewards for form are for calls without a flaw.
+
+Text before the call is the thought. A bad call is never an exception: ``Action.parse_error`` tells the agent what to
+write instead. Only what the agent wrote is read here: a call in a tool's result, in a thought or in a string is none.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+
+from turngate.errors import UnknownName
+from turngate.tools.arguments import BadArguments, of_text, of_words, typed
+from turngate.tools.notations import NOTATIONS
+from turngate.tools.notations.base import Notation, Reading, Unreadable, Written, flawed
+from turngate.tools.notations.command_line import REST
+from turngate.tools.tool import Tool
+from turngate.types import Action, ToolCall
+
+COMMAND_LINE = NOTATIONS["command_line"]
+_ANY = tuple(NOTATIONS.values())
+
+
+def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
+    """What ``text`` asks for. The result keeps ``text`` unchanged; ``parse_error`` is set when no call could be read.
+
+    ``notation``: the one agreed upon; "" = any. Raises UnknownName for one that does not exist.
+    """
+    agreed = notation_of(notation) if notation else None
+    thought = ""
+    try:
+        used, thought, body = _recognised(text, agreed, tools)
+        if not body.strip():
+            return Action(text=text, thought=thought, parse_error=f"empty; {usages(tools)}")
+        reading = used.scan(body)
+        thought = thought or reading.thought
+        calls, remark = _calls(reading, tools)
+    except (Unreadable, BadArguments) as error:
+        return Action(text=text, thought=thought or _all_thought(text), parse_error=str(error))
+    other = "" if agreed in (None, used) else f"this is {used.name}; write {agreed.form}"
+    return Action(text=text, thought=thought, calls=calls, flaw=flawed(other, reading.flaw, remark))
+
+
+def notation_of(name: str) -> Notation:
+    """A notation by its name. Raises UnknownName."""
+    if name not in NOTATIONS:
+        raise UnknownName("notation", name, NOTATIONS)
+    return NOTATIONS[name]
+
+
+def usages(tools: Sequence[Tool]) -> str:
+    """All tools in the form of commands, in one line."""
+    return "tools: " + " | ".join(tool.usage for tool in tools)
+
+
+def _recognised(text: str, agreed: Notation | None, tools: Sequence[Tool]) -> tuple[Notation, str, str]:
+    """The notation of a text, its thought and its body: the one agreed upon if it is there, else whichever begins
+    first, so that the marks of one inside of another's strings mean nothing."""
+    if agreed is not None:
+        thought, body = agreed.split(text)
+        first = body.split(None, 1)[:1]
+        commanded = bool(first) and find(first[0], tools) is not None
+        if commanded if agreed is COMMAND_LINE else agreed.begins(body) >= 0:
+            return agreed, thought, body
+    places = []
+    for order, notation in enumerate(_ANY):
+        thought, body = notation.split(text)
+        if (place := notation.begins(body)) >= 0:
+            places.append((place, order, notation, thought, body))
+    return min(places, key=lambda item: item[:2])[2:]
+
+
+def _calls(reading: Reading, tools: Sequence[Tool]) -> tuple[tuple[ToolCall, ...], str]:
+    calls: list[ToolCall] = []
+    remark = ""
+    for written in reading.calls:
+        tool = find(written.name, tools)
+        if tool is None:
+            raise Unreadable(_not_text(written.name) or unknown(written.name, tools))
+        arguments = _arguments(written, tool)
+        if problem := _not_text(json.dumps(arguments, ensure_ascii=False)):
+            raise Unreadable(problem)
+        _, converted = typed(tool, arguments)
+        remark = remark or converted
+        calls.append(ToolCall(name=written.name, arguments=arguments))
+    return tuple(calls), remark
+
+
+def _arguments(written: Written, tool: Tool) -> dict[str, object]:
+    if not written.untyped:
+        return dict(written.arguments)
+    if REST in written.arguments:
+        return of_words(tool, written.arguments[REST])
+    known = {parameter.name: parameter for parameter in tool.parameters}
+    return {name: of_text(known[name], value) if name in known else value for name, value in written.arguments.items()}
+
+
+def find(name: str, tools: Sequence[Tool]) -> Tool | None:
+    """The tool of a name."""
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    return None
+
+
+def unknown(name: str, tools: Sequence[Tool]) -> str:
+    """What to tell an agent that called a tool that does not exist."""
+    close = difflib.get_close_matches(name, [tool.name for tool in tools], n=1)
+    return f"unknown tool '{name[:40]}'; " + (f"did you mean {close[0]}?" if close else usages(tools))
+
+
+def _all_thought(text: str) -> str:
+    return text if text.lstrip().startswith("<think>") and "</think>" not in text else ""
+
+
+def _not_text(text: str) -> str:
+    """What no program, file or database takes; "" = fine. JSON can spell half of a character, which none can store."""
+    if "\0" in text or "\\u0000" in text:
+        return "a NUL character cannot be passed on; leave it out"
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"{text[error.start]!r} is half of a character (a lone surrogate); leave it out"
+    return ""

@@ -1,0 +1,204 @@
+"""A tool: a typed function that an agent may call, with its name, its description and the JSON schema of its arguments.
+
+    @tool
+    def book(self, seat: int, meal: Literal["fish", "beans"] = "beans") -> str:
+        \"\"\"Book a seat.
+
+        Args:
+            seat: number of the seat, from 1
+        \"\"\"
+
+Name, description and schema come from the signature and the docstring (pydantic). A parameter after ``*`` is given in
+tool calls only; a command line has no place for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, TypeVar, overload
+
+from docstring_parser import parse as parse_docstring
+from pydantic import ConfigDict, Field, TypeAdapter, create_model
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+
+from turngate.errors import ConfigError
+from turngate.types import JSON
+
+_ATTRIBUTE = "__turngate_tool__"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One argument of a tool. ``annotation``: its type, as in a signature."""
+
+    name: str
+    required: bool = True
+    description: str = ""
+    keyword_only: bool = False
+    """Only in tool calls: a command line has no place for it."""
+    annotation: Any = str
+
+    @property
+    def adapter(self) -> TypeAdapter[Any]:
+        """What checks and converts a value."""
+        return _adapter(self.annotation)
+
+
+@lru_cache(maxsize=4096)
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A tool that an environment offers. Raises ConfigError for arguments that no JSON schema fits."""
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...] = ()
+
+    def __post_init__(self) -> None:
+        _ = self.schema
+
+    @property
+    def positional(self) -> tuple[Parameter, ...]:
+        """Those that a command line has a place for, in its order."""
+        return tuple(parameter for parameter in self.parameters if not parameter.keyword_only)
+
+    @property
+    def usage(self) -> str:
+        """The command form, for instance ``describe TABLE``; optional arguments in brackets."""
+        words = [p.name.upper() if p.required else f"[{p.name.upper()}]" for p in self.positional]
+        return " ".join([self.name, *words])
+
+    @cached_property
+    def schema(self) -> Mapping[str, JSON]:
+        """What chat templates and servers take as an entry of ``tools``: a function with a JSON schema."""
+        fields: dict[str, Any] = {
+            parameter.name: (
+                parameter.annotation,
+                Field(... if parameter.required else None, description=parameter.description or None),
+            )
+            for parameter in self.parameters
+        }
+        try:
+            model = create_model(self.name, __config__=ConfigDict(arbitrary_types_allowed=False), **fields)
+            schema = model.model_json_schema()
+        except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"the arguments of tool '{self.name}' have no JSON schema: {reason}") from error
+        properties: Mapping[str, dict[str, JSON]] = schema.get("properties", {})
+        for parameter in self.parameters:
+            properties[parameter.name].pop("title", None)
+            if not parameter.required:
+                properties[parameter.name].pop("default", None)
+        arguments = {key: value for key, value in schema.items() if key not in ("title", "description")}
+        function: dict[str, JSON] = {"name": self.name, "description": self.description, "parameters": arguments}
+        return {"type": "function", "function": function}
+
+
+@overload
+def tool(function: _Function, /) -> _Function: ...
+@overload
+def tool(*, name: str = "", description: str = "") -> Callable[[_Function], _Function]: ...
+def tool(
+    function: _Function | None = None, /, *, name: str = "", description: str = ""
+) -> _Function | Callable[[_Function], _Function]:
+    """Make a function or a method a tool. ``name`` and ``description``: instead of its own name and its docstring.
+
+    The first parameter of a method is ``self`` and no argument. The function returns text.
+
+    Raises ConfigError, with the place of the definition, for a signature that no schema fits (``*args``, ``**kwargs``,
+    a parameter before ``/``, a type that JSON cannot hold), a missing annotation, and a return type that is not text.
+    """
+
+    def mark(wanted: _Function) -> _Function:
+        setattr(wanted, _ATTRIBUTE, (name or wanted.__name__, description))
+        _check_signature(wanted)
+        return wanted
+
+    return mark if function is None else mark(function)
+
+
+def is_tool(thing: object) -> bool:
+    """Whether ``tool`` was applied to a function."""
+    return hasattr(thing, _ATTRIBUTE)
+
+
+def tool_of(function: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> Tool:
+    """The tool of a function, marked with ``tool`` or not. ``namespace``: names that its annotations may use.
+
+    Raises ConfigError as ``tool`` does.
+    """
+    name, description = getattr(function, _ATTRIBUTE, (function.__name__, ""))
+    signature = _check_signature(function)
+    hints = _hints(function, namespace)
+    said = parse_docstring(inspect.getdoc(function) or "")
+    about = {parameter.arg_name: (parameter.description or "").strip() for parameter in said.params}
+    parameters = []
+    for parameter in signature:
+        annotation = hints[parameter.name]
+        told = about.get(parameter.name, "")
+        parameters.append(
+            Parameter(
+                name=parameter.name,
+                required=parameter.default is inspect.Parameter.empty,
+                description=" ".join(told.split()),
+                keyword_only=parameter.kind is inspect.Parameter.KEYWORD_ONLY,
+                annotation=annotation,
+            )
+        )
+    text = description or " ".join((said.description or "").split())
+    try:
+        return Tool(name=name, description=text, parameters=tuple(parameters))
+    except ConfigError as error:
+        raise ConfigError(f"{_place(function)}: {error}") from error
+
+
+def named_apart(tools: Iterable[Tool], owner: str) -> tuple[Tool, ...]:
+    """The tools, each name once. Raises ConfigError for two of one name."""
+    found: dict[str, Tool] = {}
+    for one in tools:
+        if one.name in found:
+            raise ConfigError(f"{owner} has two tools named '{one.name}'; give one of them another name")
+        found[one.name] = one
+    return tuple(found.values())
+
+
+def _check_signature(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters that are arguments of the tool."""
+    found = list(inspect.signature(function).parameters.values())
+    if found and found[0].name == "self":
+        found = found[1:]
+    for parameter in found:
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise ConfigError(f"{_place(function)}: '{parameter}' takes any number of arguments; name each of them")
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise ConfigError(f"{_place(function)}: '{parameter.name}' stands before '/', but tools are called by name")
+        if parameter.annotation is inspect.Parameter.empty:
+            raise ConfigError(
+                f"{_place(function)}: '{parameter.name}' has no type; annotate it, such as {parameter.name}: int"
+            )
+    answer = function.__annotations__.get("return", inspect.Parameter.empty)
+    if answer not in (str, "str"):
+        shown = "nothing" if answer is inspect.Parameter.empty else getattr(answer, "__name__", answer)
+        raise ConfigError(f"{_place(function)}: it is declared to return {shown}; a tool returns text: -> str")
+    return found
+
+
+def _hints(function: Callable[..., Any], namespace: Mapping[str, Any] | None) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, localns=dict(namespace or {}), include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigError(f"{_place(function)}: a type of its signature cannot be found: {error}") from error
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    where = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+    return f"tool '{function.__qualname__}'{where}"
