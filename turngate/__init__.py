@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.registry import Registered, make, register, registered
 from turngate.envs.tasks import TaskList, TaskSource
-from turngate.envs.tools import Parameter, Tool
 from turngate.errors import (
     AgentFault,
     ConfigError,
@@ -30,6 +29,7 @@ from turngate.errors import (
     UserError,
     VerifierError,
 )
+from turngate.tools.tool import Parameter, Tool
 from turngate.types import (
     Action,
     Completion,

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.lock import N_DIALS, LockEnv, LockTasks
 from turngate.envs.lock import RUBRIC as LOCK_RUBRIC
-from turngate.envs.tools import Tool
 from turngate.errors import ConfigError
 from turngate.rewards.gates import CapProcess, NeedsOutcome
 from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.tools.tool import Tool
 from turngate.types import Action, Evidence, Observation, Record, Task
 
 ID = "turngate-examples/HackableLock-v0"

@@ -12,8 +12,8 @@ import numpy as np
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.lock import LockEnv
 from turngate.envs.tasks import TaskList
-from turngate.envs.tools import Parameter, Tool
 from turngate.errors import VerifierError
+from turngate.tools.tool import Parameter, Tool
 from turngate.types import Evidence, Observation, Score, Task
 
 TASKS = TaskList([Task(id="pool/0", env_id="test/Pool-v0", prompt="Go.")])

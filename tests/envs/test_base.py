@@ -9,8 +9,8 @@ import pytest
 
 from turngate.envs.base import Outcome, Texts, TurnEnv, TurnSpec
 from turngate.envs.tasks import TaskList, TaskSource
-from turngate.envs.tools import Tool
 from turngate.errors import AgentFault, ConfigError, EnvError, UnknownName, VerifierError
+from turngate.tools.tool import Tool
 from turngate.types import Action, Ending, Evidence, Info, Observation, RewardEvent, Score, Task, ToolCall
 
 TASKS = [Task(id=f"t{index}", env_id="test/T-v0", prompt="Go.") for index in range(5)]

@@ -14,9 +14,9 @@ from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.check import Finding, check_env
 from turngate.envs.check_rules import RULES
 from turngate.envs.tasks import TaskList
-from turngate.envs.tools import Parameter, Tool
 from turngate.errors import UnknownName
 from turngate.rewards import FromEvidence, Rubric
+from turngate.tools.tool import Parameter, Tool
 from turngate.types import Evidence, Observation, Task
 
 TASKS = [

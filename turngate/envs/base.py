@@ -16,8 +16,9 @@ import gymnasium
 import numpy as np
 
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
-from turngate.envs.tools import Tool, parse
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
+from turngate.tools.read import parse
+from turngate.tools.tool import Tool
 from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Record, Score, Task
 
 ANSWER_CHARS = 20_000
@@ -43,9 +44,9 @@ class TurnSpec:
     ``tasks``: where its tasks come from unless others are named; those must be of the same kind.
     """
 
-    tools: tuple[Tool, ...]
     rubric: SupportsScoring
     max_turns: int
+    tools: tuple[Tool, ...] = ()
     tasks: TaskSourcePart | None = None
     deadline_s: float = 30.0
     fork: Literal["exact", "replay", "none"] = "none"

@@ -13,10 +13,10 @@ import numpy as np
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.tasks import TasksLike, TaskSourcePart
-from turngate.envs.tools import Parameter, Tool
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.gates import CapProcess, NeedsOutcome
 from turngate.rewards.rubric import FromEvidence, Rubric
+from turngate.tools.tool import Parameter, Tool
 from turngate.types import Action, Evidence, Observation, Task, derive_seed
 
 COLOURS = ("red", "green", "blue", "white")

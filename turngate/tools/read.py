@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from turngate.errors import UnknownName
 from turngate.tools.arguments import BadArguments, of_text, of_words, typed
@@ -24,6 +25,8 @@ from turngate.types import Action, ToolCall
 
 COMMAND_LINE = NOTATIONS["command_line"]
 _ANY = tuple(NOTATIONS.values())
+_MARKED = re.compile(r"<think>|<tool_call>|<function=|<\||<｜|\[TOOL_CALLS\]|to=functions|\A\s*\{")
+"""What a text without can only be a command; asking each notation takes three times as long."""
 
 
 def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
@@ -61,6 +64,8 @@ def usages(tools: Sequence[Tool]) -> str:
 def _recognised(text: str, agreed: Notation | None, tools: Sequence[Tool]) -> tuple[Notation, str, str]:
     """The notation of a text, its thought and its body: the one agreed upon if it is there, else whichever begins
     first, so that the marks of one inside of another's strings mean nothing."""
+    if agreed in (None, COMMAND_LINE) and not _MARKED.search(text):
+        return COMMAND_LINE, "", text
     if agreed is not None:
         thought, body = agreed.split(text)
         first = body.split(None, 1)[:1]
@@ -83,7 +88,7 @@ def _calls(reading: Reading, tools: Sequence[Tool]) -> tuple[tuple[ToolCall, ...
         if tool is None:
             raise Unreadable(_not_text(written.name) or unknown(written.name, tools))
         arguments = _arguments(written, tool)
-        if problem := _not_text(json.dumps(arguments, ensure_ascii=False)):
+        if problem := _not_text(_spelt(arguments)):
             raise Unreadable(problem)
         _, converted = typed(tool, arguments)
         remark = remark or converted
@@ -116,6 +121,13 @@ def unknown(name: str, tools: Sequence[Tool]) -> str:
 
 def _all_thought(text: str) -> str:
     return text if text.lstrip().startswith("<think>") and "</think>" not in text else ""
+
+
+def _spelt(arguments: Mapping[str, object]) -> str:
+    values = arguments.values()
+    if all(type(value) is str for value in values):
+        return "".join(values)  # type: ignore[arg-type]  # all are text
+    return json.dumps(arguments, ensure_ascii=False)
 
 
 def _not_text(text: str) -> str:

@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turngate.envs.code.edits import BadEdit, Edit, apply_edit, read_edit
+from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.observe import numbered, shorten, without_times
 from turngate.envs.code.oracle import edit, piece, replacements
-from turngate.envs.code.tools import TOOLS
-from turngate.envs.tools import parse
+from turngate.tools.read import parse
 
 BLOCK = "<<<<<<< OLD\n  a\nb\n=======\nc\n\n>>>>>>> NEW"
 
@@ -26,7 +26,7 @@ BLOCK = "<<<<<<< OLD\n  a\nb\n=======\nc\n\n>>>>>>> NEW"
     ],
 )
 def test_every_form_of_an_edit_is_read(arguments, expected):
-    assert read_edit(arguments) == expected
+    assert read_edit(**arguments) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_every_form_of_an_edit_is_read(arguments, expected):
 )
 def test_what_cannot_be_read_says_what_to_write(arguments, complaint):
     with pytest.raises(BadEdit, match=complaint):
-        read_edit(arguments)
+        read_edit(**arguments)
 
 
 def test_a_command_line_carries_a_change_unchanged():
-    action = parse(f"edit a/b.py\n{BLOCK}", TOOLS)
+    action = parse(f"edit a/b.py\n{BLOCK}", CodeRepairEnv.turn_spec.tools)
     assert action.calls[0].arguments == {"path": "a/b.py", "change": BLOCK}
 
 
@@ -84,9 +84,11 @@ def test_the_oracle_turns_any_text_into_any_other(before, after, newline):
     text = old
     for original, replacement, applies_to in replacements(old, new):
         assert applies_to == text
-        call = parse(edit("f.py", original, replacement, text), TOOLS).calls[0]
+        call = parse(edit("f.py", original, replacement, text), CodeRepairEnv.turn_spec.tools).calls[0]
         assert (call.name, call.arguments["path"]) == ("edit", "f.py")
-        text, _ = apply_edit(read_edit(call.arguments), text, "f.py")
+        text, _ = apply_edit(
+            read_edit(**{name: value for name, value in call.arguments.items() if name != "path"}), text, "f.py"
+        )
     assert text == new
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from turngate.envs.tools import Tool, parse
 from turngate.rewards.judge import MASTER_KEYS, Criterion, Item, Rule, Step, item_of, item_of_text, rule_out
 from turngate.rewards.judge.items import response_length
 from turngate.rewards.judge.questions import pairwise, pointwise, steps
+from turngate.tools.read import parse
+from turngate.tools.tool import Tool
 from turngate.types import Completion, EndedBy, Ending, Evidence, Guidance, Observation, Task, Trajectory, Turn
 
 CRITERION = Criterion(name="correct", text="The answer is right.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 FORMS = (
@@ -28,18 +27,20 @@ class Edit:
     line: int | None = None
 
 
-def read_edit(arguments: Mapping[str, object]) -> Edit:
+def read_edit(
+    *, change: str = "", old: str | None = None, new: str | None = None, line: str | int | None = None
+) -> Edit:
     """The edit that a call asks for. Raises BadEdit."""
-    if change := str(arguments.get("change") or ""):
+    if change:
         return _read_change(change)
-    line = str(arguments.get("line") or "").strip()
-    if line:
-        if not _NUMBER.fullmatch(line):
-            raise BadEdit(f"line is '{line[:20]}'; it must be a number, 0 inserts before the first line")
-        return Edit(line=int(line), new=_whole_lines(str(arguments.get("new") or "")))
-    if "old" not in arguments and "new" not in arguments:
+    place = "" if line is None else str(line).strip()
+    if place:
+        if not _NUMBER.fullmatch(place):
+            raise BadEdit(f"line is '{place[:20]}'; it must be a number, 0 inserts before the first line")
+        return Edit(line=int(place), new=_whole_lines(new or ""))
+    if old is None and new is None:
         raise BadEdit(f"nothing to change was given; write {FORMS}")
-    return Edit(old=str(arguments.get("old") or ""), new=str(arguments.get("new") or ""))
+    return Edit(old=old or "", new=new or "")
 
 
 def _read_change(change: str) -> Edit:

@@ -6,15 +6,12 @@ in fresh sandboxes: tests that the agent never saw, as they ought to be, on a tr
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
-from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.base import TurnSpec
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
 from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.grade import Step, grade
@@ -26,14 +23,18 @@ from turngate.envs.code.problem import Problem, unified
 from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
 from turngate.envs.code.sources import GeneratedCode, MeasuredSource
-from turngate.envs.code.tools import INSTRUCTION, TOOLS
 from turngate.envs.code.workspace import Saved, Workspace, inside
 from turngate.envs.sandbox import SandboxFileError
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
-from turngate.envs.tools import one_call
+from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError, EnvError, UnknownName
-from turngate.types import Action, Evidence, Observation, Task
+from turngate.tools.tool import tool
+from turngate.types import Evidence, Task
 
+INSTRUCTION = (
+    "Repair the code, not its tests. One tool per turn: "
+    "bash COMMAND | view PATH [LINES] | edit PATH OLD => NEW | search PATTERN | run_tests [TESTS] | submit."
+)
 _LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?")
 
 
@@ -51,7 +52,7 @@ class World:
     done: frozenset[str]
 
 
-class CodeRepairEnv(TurnEnv):
+class CodeRepairEnv(ToolEnv):
     """Repair problems in a sandbox.
 
     ``tasks``: see ``sources.py``; generated problems unless others are named. ``backend``: where the agent's commands
@@ -65,7 +66,6 @@ class CodeRepairEnv(TurnEnv):
     """
 
     turn_spec = TurnSpec(
-        tools=TOOLS,
         rubric=RUBRIC,
         max_turns=40,
         tasks=GeneratedCode(),
@@ -108,17 +108,8 @@ class CodeRepairEnv(TurnEnv):
             raise
         self._max_chars, self._view_lines, self._deadline_s = max_chars, view_lines, deadline_s
         self._each = measure == "turns"
-        self._handlers: Mapping[str, Callable[[Mapping[str, Any]], Outcome]] = {
-            "bash": self._bash,
-            "view": self._view,
-            "edit": self._edit,
-            "search": self._search,
-            "run_tests": self._run_tests,
-            "submit": self._submit,
-        }
         self._place: Workspace | None = None
         self._steps: list[Step] = []
-        self._done: set[str] = set()
         self._excess: float | None = 0.0
         self._clear()
 
@@ -126,29 +117,22 @@ class CodeRepairEnv(TurnEnv):
         """Problems are measured where they will be graded."""
         return part.open(self._bench) if isinstance(part, MeasuredSource) else part.open()
 
-    def start(self, task: Task, rng: np.random.Generator) -> Observation:
+    def begin(self, task: Task) -> str:
         """Put the tree in place and say what is wrong with it."""
         self._leave()
         self._clear()
         self._problem = Problem.of(task)
         self._place = Workspace(self._bench, self._problem)
         self._key = self._place.state_key
-        return self._observe(f"{INSTRUCTION}\n{task.prompt}")
+        return f"{INSTRUCTION}\n{task.prompt}"
 
-    def act(self, action: Action) -> Outcome:
-        """Carry out one tool call."""
-        self._turn += 1
-        call = one_call(action, TOOLS)
-        if isinstance(call, str):
-            return self._misread(call)
-        key = f"{self._here.state_key}\x1f{call.name}\x1f{sorted(call.arguments.items())}"
-        repeated = key in self._done
-        self._done.add(key)
-        outcome = self._handlers[call.name](call.arguments)
-        facts = [self._fact("parsed", True), self._fact("tool", call.name), self._fact("repeated", repeated)]
-        return Outcome(
-            observation=outcome.observation, evidence=(*facts, *outcome.evidence, *self._changed()), done=outcome.done
-        )
+    def state(self) -> str:
+        """The problem and its tree."""
+        return f"{self._problem.id}\x1f{self._here.state_key}"
+
+    def present(self, text: str) -> str:
+        """Names of files need not be UTF-8, observations have to be."""
+        return text.encode(errors="replace").decode()
 
     def verify(self) -> Iterable[Evidence]:
         """Run the hidden tests on what the agent changed, and on the way there."""
@@ -176,7 +160,7 @@ class CodeRepairEnv(TurnEnv):
         return World(
             problem=self._problem,
             place=self._here.save(),
-            turn=self._turn,
+            turn=self.turn,
             submitted=self._submitted,
             steps=tuple(self._steps),
             tested=self._tested,
@@ -188,7 +172,7 @@ class CodeRepairEnv(TurnEnv):
         """See ``TurnEnv.load``."""
         assert isinstance(saved, World)
         self._leave()
-        self._problem, self._turn, self._submitted = saved.problem, saved.turn, saved.submitted
+        self._problem, self.turn, self._submitted = saved.problem, saved.turn, saved.submitted
         self._steps, self._tested = list(saved.steps), saved.tested
         self._excess, self._done = saved.excess, set(saved.done)
         self._place = Workspace(self._bench, self._problem, saved.place)
@@ -202,25 +186,34 @@ class CodeRepairEnv(TurnEnv):
 
     # --- tools --------------------------------------------------------------------------------------------------------
 
-    def _bash(self, arguments: Mapping[str, Any]) -> Outcome:
-        result = self._here.bash(str(arguments["command"]), deadline_s=self._deadline_s)
-        facts = [self._fact("call_ok", result.killed_by is None), self._fact("exit", result.exit)]
-        return Outcome(observation=self._observe(result_text(result, self._max_chars)), evidence=tuple(facts))
+    @tool
+    def bash(self, command: str) -> str:
+        """Run a command in a shell that stays: working directory, variables and functions persist."""
+        result = self._here.bash(command, deadline_s=self._deadline_s)
+        if result.killed_by is not None:
+            self.fail()
+        self.record("exit", result.exit)
+        return result_text(result, self._max_chars)
 
-    def _view(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments["path"]))
+    @tool
+    def view(self, path: str, lines: str = "") -> str:
+        """Show a file with line numbers, or what lies in a folder.
+
+        Args:
+            lines: for instance 10-40
+        """
+        path = inside(path)
         first, last = 1, self._view_lines
-        if lines := str(arguments.get("lines") or "").strip():
+        if lines := lines.strip():
             bounds = _LINES.fullmatch(lines)
             if bounds is None or int(bounds["last"] or bounds["first"]) < int(bounds["first"]):
-                return self._failed(f"lines is '{lines[:20]}'; write for instance 10-40, counted from 1")
+                raise self._error(f"lines is '{lines[:20]}'; write for instance 10-40, counted from 1")
             first = int(bounds["first"])
             last = int(bounds["last"] or first + self._view_lines - 1)
         try:
-            text = self._folder(path) or self._text(path, first, min(last, first + self._view_lines - 1))
+            return self._folder(path) or self._text(path, first, min(last, first + self._view_lines - 1))
         except SandboxFileError as error:
-            return self._failed(str(error))
-        return self._ok(text)
+            raise self._error(str(error)) from error
 
     def _folder(self, path: str) -> str:
         """The listing of a folder; "" if it is none."""
@@ -237,18 +230,35 @@ class CodeRepairEnv(TurnEnv):
             return f"[binary file of {len(content)} bytes]"
         return numbered(content.decode(errors="replace"), first, last, self._max_chars)
 
-    def _edit(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments["path"]))
+    @tool
+    def edit(
+        self,
+        path: str,
+        change: str = "",
+        *,
+        old: str | None = None,
+        new: str | None = None,
+        line: str | int | None = None,
+    ) -> str:
+        """Change a file: replace a piece that occurs once (old, new), insert after a line (line, new), or make a file
+        (new). As a command: OLD => NEW, or +LINE TEXT, or a block <<<<<<< OLD ======= NEW >>>>>>>.
+
+        Args:
+            change: the change in the form of a command
+        """
+        path = inside(path)
         try:
-            edit = read_edit(arguments)
+            wanted = read_edit(change=change, old=old, new=new, line=line)
             before = self._current(path)
-            after, line = apply_edit(edit, before, path)
+            after, number = apply_edit(wanted, before, path)
             self._here.write(path, after)
         except (BadEdit, SandboxFileError) as error:
-            return self._failed(str(error), self._fact("edit_applied", False))
-        shown = after.splitlines()[line - 1 : line - 1 + max(1, edit.new.count("\n"))][:10]
-        said = "\n".join(f"{number} {text}" for number, text in enumerate(shown, line))
-        return self._ok(shorten(f"edited {path}\n{said}", self._max_chars), self._fact("edit_applied", True))
+            self.record("edit_applied", False)
+            raise self._error(str(error)) from error
+        self.record("edit_applied", True)
+        shown = after.splitlines()[number - 1 : number - 1 + max(1, wanted.new.count("\n"))][:10]
+        said = "\n".join(f"{place} {text}" for place, text in enumerate(shown, number))
+        return shorten(f"edited {path}\n{said}", self._max_chars)
 
     def _current(self, path: str) -> str | None:
         if path not in self._here.tree():
@@ -258,27 +268,56 @@ class CodeRepairEnv(TurnEnv):
         except UnicodeDecodeError:
             raise BadEdit(f"'{path}' is not UTF-8 text; change it with a command") from None
 
-    def _search(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments.get("path") or "."))
-        argv = ["grep", "-rnHIE", "--exclude-dir=.git", "--exclude-dir=__pycache__", "-e", str(arguments["pattern"])]
-        result = self._here.sandbox.run([*argv, "--", path], deadline_s=self._deadline_s)
-        if result.exit == 1 and not result.stdout:
-            return self._ok("no matches")
-        if result.exit > 1:
-            return self._failed(result_text(result, self._max_chars))
-        lines = sorted(result.stdout.decode(errors="replace").splitlines(), key=_place_of_match)
-        return self._ok(shorten("\n".join(lines), self._max_chars))
+    @tool
+    def search(self, pattern: str, *, path: str = ".") -> str:
+        """Search all files for an extended regular expression.
 
-    def _run_tests(self, arguments: Mapping[str, Any]) -> Outcome:
-        wanted = str(arguments.get("tests") or "").split()
+        Args:
+            path: a file or folder, default: all
+        """
+        argv = [
+            "grep",
+            "-rnHIE",
+            "--exclude-dir=.git",
+            "--exclude-dir=__pycache__",
+            "-e",
+            pattern,
+            "--",
+            inside(path or "."),
+        ]
+        result = self._here.sandbox.run(argv, deadline_s=self._deadline_s)
+        if result.exit == 1 and not result.stdout:
+            return "no matches"
+        if result.exit > 1:
+            raise self._error(result_text(result, self._max_chars))
+        found = sorted(result.stdout.decode(errors="replace").splitlines(), key=_place_of_match)
+        return shorten("\n".join(found), self._max_chars)
+
+    @tool
+    def run_tests(self, tests: str = "") -> str:
+        """Run tests, all or those named.
+
+        Args:
+            tests: test files or ids
+        """
+        wanted = tests.split()
         if any(word.startswith("-") for word in wanted):
-            return self._failed("options cannot be given; name test files or ids, or nothing for all")
-        tests = tuple(map(inside, wanted)) or self._visible_tests()
-        if not tests:
-            return self._failed("there are no tests in the work folder")
+            raise self._error("options cannot be given; name test files or ids, or nothing for all")
+        chosen = tuple(map(inside, wanted)) or self._visible_tests()
+        if not chosen:
+            raise self._error("there are no tests in the work folder")
         self._tested = self._here.state_key
-        output = self._test_output(tests)
-        return self._ok(shorten(output.strip() or "[no output]", self._max_chars), self._fact("ran_tests", True))
+        output = self._test_output(chosen)
+        self.record("ran_tests", True)
+        return shorten(output.strip() or "[no output]", self._max_chars)
+
+    @tool
+    def submit(self) -> str:
+        """Hand in the work folder as it is. Ends the episode."""
+        self._submitted = True
+        self.record("submitted_untested", self._tested != self._here.state_key)
+        self.end()
+        return "submitted"
 
     def _visible_tests(self) -> tuple[str, ...]:
         return tuple(path for path in self._problem.test_files if path in self._here.tree())
@@ -303,39 +342,22 @@ class CodeRepairEnv(TurnEnv):
         self._here.touched()
         return without_times(report.output) + (f"\n[{report.problem}]" if report.problem else "")
 
-    def _submit(self, arguments: Mapping[str, Any]) -> Outcome:
-        self._submitted = True
-        tested = self._tested == self._here.state_key
-        return Outcome(
-            observation=self._observe("submitted"),
-            evidence=(self._fact("call_ok", True), self._fact("submitted_untested", not tested)),
-            done=True,
-        )
-
     # --- facts --------------------------------------------------------------------------------------------------------
 
-    def _ok(self, text: str, *facts: Evidence) -> Outcome:
-        return Outcome(observation=self._observe(text), evidence=(self._fact("call_ok", True), *facts))
+    def _error(self, problem: str) -> ToolError:
+        return ToolError(shorten(f"error: {problem}", self._max_chars).removeprefix("error: "))
 
-    def _failed(self, problem: str, *facts: Evidence) -> Outcome:
-        text = shorten(f"error: {problem}", self._max_chars)
-        return Outcome(observation=self._observe(text), evidence=(self._fact("call_ok", False), *facts))
-
-    def _misread(self, problem: str) -> Outcome:
-        return Outcome(observation=self._observe(f"error: {problem}"), evidence=(self._fact("parsed", False),))
-
-    def _changed(self) -> list[Evidence]:
+    def changed(self) -> Iterator[Evidence]:
         """Facts about the tree, if it is another one than before this turn."""
         if self._here.state_key == self._key:
-            return []
+            return
         self._key = self._here.state_key
         changes = self._here.changes()
-        self._steps.append(Step(turn=self._turn, changes=changes))
+        self._steps.append(Step(turn=self.turn, changes=changes))
         modules = {path: text for path, text in changes.texts.items() if text is not None and path.endswith(".py")}
-        facts = [self._fact("syntax_ok", all(map(parses, modules.values())))]
+        yield self._fact("syntax_ok", all(map(parses, modules.values())))
         if self._lease.diagnoser is not None:
-            facts += self._diagnose(modules)
-        return facts
+            yield from self._diagnose(modules)
 
     def _diagnose(self, modules: Mapping[str, str]) -> list[Evidence]:
         """What the language servers find in the changed files, and how much more than a turn ago; None = unknown.
@@ -355,13 +377,7 @@ class CodeRepairEnv(TurnEnv):
         return [self._fact("diagnostics", found.to_json()), self._fact("diagnostics_delta", delta)]
 
     def _fact(self, name: str, value: Any) -> Evidence:
-        return Evidence(name=name, value=value, turn=self._turn)
-
-    def _observe(self, text: str) -> Observation:
-        """Names of files need not be UTF-8, observations have to be. The key: the problem and its tree."""
-        key = f"{self._problem.id}\x1f{self._here.state_key}"
-        state_key = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
-        return Observation(text=text.encode(errors="replace").decode(), state_key=state_key)
+        return Evidence(name=name, value=value, turn=self.turn)
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 
@@ -375,8 +391,8 @@ class CodeRepairEnv(TurnEnv):
         return self._place
 
     def _clear(self) -> None:
-        self._turn, self._submitted, self._excess = -1, False, 0.0
-        self._steps, self._done = [], set()
+        self._submitted, self._excess = False, 0.0
+        self._steps = []
         self._tested = self._key = ""
 
     def _leave(self) -> None:

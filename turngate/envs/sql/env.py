@@ -7,34 +7,22 @@ the agent never touches, so nothing that an agent does can change what its answe
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 
-import numpy as np
-
-from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.base import TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import Database, Result, Row
 from turngate.envs.sql.rubric import RUBRIC
+from turngate.envs.sql.schema import Schema
 from turngate.envs.sql.sources import DEADLINE_S, GeneratedSql, SqlSource
 from turngate.envs.sql.text import clip, result_text
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
-from turngate.envs.tools import Parameter, Tool, one_call
+from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError, VerifierError
-from turngate.types import Action, Evidence, Observation, Task
+from turngate.tools.tool import tool
+from turngate.types import Evidence, Task
 
-TOOLS = (
-    Tool(name="list_tables", description="List the tables and their numbers of rows."),
-    Tool(name="describe", description="Show the columns of a table.", parameters=(Parameter(name="table"),)),
-    Tool(name="run_sql", description="Run one SELECT and see the first rows.", parameters=(Parameter(name="sql"),)),
-    Tool(
-        name="submit",
-        description="Answer with a query, or with the last one that ran. Ends the episode.",
-        parameters=(Parameter(name="sql", required=False),),
-    ),
-)
 INSTRUCTION = (
     "Answer the question with a SQL query. One tool per turn: "
     "list_tables | describe TABLE | run_sql SQL | submit [SQL], default: your last query."
@@ -43,7 +31,7 @@ GOLD_ROWS = 100_000  # a larger gold result cannot be compared
 _golds: Cache[tuple[str, str], list[Row]] = Cache(room=1_000_000)  # weighed in cells
 
 
-class SqlEnv(TurnEnv):
+class SqlEnv(ToolEnv):
     """Questions about SQLite databases. Observations are plain text within ``max_rows`` rows and ``max_chars``.
 
     ``tasks``: see ``sources.py``; generated questions unless others are named. ``deadline_s`` bounds every query.
@@ -51,7 +39,6 @@ class SqlEnv(TurnEnv):
     """
 
     turn_spec = TurnSpec(
-        tools=TOOLS,
         rubric=RUBRIC,
         max_turns=12,
         tasks=GeneratedSql(),
@@ -60,6 +47,7 @@ class SqlEnv(TurnEnv):
         side_effects="none",
         has_oracle=True,
     )
+    common_facts = ("tool",)
 
     def __init__(
         self,
@@ -81,14 +69,6 @@ class SqlEnv(TurnEnv):
         self._database = Database(deadline_s=deadline_s)
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         self._max_rows, self._max_chars = max_rows, max_chars
-        self._handlers: Mapping[str, Callable[[str], Outcome]] = {
-            "list_tables": self._list_tables,
-            "describe": self._describe,
-            "run_sql": self._run_sql,
-            "submit": self._submit,
-        }
-        self._task: Task | None = None
-        self._turn = 0
         self._described: set[str] = set()
         self._ran: set[str] = set()
         self._last: tuple[str, Result, str] | None = None  # the last query that ran: its text, result and rendering
@@ -98,21 +78,21 @@ class SqlEnv(TurnEnv):
         """Gold queries are bound like those of the agent."""
         return part.open(self._database.deadline_s) if isinstance(part, SqlSource) else part.open()
 
-    def start(self, task: Task, rng: np.random.Generator) -> Observation:
+    def begin(self, task: Task) -> str:
         """Put a fresh copy of the task's database in place and ask the question."""
         self._database.load(task.private["database"], key=task.private["key"])
-        self._task, self._turn = task, -1
         self._described, self._ran = set(), set()
         self._last = self._answer = None
-        return self._observe(f"{INSTRUCTION}\nQuestion: {task.prompt}", shown="")
+        return f"{INSTRUCTION}\nQuestion: {task.prompt}"
 
-    def act(self, action: Action) -> Outcome:
-        """Carry out one tool call."""
-        self._turn += 1
-        call = one_call(action, TOOLS)
-        if isinstance(call, str):
-            return self._misread(call)
-        return self._handlers[call.name](next((str(value) for value in call.arguments.values()), "").strip())
+    def state(self) -> str:
+        """Database, tables seen, last result and last text."""
+        last = self._last[2] if self._last else ""
+        return "\x1f".join((self._database.key, *sorted(self._described), last, self.shown))
+
+    def present(self, text: str) -> str:
+        """Within ``max_chars``."""
+        return clip(text, self._max_chars)
 
     def verify(self) -> Iterable[Evidence]:
         """Compare the rows of the submitted query with those of the gold query."""
@@ -137,82 +117,69 @@ class SqlEnv(TurnEnv):
 
     # --- tools --------------------------------------------------------------------------------------------------------
 
-    def _list_tables(self, _argument: str) -> Outcome:
-        schema = self._database.schema()
-        text = f"error: {schema.error}" if schema.error else schema.listing
-        return Outcome(observation=self._observe(text), evidence=self._facts("list_tables"))
+    @tool
+    def list_tables(self) -> str:
+        """List the tables and their numbers of rows."""
+        return self._schema().listing
 
-    def _describe(self, name: str) -> Outcome:
-        schema = self._database.schema()
-        table = schema.find(name)
-        if table is not None:
-            self._described.add(table.name)
-            text = table.text
-        elif schema.error:
-            text = f"error: {schema.error}"
-        else:
-            text = f"error: no table '{name[:40]}'; tables: {', '.join(table.name for table in schema.tables.values())}"
-        return Outcome(observation=self._observe(text), evidence=self._facts("describe"))
+    @tool
+    def describe(self, table: str) -> str:
+        """Show the columns of a table."""
+        schema = self._schema()
+        found = schema.find(table.strip())
+        if found is None:
+            raise ToolError(
+                f"no table '{table.strip()[:40]}'; tables: {', '.join(one.name for one in schema.tables.values())}"
+            )
+        self._described.add(found.name)
+        return found.text
 
-    def _run_sql(self, sql: str) -> Outcome:
-        result, facts = self._query("run_sql", sql)
+    @tool
+    def run_sql(self, sql: str) -> str:
+        """Run one SELECT and see the first rows."""
+        result = self._query(sql.strip())
         text = result_text(result, max_rows=self._max_rows, max_chars=self._max_chars)
         if not result.error:
-            self._last = sql, result, text
-        return Outcome(observation=self._observe(text), evidence=facts)
+            self._last = sql.strip(), result, text
+        return text
 
-    def _submit(self, sql: str) -> Outcome:
-        if not sql:
-            facts = self._facts("submit")
-            if self._last is None:
-                text = "error: no query has run without error yet; run one or write: submit SQL"
-                return Outcome(observation=self._observe(text), evidence=facts)
+    @tool
+    def submit(self, sql: str = "") -> str:
+        """Answer with a query, or with the last one that ran. Ends the episode."""
+        if sql.strip():
+            self._answer = sql.strip(), self._query(sql.strip())
+        elif self._last is not None:
             self._answer = self._last[:2]
-            return Outcome(observation=self._observe("submitted"), evidence=facts, done=True)
-        result, measured = self._query("submit", sql)
-        self._answer = sql, result
-        text = f"submitted; error: {result.error}" if result.error else "submitted"
-        return Outcome(observation=self._observe(text), evidence=measured, done=True)
+        else:
+            raise ToolError("no query has run without error yet; run one or write: submit SQL")
+        self.end()
+        error = self._answer[1].error
+        return f"submitted; error: {error}" if error else "submitted"
 
-    def _query(self, tool: str, sql: str) -> tuple[Result, tuple[Evidence, ...]]:
+    def _schema(self) -> Schema:
+        schema = self._database.schema()
+        if schema.error:
+            raise ToolError(schema.error)
+        return schema
+
+    def _query(self, sql: str) -> Result:
         result = self._database.run(sql)
         text = " ".join(sql.split())
-        facts: list[Evidence] = [
-            *self._facts(tool),
-            _fact("executes", not result.error, self._turn),
-            _fact("repeated", text in self._ran, self._turn),
-        ]
+        self.record("executes", not result.error)
+        self.record("repeated", text in self._ran)
         self._ran.add(text)
         if not result.error:
-            facts.append(_fact("empty", not result.rows, self._turn))
+            self.record("empty", not result.rows)
         if result.refused:
-            facts.append(_fact("write_attempt", True, self._turn))
+            self.record("write_attempt", True)
         if result.timed_out:
-            facts.append(_fact("timed_out", True, self._turn))
-        return result, tuple(facts)
-
-    def _misread(self, problem: str) -> Outcome:
-        facts = (_fact("parsed", False, self._turn),)
-        return Outcome(observation=self._observe(f"error: {problem}"), evidence=facts)
-
-    def _facts(self, tool: str) -> tuple[Evidence, Evidence]:
-        return _fact("parsed", True, self._turn), _fact("tool", tool, self._turn)
-
-    def _observe(self, text: str, shown: str | None = None) -> Observation:
-        """The observation, and as its state: database, tables seen, last result and last text (or ``shown``)."""
-        text = clip(text, self._max_chars) if shown is None else text
-        last = self._last[2] if self._last else ""
-        state = "\x1f".join((self._database.key, *sorted(self._described), last, text if shown is None else shown))
-        return Observation(
-            text=text, state_key=hashlib.blake2b(state.encode(errors="replace"), digest_size=8).hexdigest()
-        )
+            self.record("timed_out", True)
+        return result
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 
     def _gold_rows(self) -> list[Row]:
-        task = self._task
-        assert task is not None
-        private = task.private
+        private = self.task.private
         key = (private["key"], private["gold"])
         rows = _golds.get(key)
         if rows is None:
@@ -230,7 +197,7 @@ class SqlEnv(TurnEnv):
         return result.complete and same_result(result.rows, gold, ordered=self._ordered())
 
     def _ordered(self) -> bool:
-        return self._task is not None and bool(self._task.private["ordered"])
+        return bool(self.task.private["ordered"])
 
 
 def gold_rows(source: bytes | str, sql: str, *, key: str, deadline_s: float) -> list[Row]:
@@ -247,8 +214,3 @@ def gold_rows(source: bytes | str, sql: str, *, key: str, deadline_s: float) -> 
     if not result.complete:
         raise VerifierError(f"the gold query returns more than can be compared ({GOLD_ROWS} rows)")
     return list(result.rows)
-
-
-@lru_cache(maxsize=4096)
-def _fact(name: str, value: bool | str, turn: int) -> Evidence:
-    return Evidence(name=name, value=value, turn=turn)

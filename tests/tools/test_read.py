@@ -1,4 +1,4 @@
-"""Both notations of a tool call, and whatever else an agent may write."""
+"""What an agent may write in the two notations that everybody shares, and what it is told about the rest."""
 
 import json
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.tools import Parameter, Tool, one_call, parse
-from turngate.types import Action, ToolCall
+from turngate.tools.read import parse
+from turngate.tools.tool import Parameter, Tool
+from turngate.types import ToolCall
 
 TOOLS = (
     Tool(name="list_tables", description="Names of all tables."),
@@ -124,27 +125,6 @@ def test_a_bad_call_is_told_what_to_write(text, problem):
 def test_what_nothing_can_store_is_refused(text, problem):
     action = parse(text, TOOLS)
     assert (action.parse_error, action.calls) == (problem, ())
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("list_tables\n", None),
-        ("list_tables now", "list_tables takes no arguments; write: list_tables"),
-        (
-            '<tool_call>{"name": "list_tables"}</tool_call>' * 2,
-            "2 tool calls in one turn, none was carried out; write exactly one",
-        ),
-    ],
-)
-def test_the_only_call_or_what_to_say(text, problem):
-    found = one_call(parse(text, TOOLS), TOOLS)
-    assert found == (problem or ToolCall(name="list_tables", arguments={}))
-
-
-def test_a_call_of_a_recorded_action_may_be_unknown():
-    action = Action(text="x", calls=(ToolCall(name="gone", arguments={}),))
-    assert one_call(action, TOOLS).startswith("unknown tool 'gone'; tools: list_tables")
 
 
 def test_broken_json_names_the_problem():
