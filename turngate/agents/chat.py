@@ -5,65 +5,144 @@ then: opening, what the model wrote, follow-up, what the model wrote, … Only t
 and the ids of earlier turns are never touched. So the history holds exactly what the model wrote, even where a
 template would rewrite it when rendering anew (Qwen3 drops the thoughts of earlier turns).
 
+Where the template can list tools, it does, in the notation that the model was trained to call them in, and what a tool
+answered is a message of the role ``tool``. Where it cannot, the environment's own text names them (``shows_tools``).
+
 Observations are tokenised with special tokens switched off: a document that contains ``<|im_end|>`` stays a document.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
 import numpy as np
 
 from turngate.agents.models import Tokenizer
 from turngate.errors import ConfigError
-from turngate.types import EndedBy, IntArray
+from turngate.tools.notations import of_template
+from turngate.types import JSON, EndedBy, IntArray
 
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
+_PROBE = "turngate_probe"
+_CALL_ID = "call00000"  # nine letters and digits, which Mistral's templates insist on
+
+Schema: TypeAlias = Mapping[str, JSON]
+"""A tool as templates take it (``Tool.schema``)."""
+Message: TypeAlias = dict[str, Any]
+_Frame: TypeAlias = tuple[list[int], list[int]]
+_Answer: TypeAlias = tuple[list[int], list[int], bool]
 
 
 class Chat:
-    """Renders turns for one tokenizer. ``tokenizer`` is a transformers tokenizer with a chat template."""
+    """Renders turns for one tokenizer, a transformers tokenizer with a chat template.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    ``system``: the text of a system message; "" = none but the template's own. ``template``: further arguments of the
+    template, for instance ``{"enable_thinking": False}``.
+
+    Raises ConfigError for a template that is missing, that does not render each message once and in order, or that
+    does not end a turn with the tokenizer's ``eos_token``.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, system: str = "", template: Mapping[str, JSON] | None = None) -> None:
         if not tokenizer.chat_template:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no chat template; give a chat model")
         if tokenizer.eos_token_id is None or tokenizer.eos_token is None:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no eos_token, which ends a turn")
         self.tokenizer = tokenizer
         self.eos_id: int = tokenizer.eos_token_id
-        before, after_opening = self._around([("user", _OPENING)])
-        dialogue = [("user", _OPENING), ("assistant", _SAID), ("user", _NEXT)]
-        _, _, between, after_next = self._around(dialogue)
-        if not between.startswith(tokenizer.eos_token):
-            raise ConfigError(
-                f"the chat template of '{tokenizer.name_or_path}' does not end an assistant turn with "
-                f"'{tokenizer.eos_token}'; set the tokenizer's eos_token to the template's end-of-turn token"
-            )
-        self._opening = self._special(before), self._special(after_opening)
-        self._next = self._special(between.removeprefix(tokenizer.eos_token)), self._special(after_next)
+        self._system, self._template = system, dict(template or {})
+        self._frames: dict[str, Frames] = {}
+        plain = Frames(self, ())
+        self.shows_tools = _PROBE in self._try([*self._begun(), _user(_OPENING)], [_probe()])
+        """Whether the template lists tools; else the environment's own text does."""
+        self.notation = of_template(str(tokenizer.chat_template)) if self.shows_tools else ""
+        """The notation of the calls that the template frames; "" = any."""
+        self.opening, self.follow_up = plain.opening, plain.follow_up
 
-    def opening(self, text: str) -> IntArray:
-        """The first context: the template's frame around the first observation."""
-        return self._join(self._opening[0], self._plain(text), self._opening[1])
-
-    def follow_up(self, text: str, ended_by: EndedBy) -> IntArray:
-        """What is added after a completion: its end-of-turn token if it was cut off, then the next observation."""
-        closing = [self.eos_id] if ended_by is EndedBy.LENGTH else []
-        return self._join(closing, self._next[0], self._plain(text), self._next[1])
+    def frames(self, tools: Sequence[Schema]) -> Frames:
+        """What stands around the messages of an episode with these tools."""
+        shown = list(tools) if tools and self.shows_tools else []
+        key = json.dumps(shown)
+        if key not in self._frames:
+            self._frames[key] = Frames(self, shown)
+        return self._frames[key]
 
     def encode_turn(self, text: str) -> IntArray:
         """An assistant's turn that was given as text, with its end-of-turn token."""
-        return self._join(self._plain(text), [self.eos_id])
+        return join(self.plain(text), [self.eos_id])
 
     def decode(self, ids: IntArray) -> str:
         """The text of a completion, without its end-of-turn token."""
         kept = ids[:-1] if len(ids) and ids[-1] == self.eos_id else ids
         return str(self.tokenizer.decode(kept.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def _around(self, messages: list[tuple[str, str]]) -> list[str]:
+    def special(self, text: str) -> list[int]:
+        """Ids of a text of the template."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def plain(self, text: str) -> list[int]:
+        """Ids of a text of somebody else, in which nothing is a control token."""
+        return list(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+
+    def frame_opening(self, tools: Sequence[Schema]) -> _Frame:
+        """What stands around the first observation."""
+        before, after = self._around([_user(_OPENING)], tools)
+        return self.special(before), self.special(after)
+
+    def frame_next(self, tools: Sequence[Schema]) -> _Frame:
+        """What stands around an observation after a turn, without the token that ends the turn."""
+        dialogue = [_user(_OPENING), _said(), _user(_NEXT)]
+        _, _, between, after = self._around(dialogue, tools)
+        eos = str(self.tokenizer.eos_token)
+        if not between.startswith(eos):
+            raise ConfigError(
+                f"the chat template of '{self.tokenizer.name_or_path}' does not end an assistant turn with "
+                f"'{eos}'; set the tokenizer's eos_token to the template's end-of-turn token"
+            )
+        return self.special(between.removeprefix(eos)), self.special(after)
+
+    def frame_answer(self, tools: Sequence[Schema], name: str) -> _Answer | None:
+        """What stands around the answer of a tool, and whether it is spelt as JSON; None if there is no such frame."""
+        call = {"id": _CALL_ID, "type": "function", "function": {"name": name, "arguments": {}}}
+        asked = [*self._begun(), _user(_OPENING), {"role": "assistant", "content": "", "tool_calls": [call]}]
+        answer = {"role": "tool", "name": name, "tool_call_id": _CALL_ID, "content": f'{_NEXT}"'}
+        before = self._try(asked, tools, prompt=False)
+        whole = self._try([*asked, answer], tools)
+        eos = str(self.tokenizer.eos_token)
+        if not before or not whole.startswith(before) or whole.count(_NEXT) != 1 or eos not in before:
+            return None
+        head, after = whole.split(_NEXT)
+        spelt = after.startswith('\\"')
+        return self.special(head[before.rindex(eos) + len(eos) :]), self.special(after[1 + spelt :]), spelt
+
+    def _begun(self) -> list[Message]:
+        return [{"role": "system", "content": self._system}] if self._system else []
+
+    def _render(self, messages: Sequence[Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
+        extra = {**self._template, **({"tools": list(tools)} if tools else {})}
+        chat = list(messages)
+        return str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt, **extra))
+
+    def _try(self, messages: Sequence[Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
+        """What the template makes of messages that it may not know; "" if it refuses them."""
+        try:
+            return self._render(messages, tools, prompt=prompt)
+        except Exception:  # a template raises what it likes: an error of Jinja, or of the Python that it is given
+            return ""
+
+    def _around(self, messages: Sequence[Message], tools: Sequence[Schema]) -> list[str]:
         """What the template puts before, between and after the contents, with the prompt for the next turn."""
-        chat = [{"role": role, "content": mark} for role, mark in messages]
-        rest = str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+        try:
+            rest = self._render([*self._begun(), *messages], tools)
+        except Exception as error:  # a template raises what it likes
+            raise ConfigError(
+                f"the chat template of '{self.tokenizer.name_or_path}' refuses the messages: {error}"
+            ) from error
         parts = []
-        for role, mark in messages:
+        for message in messages:
+            role, mark = message["role"], message["content"]
             if rest.count(mark) != 1:
                 raise ConfigError(
                     f"the chat template of '{self.tokenizer.name_or_path}' does not render each message once and in "
@@ -73,12 +152,50 @@ class Chat:
             parts.append(part)
         return [*parts, rest]
 
-    def _special(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _plain(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+class Frames:
+    """What stands around the messages of one episode's tools."""
 
-    @staticmethod
-    def _join(*parts: list[int]) -> IntArray:
-        return np.asarray([token for part in parts for token in part], np.int32)
+    def __init__(self, chat: Chat, tools: Sequence[Schema]) -> None:
+        self._chat, self._tools = chat, tools
+        self._opening, self._next = chat.frame_opening(tools), chat.frame_next(tools)
+        self._answers: dict[str, _Answer] = {}
+
+    def opening(self, text: str) -> IntArray:
+        """The first context: the template's frame around the first observation."""
+        return join(self._opening[0], self._chat.plain(text), self._opening[1])
+
+    def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "") -> IntArray:
+        """What is added after a completion: its end-of-turn token if it was cut off, then the next observation.
+
+        ``answered``: the tool whose answer it is; "" = a message of the user.
+        """
+        closing = [self._chat.eos_id] if ended_by is EndedBy.LENGTH else []
+        before, after, spelt = self._frame(answered)
+        shown = json.dumps(text, ensure_ascii=False)[1:-1] if spelt else text
+        return join(closing, before, self._chat.plain(shown), after)
+
+    def _frame(self, answered: str) -> _Answer:
+        if not (answered and self._tools):
+            return *self._next, False
+        if answered not in self._answers:
+            self._answers[answered] = self._chat.frame_answer(self._tools, answered) or (*self._next, False)
+        return self._answers[answered]
+
+
+def join(*parts: list[int]) -> IntArray:
+    """Ids end to end."""
+    return np.asarray([token for part in parts for token in part], np.int32)
+
+
+def _user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _said() -> Message:
+    return {"role": "assistant", "content": _SAID}
+
+
+def _probe() -> Schema:
+    parameters: JSON = {"type": "object", "properties": {}}
+    return {"type": "function", "function": {"name": _PROBE, "description": "", "parameters": parameters}}

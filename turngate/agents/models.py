@@ -77,9 +77,9 @@ class Tokenizer(Protocol):
         """The text of some ids."""
 
     def apply_chat_template(
-        self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
+        self, conversation: list[dict[str, Any]], *, tokenize: bool, add_generation_prompt: bool, **template: Any
     ) -> object:
-        """A chat as text."""
+        """A chat as text. ``template``: ``tools``, and whatever else the template knows."""
 
     def save_pretrained(self, save_directory: Path) -> object:
         """Write it in Hugging Face format."""

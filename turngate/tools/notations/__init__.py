@@ -15,6 +15,14 @@ from turngate.tools.notations.qwen_coder import QwenCoder
 
 NOTATIONS: Mapping[str, Notation] = {
     one.name: one
-    for one in (Harmony(), DeepSeek(), Mistral(), Mistral11(), QwenCoder(), Hermes(), Llama3(), CommandLine())
+    for one in (Harmony(), DeepSeek(), Mistral11(), Mistral(), QwenCoder(), Hermes(), Llama3(), CommandLine())
 }
 """By name. Where two begin at the same place, the first of them is meant: its marks say more."""
+
+
+def of_template(template: str) -> str:
+    """The name of the notation in which a chat template frames calls; "" if it shows none of them."""
+    for one in NOTATIONS.values():
+        if any(all(mark in template for mark in marks) for marks in one.marks):
+            return one.name
+    return ""

@@ -48,6 +48,8 @@ class Notation(ABC):
     """One way of writing calls. Instances hold nothing."""
 
     name: ClassVar[str]
+    marks: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Texts by which a chat template shows that it frames calls so: all of one of these tuples."""
     form: ClassVar[str]
     """A call in this notation, for the prompt: NAME and ARGUMENTS stand for what differs."""
 

@@ -22,6 +22,7 @@ class DeepSeek(Notation):
     """See the module."""
 
     name: ClassVar[str] = "deepseek"
+    marks: ClassVar[tuple[tuple[str, ...], ...]] = ((ONE,),)
     form: ClassVar[str] = f"{ALL}{ONE}NAME{BETWEEN}{{ARGUMENTS}}{ONE_END}{ALL_END}"
 
     def begins(self, body: str) -> int:

@@ -23,6 +23,7 @@ class Harmony(Notation):
     """See the module."""
 
     name: ClassVar[str] = "harmony"
+    marks: ClassVar[tuple[tuple[str, ...], ...]] = (("<|channel|>",),)
     form: ClassVar[str] = f"{CHANNEL}commentary to=functions.NAME <|constrain|>json{MESSAGE}{{ARGUMENTS}}{CALL}"
 
     def begins(self, body: str) -> int:

@@ -27,6 +27,7 @@ class Hermes(Notation):
     """See the module."""
 
     name: ClassVar[str] = "hermes"
+    marks: ClassVar[tuple[tuple[str, ...], ...]] = ((BEGIN,),)
     form: ClassVar[str] = '<tool_call>\n{"name": NAME, "arguments": {ARGUMENTS}}\n</tool_call>'
 
     def begins(self, body: str) -> int:

@@ -28,6 +28,7 @@ class Llama3(Notation):
     """See the module."""
 
     name: ClassVar[str] = "llama3"
+    marks: ClassVar[tuple[tuple[str, ...], ...]] = ((TAG,), ('"parameters":', "ipython"))
     form: ClassVar[str] = '{"name": NAME, "parameters": {ARGUMENTS}}'
 
     def begins(self, body: str) -> int:

@@ -28,6 +28,7 @@ class Mistral(Notation):
     """The list, which older models write; both are read."""
 
     name: ClassVar[str] = "mistral"
+    marks: ClassVar[tuple[tuple[str, ...], ...]] = ((BEGIN,),)
     form: ClassVar[str] = '[TOOL_CALLS] [{"name": NAME, "arguments": {ARGUMENTS}}]'
 
     def begins(self, body: str) -> int:
@@ -52,6 +53,7 @@ class Mistral11(Mistral):
     """One mark a call."""
 
     name: ClassVar[str] = "mistral_11"
+    marks: ClassVar[tuple[tuple[str, ...], ...]] = ((BEGIN, ARGUMENTS),)
     form: ClassVar[str] = "[TOOL_CALLS]NAME[ARGS]{ARGUMENTS}"
 
     def write(self, calls: Sequence[ToolCall]) -> str:

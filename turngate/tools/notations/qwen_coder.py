@@ -32,6 +32,7 @@ class QwenCoder(Notation):
     """See the module."""
 
     name: ClassVar[str] = "qwen_coder"
+    marks: ClassVar[tuple[tuple[str, ...], ...]] = ((BEGIN, "<function="),)
     form: ClassVar[str] = (
         "<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>"
     )
