@@ -52,7 +52,9 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
     played = [trajectory for group in groups for trajectory in group.trajectories]
     examined = {name for examiner in config.examine for name in examiner.writes}
     scored = [environments.score_demonstration(group, examined) for group in groups]
-    solved = _solved(played, [score for group in scored for score in group.scores], shown.failed, console)
+    solved = _solved(
+        played, [score for group in scored for score in group.scores], shown.failed, config.policy.context, console
+    )
     learner = config.learner.open(model, lr=section.lr)
     with Progress(console, "warm start") as progress:
 
@@ -82,27 +84,22 @@ async def _untrained(
 
 
 def _solved(
-    played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], console: Console
+    played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], context: int, console: Console
 ) -> list[Trajectory]:
-    """Only demonstrations that solve their task are imitated; the others are counted aloud."""
+    """Only demonstrations that solve their task are imitated; the others are counted aloud, ``failed`` ones too."""
     pairs = list(zip(played, scores, strict=True))
     solved = [t for t, s in pairs if s.usable and (s.outcome or 0.0) >= SUCCESS]
     n = len(played) + len(failed)
     broken = [*failed, *(_why(t, s) for t, s in pairs if not s.usable or t.ending is Ending.AGENT_FAULT)]
-    cut = sum(t.ending is Ending.TOKEN_BUDGET for t in played)
+    n_cut = sum(t.ending is Ending.TOKEN_BUDGET for t in played)
+    cut = f"; {n_cut} ran out of tokens: raise policy.context, which is {context}" if n_cut else ""
     if not solved:
         problem = broken[0] if broken else "none of them solves its task"
-        if cut:
-            problem += f", and {cut} ran out of tokens: raise policy.context"
-        raise RunError(f"none of {n} demonstrations can be used: {problem}")
+        raise RunError(f"none of {n} demonstrations can be used: {problem}{cut}")
     if broken:
         _say(console, f"{len(broken)} of {n} demonstrations broke and are left out; the first: {broken[0]}")
     if unsolved := n - len(solved) - len(broken):
-        _say(
-            console,
-            f"{unsolved} of {n} demonstrations do not solve their task"
-            + (f"; {cut} of them ran out of tokens" if cut else ""),
-        )
+        _say(console, f"{unsolved} of {n} demonstrations do not solve their task{cut}")
     return solved
 
 

@@ -82,9 +82,9 @@ def unusable_with_failure(trend: Sequence[StepFacts], *, below: float = 0.001, l
 
     Per task, x is the share of unusable episodes and y that of failures among the usable ones. The value is their
     rank correlation; the alarm is raised if the exact p of ``median_test`` is below ``below``, which takes 13 tasks at
-    least. Tasks are the unit, so one that always breaks counts once. A task without usable episodes has no y and is left
-    out: a policy that voids all that it fails is not seen here but by ``unusable_share``. Fewer than ``least`` tasks, or
-    no variation: None. Both numbers are ours.
+    least. Tasks are the unit, so one that always breaks counts once. A task without usable episodes has no y and is
+    left out: a policy that voids all that it fails is not seen here but by ``unusable_share``. Fewer than ``least``
+    tasks, or no variation: None. Both numbers are ours.
     """
     table = _summed(trend)
     return _together(
@@ -123,9 +123,9 @@ def rank_correlation(x_N: Floats, y_N: Floats) -> float | None:
 def median_test(x_N: Floats, y_N: Floats) -> float:
     """P(as many entries above both medians, or more), if x says nothing about y; Fisher's exact test, one-sided.
 
-    With N entries, a of them above the median of x and b above that of y, the number k above both is hypergeometric when
-    every order of x is as likely as any other: p = Σ_{i≥k} C(b, i)·C(N−b, a−i) / C(N, a). It is exact for any N and any
-    ties, also where almost all x are 0; nothing is drawn at random.
+    With N entries, a of them above the median of x and b above that of y, the number k above both is hypergeometric
+    when every order of x is as likely as any other: p = Σ_{i≥k} C(b, i)·C(N−b, a−i) / C(N, a). It is exact for any N
+    and any ties, also where almost all x are 0; nothing is drawn at random.
     """
     x_high, y_high = x_N > np.median(x_N), y_N > np.median(y_N)
     n, a, b = len(x_N), int(x_high.sum()), int(y_high.sum())
