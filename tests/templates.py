@@ -7,6 +7,7 @@ import copy
 import models
 
 from turngate.agents import tiny
+from turngate.tools.notations import NOTATIONS
 
 _CHATML_SYSTEM = """
 {%- if messages[0].role == 'system' %}{% set system = messages[0].content %}{% set messages = messages[1:] %}{% endif %}
@@ -103,6 +104,7 @@ def tokenizer(family: str):
     template, end, special = FAMILIES[family]
     made = tiny.train_tokenizer(models.TEXTS, vocabulary=300)
     made.add_special_tokens({"additional_special_tokens": special})
+    made.add_tokens([mark for mark in NOTATIONS[family].control if mark not in special])
     made.eos_token = end
     made.chat_template = template
     return copy.deepcopy(made)

@@ -338,6 +338,8 @@ class Info(TypedDict):
     """None until the episode is over."""
     action: NotRequired[Action]
     """After ``step``: the action as it was read."""
+    tools: NotRequired[tuple[Mapping[str, JSON], ...]]
+    """After ``reset``: the tools of the episode, as chat templates take them (``Tool.schema``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,12 +34,12 @@ def calling(notation):
 
 def test_the_notation_is_found_in_the_template(family):
     notation, chat = family
-    assert (chat.shows_tools, chat.notation) == (True, notation)
+    assert chat.notation == notation
 
 
 def test_a_template_without_tools_leaves_them_to_the_environment():
     chat = models.chat()
-    assert (chat.shows_tools, chat.notation) == (False, "")
+    assert chat.notation == ""
     with_tools, without = chat.frames(SCHEMAS), chat.frames(())
     np.testing.assert_array_equal(with_tools.opening("red"), without.opening("red"))
     answered = with_tools.follow_up("red", EndedBy.STOP, answered="look")
@@ -129,3 +129,13 @@ def test_a_system_text_and_arguments_of_the_template():
 def test_a_system_text_that_the_template_refuses_is_named():
     with pytest.raises(ConfigError, match="refuses the messages: only user, assistant and tool"):
         Chat(templates.tokenizer("mistral"), system="Be brief.")
+
+
+def test_a_given_turn_has_the_tokens_that_the_model_would_write(family):
+    notation, chat = family
+    ids = chat.encode_turn(calling(notation)).tolist()
+    marks = [mark for mark in NOTATIONS[notation].control if mark in calling(notation)]
+    for mark in marks:
+        (token,) = chat.tokenizer(mark, add_special_tokens=False)["input_ids"]
+        assert token in ids
+    assert chat.decode(np.array(ids)) == calling(notation)

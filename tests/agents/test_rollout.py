@@ -6,16 +6,20 @@ from dataclasses import replace
 import models
 import numpy as np
 import pytest
+import templates
 
+from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Episode, Limits, Player, play_groups
 from turngate.envs.lock import RUBRIC, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
+from turngate.envs.sql.env import SqlEnv
 from turngate.errors import AgentFault, EnvError, UserError
 from turngate.store import Store
+from turngate.tools.read import rewritten
 from turngate.trainer.signals import FromEvidence, Signals
 from turngate.trainer.table import tabulate
-from turngate.types import Ending, Evidence, Group, Guidance, Source, derive_seed
+from turngate.types import EndedBy, Ending, Evidence, Group, Guidance, Source, derive_seed
 
 
 def oracle(n=3):
@@ -325,3 +329,36 @@ def test_an_environment_that_is_lost_is_an_env_error():
 
     (played,) = play(ScriptedPolicy(oracle(), models.chat()), Lost)
     assert (played.ending, played.error) == (Ending.ENV_ERROR, "the container is gone")
+
+
+# --- a model whose template lists tools -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["hermes", "qwen_coder", "llama3", "mistral", "deepseek"])
+def test_an_episode_in_the_models_own_notation(family):
+    """The template lists the tools, the agent calls them in its notation, and answers stand in their own frame."""
+    chat = Chat(templates.tokenizer(family))
+    (task,) = [SqlEnv().tasks.task("train", 0)]
+    env = SqlEnv()
+    lines = [rewritten(line, env.turn_spec.tools, chat.notation) for line in env.oracle(task)]
+    player = Player(
+        ScriptedPolicy(lambda request: lines[request.turn], chat), chat, Limits(turn_tokens=500, context=50_000)
+    )
+    episode = Episode(id="e", task=task, seed=0)
+
+    async def scenario():
+        async with EnvPool(SqlEnv, size=1) as pool:
+            return await player.play(pool, [episode])
+
+    (played,) = asyncio.run(scenario())
+    assert played.ending is Ending.FINISHED
+    assert SqlEnv.turn_spec.rubric.score(played.record()).outcome == 1.0
+    assert [fact.value for fact in played.evidence if fact.name == "parsed"] == [True] * len(lines)
+    whole = chat.decode(played.ids())
+    assert '"run_sql"' in whole.split(played.turns[0].observation.text)[0]  # listed before the question
+    assert "run_sql SQL" not in whole  # and not told twice, in another notation
+    for before, turn in zip(played.turns, played.turns[1:], strict=False):
+        answered = chat.frames([tool.schema for tool in SqlEnv.turn_spec.tools]).follow_up(
+            turn.observation.text, EndedBy.SCRIPT, answered=before.action.calls[0].name
+        )
+        np.testing.assert_array_equal(turn.context_ids, answered)

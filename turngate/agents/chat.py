@@ -6,7 +6,7 @@ and the ids of earlier turns are never touched. So the history holds exactly wha
 template would rewrite it when rendering anew (Qwen3 drops the thoughts of earlier turns).
 
 Where the template can list tools, it does, in the notation that the model was trained to call them in, and what a tool
-answered is a message of the role ``tool``. Where it cannot, the environment's own text names them (``shows_tools``).
+answered is a message of the role ``tool``. Where it cannot, the environment's own text names them (``Chat.notation``).
 
 Observations are tokenised with special tokens switched off: a document that contains ``<|im_end|>`` stays a document.
 """
@@ -14,6 +14,7 @@ Observations are tokenised with special tokens switched off: a document that con
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from turngate.agents.models import Tokenizer
 from turngate.errors import ConfigError
-from turngate.tools.notations import of_template
+from turngate.tools.notations import NOTATIONS, of_template
 from turngate.types import JSON, EndedBy, IntArray
 
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
@@ -55,23 +56,31 @@ class Chat:
         self._system, self._template = system, dict(template or {})
         self._frames: dict[str, Frames] = {}
         plain = Frames(self, ())
-        self.shows_tools = _PROBE in self._try([*self._begun(), _user(_OPENING)], [_probe()])
-        """Whether the template lists tools; else the environment's own text does."""
-        self.notation = of_template(str(tokenizer.chat_template)) if self.shows_tools else ""
-        """The notation of the calls that the template frames; "" = any."""
+        listed = _PROBE in self._try([*self._begun(), _user(_OPENING)], [_probe()])
+        self.notation = of_template(str(tokenizer.chat_template)) if listed else ""
+        """The notation of the calls that the template asks for; "" = the template lists no tools, or in no notation
+        that is known, so the environment's own text names them and any notation will do."""
+        control = NOTATIONS[self.notation].control if self.notation else ()
+        self._marks = re.compile(f"({'|'.join(map(re.escape, control))})") if control else None
         self.opening, self.follow_up = plain.opening, plain.follow_up
 
     def frames(self, tools: Sequence[Schema]) -> Frames:
         """What stands around the messages of an episode with these tools."""
-        shown = list(tools) if tools and self.shows_tools else []
+        shown = list(tools) if self.notation else []
         key = json.dumps(shown)
         if key not in self._frames:
             self._frames[key] = Frames(self, shown)
         return self._frames[key]
 
     def encode_turn(self, text: str) -> IntArray:
-        """An assistant's turn that was given as text, with its end-of-turn token."""
-        return join(self.plain(text), [self.eos_id])
+        """An assistant's turn that was given as text, with its end-of-turn token.
+
+        The marks of the template's notation become the tokens that the model would write for them; nothing else does.
+        """
+        if self._marks is None:
+            return join(self.plain(text), [self.eos_id])
+        pieces = enumerate(self._marks.split(text))
+        return join(*(self.special(piece) if odd % 2 else self.plain(piece) for odd, piece in pieces), [self.eos_id])
 
     def decode(self, ids: IntArray) -> str:
         """The text of a completion, without its end-of-turn token."""

@@ -48,8 +48,8 @@ REASON_CHARS = 2_000
 class World(Protocol):
     """One environment, driven from a coroutine (see ``turngate.envs.pool``)."""
 
-    async def reset(self, task: Task, seed: int) -> tuple[Observation, Info]:
-        """Begin an episode: its first observation, and info."""
+    async def reset(self, task: Task, seed: int, notation: str = "") -> tuple[Observation, Info]:
+        """Begin an episode whose calls are written in ``notation``: its first observation, and info."""
         ...
 
     async def step(self, action: str) -> tuple[Observation, float, bool, bool, Info]:
@@ -201,8 +201,10 @@ class Player:
     async def _turns(self, world: World, play: _Play) -> Ending:
         episode, outside = play.episode, self.policy.outside
         start_s = time.monotonic()
-        observation, _ = await outside(world.reset(episode.task, derive_seed(episode.seed, "env")))
-        context = self.chat.opening(self._text(observation, episode, turn=0))
+        seed = derive_seed(episode.seed, "env")
+        observation, info = await outside(world.reset(episode.task, seed, self.chat.notation))
+        frames = self.chat.frames(info["tools"])
+        context = frames.opening(self._text(observation, episode, turn=0))
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
@@ -224,7 +226,8 @@ class Player:
                 return info["ending"]
             observation = reply
             text = self._text(observation, episode, turn=len(play.turns))
-            context = self.chat.follow_up(text, completion.ended_by)
+            calls = play.turns[-1].action.calls
+            context = frames.follow_up(text, completion.ended_by, answered=calls[-1].name if calls else "")
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         try:

@@ -20,7 +20,7 @@ from turngate.envs.handed import Unfit
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.envs.texts import Texts
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
-from turngate.tools.read import parse
+from turngate.tools.read import notation_of, parse
 from turngate.tools.tool import Tool
 from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Record, Score, Task, storable
 
@@ -125,6 +125,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         self.action_space = Texts(Action, [tool.usage for tool in self.turn_spec.tools] or [""])
         self.render_mode = None
         self._episode: _Episode | None = None
+        self.notation = ""
         self._conversions: dict[str, None] = {}
 
     # --- what a subclass writes ---------------------------------------------------------------------------------------
@@ -176,9 +177,15 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def reset(  # type: ignore[override]  # gymnasium says dict[str, Any] where we say what is in it
         self, *, seed: int | None = None, options: Mapping[str, object] | None = None
     ) -> tuple[Observation, Info]:
-        """Begin an episode. ``options={"task": Task or id}`` picks the task, else the seed does."""
+        """Begin an episode. ``options={"task": Task or id}`` picks the task, else the seed does.
+
+        ``options={"notation": NAME}``: in which notation the agent was told to write calls, by whoever listed the tools
+        to it (a chat template); without it any is fine, and the environment's own text names its tools.
+        """
         super().reset(seed=seed)
-        task = self._pick(options or {})
+        chosen = dict(options or {})
+        self.notation = self._agreed(chosen.pop("notation", ""))
+        task = self._pick(chosen)
         self._episode = None
         try:
             seen = self.start(task, self.np_random)
@@ -190,7 +197,9 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         except Exception as error:
             raise EnvError(f"{type(self).__name__} could not start task '{task.id}': {error!r}") from error
         self._episode = _Episode(task=task, state_key=observation.state_key)
-        return observation, self._info((), None)
+        info = self._info((), None)
+        info["tools"] = tuple(tool.schema for tool in self.turn_spec.tools)
+        return observation, info
 
     def step(  # type: ignore[override]  # as above
         self, action: Action | str
@@ -288,7 +297,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def _pick(self, options: Mapping[str, object]) -> Task:
         unknown = set(options) - {"task"}
         if unknown:
-            raise ConfigError(f"unknown reset option {sorted(unknown)}; known: 'task'")
+            raise ConfigError(f"unknown reset option {sorted(unknown)}; known: 'task', 'notation'")
         wanted = options.get("task")
         if isinstance(wanted, Task):
             return wanted
@@ -299,6 +308,10 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         size = self.tasks.size(self.split)
         return self.tasks.task(self.split, int(self.np_random.integers(size if size is not None else 2**31 - 1)))
 
+    @staticmethod
+    def _agreed(notation: object) -> str:
+        return notation_of(str(notation)).name if notation else ""
+
     def _running(self) -> _Episode:
         if self._episode is None or self._episode.ending is not None:
             raise gymnasium.error.ResetNeeded("no episode is running; call reset() first")
@@ -306,7 +319,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
 
     def _read(self, action: Action | str) -> Action:
         if isinstance(action, str):
-            return parse(action, self.turn_spec.tools)
+            return parse(action, self.turn_spec.tools, self.notation)
         try:
             return handed.action(action)
         except Unfit as problem:

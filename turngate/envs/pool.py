@@ -143,9 +143,11 @@ class LeasedEnv:
     def __init__(self, pool: EnvPool, worker: _Worker) -> None:
         self._pool, self._worker = pool, worker
 
-    async def reset(self, task: Task | str | None = None, seed: int | None = None) -> tuple[Observation, Info]:
-        """Begin an episode of ``task`` (a Task, an id, or None: the seed chooses)."""
-        options = {} if task is None else {"task": task}
+    async def reset(
+        self, task: Task | str | None = None, seed: int | None = None, notation: str = ""
+    ) -> tuple[Observation, Info]:
+        """Begin an episode of ``task`` (a Task, an id, or None: the seed chooses); see ``TurnEnv.reset``."""
+        options = {name: value for name, value in (("task", task), ("notation", notation)) if value}
         result: tuple[Observation, Info] = await self._pool.call(self._worker, "reset", seed=seed, options=options)
         return result
 

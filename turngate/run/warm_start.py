@@ -17,6 +17,7 @@ from turngate.progress import Progress
 from turngate.run.demonstrations import demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.run.models import load_model, new_model, save_model
+from turngate.tools.read import rewritten
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.imitate import imitate
 from turngate.trainer.loss import PolicyLoss
@@ -45,7 +46,11 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
     tasks, lines = shown.tasks, shown.lines
     model, tokenizer = await _untrained(config, tasks, lines, worlds)
     chat = Chat(tokenizer)
-    policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
+    spoken = {
+        task.id: [rewritten(line, environments[task.env_id].turn_spec.tools, chat.notation) for line in lines[task.id]]
+        for task in tasks
+    }
+    policy = ScriptedPolicy(by_task(spoken), chat, lanes=config.policy.lanes)
     player = Player(policy, chat, config.policy.limits())
     seed = derive_seed(config.seed, "demonstrations")
     groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)

@@ -49,6 +49,18 @@ def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
     return Action(text=text, thought=thought, calls=calls, flaw=flawed(other, reading.flaw, remark))
 
 
+def rewritten(text: str, tools: Sequence[Tool], notation: str) -> str:
+    """A text that asks for calls, in another notation, its thought before it; ``text`` itself if it asks for none.
+
+    "" = the notation that it has. Raises UnknownName.
+    """
+    action = parse(text, tools)
+    if not notation or not action.calls:
+        return text
+    written = notation_of(notation).write(action.calls)
+    return f"{action.thought}\n{written}" if action.thought else written
+
+
 def notation_of(name: str) -> Notation:
     """A notation by its name. Raises UnknownName."""
     if name not in NOTATIONS:

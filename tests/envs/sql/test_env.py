@@ -15,7 +15,7 @@ import pytest
 
 import turngate.envs  # noqa: F401  registers the environments
 from turngate.envs.sql.database import Result
-from turngate.envs.sql.env import INSTRUCTION, SqlEnv
+from turngate.envs.sql.env import COMMANDS, GOAL, SqlEnv
 from turngate.envs.sql.text import CELL_CHARS, cell_text, clip, result_text
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, UnknownName, VerifierError
@@ -54,7 +54,7 @@ def test_a_whole_episode_as_the_agent_sees_it(env: SqlEnv, make_task: MakeTask) 
     task = make_task(GOLD)
     seen, info, total = play(env, task, "list_tables", "describe books", f"run_sql {GOLD}", "submit")
     assert [observation.text for observation in seen] == [
-        f"{INSTRUCTION}\nQuestion: Which books?",
+        f"{GOAL}{COMMANDS}.\nQuestion: Which books?",
         "authors(3 rows), books(4 rows), loans(3 rows), cheap(view)",
         "id INTEGER PRIMARY KEY, title TEXT, author_id INTEGER -> authors.id, price REAL",
         "title\nAsh\nDew\n(2 rows)",
@@ -66,7 +66,7 @@ def test_a_whole_episode_as_the_agent_sees_it(env: SqlEnv, make_task: MakeTask) 
 
 
 def test_the_instruction_is_short() -> None:
-    assert len(INSTRUCTION.split()) <= 30
+    assert len(f"{GOAL}{COMMANDS}.".split()) <= 30
 
 
 def test_the_oracle_wins(env: SqlEnv, make_task: MakeTask) -> None:

@@ -31,10 +31,8 @@ from turngate.errors import ConfigError, EnvError, UnknownName
 from turngate.tools.tool import tool
 from turngate.types import Evidence, Task
 
-INSTRUCTION = (
-    "Repair the code, not its tests. One tool per turn: "
-    "bash COMMAND | view PATH [LINES] | edit PATH OLD => NEW | search PATTERN | run_tests [TESTS] | submit."
-)
+GOAL = "Repair the code, not its tests. One tool per turn"
+COMMANDS = ": bash COMMAND | view PATH [LINES] | edit PATH OLD => NEW | search PATTERN | run_tests [TESTS] | submit"
 _LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?")
 
 
@@ -124,7 +122,7 @@ class CodeRepairEnv(ToolEnv):
         self._problem = Problem.of(task)
         self._place = Workspace(self._bench, self._problem)
         self._key = self._place.state_key
-        return f"{INSTRUCTION}\n{task.prompt}"
+        return f"{GOAL}{'' if self.notation else COMMANDS}.\n{task.prompt}"
 
     def state(self) -> str:
         """The problem and its tree."""

@@ -23,10 +23,8 @@ from turngate.errors import ConfigError, VerifierError
 from turngate.tools.tool import tool
 from turngate.types import Evidence, Task
 
-INSTRUCTION = (
-    "Answer the question with a SQL query. One tool per turn: "
-    "list_tables | describe TABLE | run_sql SQL | submit [SQL], default: your last query."
-)
+GOAL = "Answer the question with a SQL query. One tool per turn"
+COMMANDS = ": list_tables | describe TABLE | run_sql SQL | submit [SQL], default: your last query"
 GOLD_ROWS = 100_000  # a larger gold result cannot be compared
 _golds: Cache[tuple[str, str], list[Row]] = Cache(room=1_000_000)  # weighed in cells
 
@@ -83,7 +81,7 @@ class SqlEnv(ToolEnv):
         self._database.load(task.private["database"], key=task.private["key"])
         self._described, self._ran = set(), set()
         self._last = self._answer = None
-        return f"{INSTRUCTION}\nQuestion: {task.prompt}"
+        return f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
 
     def state(self) -> str:
         """Database, tables seen, last result and last text."""

@@ -50,6 +50,8 @@ class Notation(ABC):
     name: ClassVar[str]
     marks: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Texts by which a chat template shows that it frames calls so: all of one of these tuples."""
+    control: ClassVar[tuple[str, ...]] = ()
+    """Texts that are single tokens where a model writes them."""
     form: ClassVar[str]
     """A call in this notation, for the prompt: NAME and ARGUMENTS stand for what differs."""
 

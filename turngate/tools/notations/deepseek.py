@@ -23,6 +23,7 @@ class DeepSeek(Notation):
 
     name: ClassVar[str] = "deepseek"
     marks: ClassVar[tuple[tuple[str, ...], ...]] = ((ONE,),)
+    control: ClassVar[tuple[str, ...]] = (ALL, ALL_END, ONE, ONE_END, BETWEEN)
     form: ClassVar[str] = f"{ALL}{ONE}NAME{BETWEEN}{{ARGUMENTS}}{ONE_END}{ALL_END}"
 
     def begins(self, body: str) -> int:

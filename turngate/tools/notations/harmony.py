@@ -24,6 +24,7 @@ class Harmony(Notation):
 
     name: ClassVar[str] = "harmony"
     marks: ClassVar[tuple[tuple[str, ...], ...]] = (("<|channel|>",),)
+    control: ClassVar[tuple[str, ...]] = (MESSAGE, END, CALL, START, CHANNEL, "<|constrain|>")
     form: ClassVar[str] = f"{CHANNEL}commentary to=functions.NAME <|constrain|>json{MESSAGE}{{ARGUMENTS}}{CALL}"
 
     def begins(self, body: str) -> int:

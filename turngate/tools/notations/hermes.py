@@ -28,6 +28,7 @@ class Hermes(Notation):
 
     name: ClassVar[str] = "hermes"
     marks: ClassVar[tuple[tuple[str, ...], ...]] = ((BEGIN,),)
+    control: ClassVar[tuple[str, ...]] = (BEGIN, END)
     form: ClassVar[str] = '<tool_call>\n{"name": NAME, "arguments": {ARGUMENTS}}\n</tool_call>'
 
     def begins(self, body: str) -> int:

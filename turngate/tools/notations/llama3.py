@@ -29,6 +29,7 @@ class Llama3(Notation):
 
     name: ClassVar[str] = "llama3"
     marks: ClassVar[tuple[tuple[str, ...], ...]] = ((TAG,), ('"parameters":', "ipython"))
+    control: ClassVar[tuple[str, ...]] = (TAG,)
     form: ClassVar[str] = '{"name": NAME, "parameters": {ARGUMENTS}}'
 
     def begins(self, body: str) -> int:

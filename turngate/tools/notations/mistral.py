@@ -29,6 +29,7 @@ class Mistral(Notation):
 
     name: ClassVar[str] = "mistral"
     marks: ClassVar[tuple[tuple[str, ...], ...]] = ((BEGIN,),)
+    control: ClassVar[tuple[str, ...]] = (BEGIN, ARGUMENTS)
     form: ClassVar[str] = '[TOOL_CALLS] [{"name": NAME, "arguments": {ARGUMENTS}}]'
 
     def begins(self, body: str) -> int:

@@ -33,6 +33,7 @@ class QwenCoder(Notation):
 
     name: ClassVar[str] = "qwen_coder"
     marks: ClassVar[tuple[tuple[str, ...], ...]] = ((BEGIN, "<function="),)
+    control: ClassVar[tuple[str, ...]] = (BEGIN, END)
     form: ClassVar[str] = (
         "<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>"
     )
