@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.registry import Registered, make, register, registered
 from turngate.envs.tasks import TaskList, TaskSource
+from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import (
     AgentFault,
     ConfigError,
@@ -29,7 +30,7 @@ from turngate.errors import (
     UserError,
     VerifierError,
 )
-from turngate.tools.tool import Parameter, Tool
+from turngate.tools.tool import Parameter, Tool, tool
 from turngate.types import (
     Action,
     Completion,
@@ -95,6 +96,8 @@ __all__ = [
     "TaskSource",
     "Tool",
     "ToolCall",
+    "ToolEnv",
+    "ToolError",
     "Trajectory",
     "Turn",
     "TurnEnv",
@@ -111,6 +114,7 @@ __all__ = [
     "register",
     "registered",
     "requires",
+    "tool",
     "veto",
 ]
 
