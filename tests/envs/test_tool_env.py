@@ -196,6 +196,14 @@ def test_what_is_refused_at_the_definition():
                 """Look again."""
                 return ""
 
+    with pytest.raises(ConfigError, match="the tool 'answer' of Clash takes the place of a method"):
+
+        class Clash(Shop):
+            @tool
+            def answer(self, text: str) -> str:
+                """Answer."""
+                return ""
+
     with pytest.raises(ConfigError, match=r"'\*words: str' takes any number of arguments"):
 
         class Loose(Shop):

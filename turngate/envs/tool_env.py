@@ -66,6 +66,11 @@ class ToolEnv(TurnEnv):
             raise ConfigError(f"{cls.__name__}.common_facts has '{strange[0]}'; there are {', '.join(COMMON_FACTS)}")
         if hasattr(cls, "turn_spec"):
             methods = _methods(cls)
+            if taken := [name for name in methods if hasattr(ToolEnv, name)]:
+                raise ConfigError(
+                    f"the tool '{taken[0]}' of {cls.__name__} takes the place of a method that every environment has; "
+                    f'call it otherwise and write @tool(name="{taken[0]}")'
+                )
             cls._method_of = {one.name: name for name, one in methods.items()}
             cls.turn_spec = replace(cls.turn_spec, tools=named_apart(methods.values(), cls.__name__))
 
