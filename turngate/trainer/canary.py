@@ -23,14 +23,17 @@ BORDER_TOKENS = 10  # how many tokens may stand within a tolerance of 1 of a cut
 BORDER_SHARE = 0.01  # never more than that
 
 
-def check_agreement(batch: Batch, learner: Learner, *, tolerance: float, truncates: bool = False) -> Metrics:
+def check_agreement(
+    batch: Batch, learner: Learner, *, tolerance: float, truncates: bool = False, rounding: str = ""
+) -> Metrics:
     """Compare ``batch.logprob_L`` (sampler's) with the learner's own, turn by turn. Raises MismatchError.
 
     ``truncates``: the sampler cuts its distribution (top-p, top-k). Rounding then puts a token that stands on the cut
     on one side for the sampler and on the other for the learner (measured in float32: one token in 100,000), which
     moves the logprob of that position by the mass of one token, whatever the tolerance. So
     1 + min(10·tolerance, 1 %)·tokens positions may part; ``canary/borderline_tokens`` says how many did. A sampler and
-    a learner of different weights, temperature, cache or truncation part nearly everywhere.
+    a learner of different weights, temperature, cache or truncation part nearly everywhere. ``rounding`` ends the
+    message: what to do if the two do no more than round differently.
     """
     probe = batch.policy_weight_L + batch.ce_weight_L > 0
     recomputed = learner.logprobs(_as_policy(batch, probe))
@@ -47,6 +50,7 @@ def check_agreement(batch: Batch, learner: Learner, *, tolerance: float, truncat
                 f"{batch.position_L[token]} has logprob {batch.logprob_L[token]:.6f} (sampler) and "
                 f"{recomputed[token]:.6f} (learner), tolerance {tolerance:g}; largest difference per turn: "
                 + ", ".join(f"{value:.2g}" for value in per_turn)
+                + (f"; {rounding}" if rounding else "")
             )
     found = {"canary/borderline_tokens": float(excused.sum())} if truncates else {}
     return {"canary/max_logprob_difference": max(per_turn, default=0.0)} | found

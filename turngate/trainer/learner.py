@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
-from turngate.agents.models import LanguageModel
+from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.base import Weights
 from turngate.errors import ConfigError
 from turngate.parts import Part
@@ -123,7 +123,10 @@ class LearnerPart(Part):
     """Learning rate of reinforcement learning."""
     tolerance: float = Field(1e-4, gt=0)
     """Largest difference, in nats, between the sampler's and the learner's log-probability of a token; a larger one
-    stops the run, because they then hold different models. Raise it for bf16."""
+    stops the run, because they then hold different models. Raise it where one of them computes in bfloat16."""
+    dtype: Precision = "auto"
+    """Precision of the forward pass; auto: bfloat16 on an accelerator that has it, else float32. Weights are kept,
+    updated and saved in float32, whatever the model's folder holds."""
 
     @abstractmethod
     def open(
@@ -161,4 +164,5 @@ class TorchLearnerPart(LearnerPart):
             tokens_per_pass=self.tokens_per_pass,
             sampling=sampling,
             critic=critic,
+            dtype=self.dtype,
         )

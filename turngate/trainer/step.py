@@ -71,6 +71,7 @@ class Run:
     aggregate: Aggregate
     tolerance: float
     seed: int
+    rounding: str = ""  # what to do where sampler and learner part by rounding alone
     examining: Examining | None = None  # looks at what was played before it is scored
     reference: Learner | None = None  # frozen, for losses that hold the policy near it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
@@ -171,7 +172,8 @@ async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) ->
 
 
 def _check(run: Run, batch: Batch) -> Metrics:
-    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.sampling.truncates)
+    truncates = run.player.sampling.truncates
+    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=truncates, rounding=run.rounding)
 
 
 def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:

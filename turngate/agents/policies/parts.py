@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from turngate.agents.chat import Chat
-from turngate.agents.models import LanguageModel
+from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Limits, Player
 from turngate.errors import ConfigError
@@ -69,12 +69,21 @@ class LocalPolicyPart(PolicyPart):
     order: Literal["fixed", "ready"] = "fixed"
     """fixed: a run repeats bit for bit, and episodes wait a fixed number of tokens for their environment; ready: they
     go on as soon as it has answered, which is faster where environments are slow."""
+    dtype: Literal["learner"] | Precision = "learner"
+    """Precision in which it decodes; learner: that of the learner's forward pass. Where the two differ, so do their
+    log-probabilities, and learner.tolerance has to allow it."""
 
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
-        """A ``LocalPolicy``. Raises ConfigError for a ``top_k`` that keeps the whole vocabulary."""
+        """A ``LocalPolicy``, which rounds the weights of ``model`` to ``dtype``; "learner" takes them as they are.
+
+        Raises ConfigError for a ``top_k`` that keeps the whole vocabulary.
+        """
+        from turngate.agents.policies.forward import cast, precision_of
         from turngate.agents.policies.local import LocalPolicy
 
         n_tokens = model.get_output_embeddings().weight.shape[0]
         if self.top_k >= n_tokens:
             raise ConfigError(f"policy.top_k {self.top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
+        if self.dtype != "learner":
+            cast(model, precision_of(self.dtype, next(model.parameters()).device))
         return LocalPolicy(model, chat, lanes=self.lanes, order=self.order)
