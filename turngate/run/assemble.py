@@ -67,6 +67,7 @@ async def assembled(
             minibatches=config.train.minibatches,
             aggregate=config.loss.aggregate,
             tolerance=config.learner.tolerance,
+            max_kl=config.learner.max_kl,
             rounding=rounding_of(config, sampler),
             seed=config.seed,
             reference=reference,
