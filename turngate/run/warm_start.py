@@ -10,13 +10,14 @@ from rich.console import Console
 from turngate.agents.chat import Chat
 from turngate.agents.models import LanguageModel, Tokenizer
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
-from turngate.agents.rollout import Player, Worlds, play_groups
+from turngate.agents.rollout import Limits, Player, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import RunError
 from turngate.progress import Progress
 from turngate.run.demonstrations import demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.run.models import load_model, new_model, save_model
+from turngate.run.room import check_room, no_room
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.imitate import imitate
 from turngate.trainer.loss import PolicyLoss
@@ -26,10 +27,15 @@ from turngate.types import Metrics, Score, Task, Trajectory, derive_seed
 async def starting_model(
     config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console
 ) -> tuple[LanguageModel, Chat]:
-    """Model and chat format; a warm start is made once and kept in ``folder``."""
+    """Model and chat format; a warm start is made once and kept in ``folder``.
+
+    Raises ConfigError where the context has no room for an episode.
+    """
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
-        return model, Chat(tokenizer)
+        chat = Chat(tokenizer)
+        await check_room(environments, worlds, chat, config.policy.limits())
+        return model, chat
     if not folder.exists():
         await _imitate(config, environments, worlds, folder, console)
     model, tokenizer = load_model(str(folder))
@@ -41,15 +47,16 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
     assert section is not None
     tasks, lines = demonstrations(environments, section)
     model, tokenizer = await _untrained(config, tasks, lines, worlds)
-    chat = Chat(tokenizer)
+    chat, limits = Chat(tokenizer), config.policy.limits()
+    await check_room(environments, worlds, chat, limits)
     policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
-    player = Player(policy, chat, config.policy.limits())
+    player = Player(policy, chat, limits)
     seed = derive_seed(config.seed, "demonstrations")
     groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
     examined = {name for examiner in config.examine for name in examiner.writes}
     scored = [environments.score_demonstration(group, examined) for group in groups]
-    solved = _solved(played, [score for group in scored for score in group.scores], console)
+    solved = _solved(played, [score for group in scored for score in group.scores], limits, console)
     learner = config.learner.open(model, lr=section.lr)
     with Progress(console, "warm start") as progress:
 
@@ -78,12 +85,16 @@ async def _untrained(
     return new_model(config.model, texts, context=config.policy.context, seed=seed)
 
 
-def _solved(played: Sequence[Trajectory], scores: Sequence[Score], console: Console) -> list[Trajectory]:
+def _solved(
+    played: Sequence[Trajectory], scores: Sequence[Score], limits: Limits, console: Console
+) -> list[Trajectory]:
     """Only demonstrations that solve their task are imitated; the others are counted aloud."""
     solved = [t for t, s in zip(played, scores, strict=True) if s.usable and (s.outcome or 0.0) >= SUCCESS]
     if not solved:
-        problem = next((t.error for t in played if t.error), "none of them solves its task")
+        problem = next((t.error for t in played if t.error), no_room(played, limits) or "none of them solves its task")
         raise RunError(f"none of {len(played)} demonstrations can be used: {problem}")
     if len(solved) < len(played):
-        console.print(f"{len(played) - len(solved)} of {len(played)} demonstrations do not solve their task")
+        lost = f"{len(played) - len(solved)} of {len(played)} demonstrations do not solve their task"
+        full = no_room(played, limits)
+        console.print(lost + (f": {full}" if full else ""), highlight=False, soft_wrap=True)
     return solved
