@@ -151,9 +151,7 @@ def test_a_server_is_evaluated_by_what_it_says(ask, here, monkeypatch, capsys):
 
 def test_a_key_that_is_refused_ends_it_in_a_line_without_the_key(ask, here, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
-    code, out, error, server = ask(
-        lambda body, n: (401, f"Incorrect key: {KEY}".encode(), {}), "--key-variable", "MY_KEY"
-    )
+    code, out, error, _ = ask(lambda body, n: (401, f"Incorrect key: {KEY}".encode(), {}), "--key-variable", "MY_KEY")
     assert (code, error.count("\n"), out) == (2, 1, "")
     assert (
         "answered 401 for model 'big': 'Incorrect key: ***'; check the address, the model's name and the key" in error
