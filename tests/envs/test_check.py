@@ -380,7 +380,11 @@ BROKEN = [
     (CannotAnswer, "answer", r"CannotAnswer broke when it was asked for the answer: KeyError\('said'\)"),
     (EvidenceCannotBeStored, "handed_over", r"broke in turn 0: evidence 'raw' holds \{1, 2\} \(set\); it must be what"),
     (HandsOverNumpy, "handed_over", "evidence 'all' holds a numpy int64, which is converted; hand over a plain Python"),
-    (WritesHalfACharacter, "handed_over", r"the text of an observation holds a lone surrogate, which is replaced by '\?'"),
+    (
+        WritesHalfACharacter,
+        "handed_over",
+        r"the text of an observation holds a lone surrogate, which is replaced by '\?'",
+    ),
     (SaysTooMuch, "handed_over", "an observation of more than 100,000 characters was cut; shorten it"),
     (SaysANumber, "reset", r"SaysANumber could not start task 'sum/\d': the text of an observation is 17 \(int\)"),
     (ExitsInTheStep, "handed_over", r"raised SystemExit\(3\)"),

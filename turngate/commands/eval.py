@@ -62,6 +62,7 @@ def evaluate_model(
     low, high = wilson(successes, n)
     console.print(
         f"{env_id} {split}, temperature {temperature:g}: {successes} of {n} solved unaided = {successes / n:.1%} "
-        f"(95 % interval {low:.1%} to {high:.1%}); {result.unusable} unusable",
+        f"(95 % interval {low:.1%} to {high:.1%}); {result.unusable} unusable, with them as failures "
+        f"{successes} of {n + result.unusable} = {result.rate_of_all:.1%}",
         highlight=False,
     )

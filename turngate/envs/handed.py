@@ -35,7 +35,7 @@ class Unfit(Exception):
 
 
 def observation(handed: object, note: Note, *, most: int) -> Observation:
-    """An observation whose texts are texts, of at most ``most`` characters and without lone surrogates. Raises Unfit."""
+    """An observation whose texts are texts without lone surrogates, of at most ``most`` characters. Raises Unfit."""
     if not isinstance(handed, Observation):
         raise Unfit(f"the observation is {_shown(handed)}; it must be an Observation")
     for name, value in (("text", handed.text), ("state_key", handed.state_key)):
