@@ -258,13 +258,13 @@ class EnvPool:
                 self._fail(worker, EnvError(f"the pool was closed during '{worker.call.method}'"))
             worker.inbox.put(None)
         self._idle.clear()
-        await self._wait_for_exits(self.close_s)
+        await self._wait_for_exits(lambda worker: not worker.lost)  # a lost thread comes back when it likes, or never
         for worker in self._alive:
             self.lost_workers += not worker.lost
             worker.lost = True
             worker.kill()
         if self.isolation == "process":
-            await self._wait_for_exits(self.close_s)
+            await self._wait_for_exits(lambda worker: True)
         if self._alive:
             names = ", ".join(sorted(worker.name for worker in self._alive))
             _log.warning("%d environment threads are stuck in a call and were left: %s", len(self._alive), names)
@@ -341,7 +341,7 @@ class EnvPool:
         worker.join()
         self._alive.discard(worker)
 
-    async def _wait_for_exits(self, limit_s: float) -> None:
-        end_s = time.monotonic() + limit_s
-        while self._alive and time.monotonic() < end_s:
+    async def _wait_for_exits(self, of: Callable[[_Worker], bool]) -> None:
+        end_s = time.monotonic() + self.close_s
+        while any(map(of, self._alive)) and time.monotonic() < end_s:
             await asyncio.sleep(0.002)
