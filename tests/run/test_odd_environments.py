@@ -7,6 +7,7 @@
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -174,6 +175,16 @@ def test_an_episode_that_the_agent_broke_is_shown_with_its_reason_and_scored_aga
     after = [score for group in again.read(1, "train") for score in group.scores]
     assert [s.ledger for s in after] == [s.ledger for s in before]
     assert [s.reward_T.tobytes() for s in after] == [s.reward_T.tobytes() for s in before]
+
+
+def test_eval_prints_both_rates(odd, capsys):
+    assert turngate("eval", odd / "model", "--env", "test/OddLock-v0", "--tasks", 11, "--turn-tokens", 8) == 0
+    out, _ = said(capsys)
+    found = re.search(
+        r"(\d) of 5 solved unaided = \S+ \(95 % interval .*\); 6 unusable, with them as failures (.*)", out
+    )
+    assert found is not None, out
+    assert found[2] == f"{found[1]} of 11 = {int(found[1]) / 11:.1%}"
 
 
 # --- 3. demonstrations ------------------------------------------------------------------------------------------------

@@ -101,7 +101,10 @@ def _draw(run: RunFolder) -> list[Path]:
     if not rows:
         return []
     plot_curves(rows["training"], folder / "curves.png", title=name)
-    series = {title: [_points([(row["step"], row["train/success"]) for row in run])] for title, run in rows.items()}
+    series = {
+        title: [_points([(row["step"], row["train/success"]) for row in run if "train/success" in row])]
+        for title, run in rows.items()
+    }
     plot_runs(
         series,
         folder / "success.png",
