@@ -35,6 +35,20 @@ def derive_seed(*parts: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
+def storable(text: str, most: int | None = None) -> str:
+    """A text that every file and tokenizer takes: ``text`` itself, or with ``?`` for each lone surrogate.
+
+    Of more than ``most`` characters the first are kept, before a mark that says how many are missing.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = text.encode(errors="replace").decode()
+    cut = 0 if most is None else len(text) - most
+    return text if cut <= 0 else f"{text[:most]}\n[… {cut} more characters …]"
+
+
 # --- what happened ---------------------------------------------------------------------------------------------------
 
 

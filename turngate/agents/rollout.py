@@ -39,7 +39,11 @@ from turngate.types import (
     Trajectory,
     Turn,
     derive_seed,
+    storable,
 )
+
+REASON_CHARS = 2_000
+"""Longest reason of a broken episode that is recorded."""
 
 
 class World(Protocol):
@@ -110,7 +114,7 @@ class _Play:
         return sum(len(part) for part in self.ids)
 
     def fail(self, fault: AgentFault, *, turn: int | None) -> Ending:
-        self.evidence.append(Evidence(name=FAULT, value=str(fault), turn=turn))
+        self.evidence.append(Evidence(name=FAULT, value=storable(str(fault), REASON_CHARS), turn=turn))
         return Ending.AGENT_FAULT
 
     def end(self, ending: Ending, error: str = "") -> Trajectory:
@@ -123,7 +127,7 @@ class _Play:
             seed=episode.seed,
             evidence=tuple(self.evidence),
             guidance=episode.guidance,
-            error=error,
+            error=storable(error, REASON_CHARS),
         )
 
 

@@ -172,7 +172,7 @@ def _row(label: str, result: Evaluation) -> dict[str, JSON]:
         "rate": successes / n,
         "rate_low": low,
         "rate_high": high,
-        "rate_of_all": successes / (n + result.unusable),
+        "rate_of_all": result.rate_of_all,
     }
 
 
@@ -180,7 +180,7 @@ def _line(label: str, result: Evaluation) -> str:
     n, successes = len(result.success_B), sum(result.success_B)
     low, high = wilson(successes, n)
     lost = result.unusable
-    counted = f", {successes / (n + lost):.1%} if they count as failures" if lost else ""
+    counted = f", {result.rate_of_all:.1%} if they count as failures" if lost else ""
     return (
         f"{label} {result.split.removeprefix(f'{label}:')}, temperature {result.temperature:g}: {successes} of {n} "
         f"solved unaided = {successes / n:.1%} (95 % interval {low:.1%} to {high:.1%}); {lost} unusable{counted}"

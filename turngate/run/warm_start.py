@@ -21,7 +21,7 @@ from turngate.run.room import check_room, no_room
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.imitate import imitate
 from turngate.trainer.loss import PolicyLoss
-from turngate.types import Metrics, Score, Task, Trajectory, derive_seed
+from turngate.types import FAULT, Ending, Metrics, Score, Task, Trajectory, derive_seed
 
 
 async def starting_model(
@@ -45,7 +45,10 @@ async def starting_model(
 async def _imitate(config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console) -> None:
     section = config.warm_start
     assert section is not None
-    tasks, lines = demonstrations(environments, section)
+    shown = demonstrations(environments, section)
+    if not shown.tasks:
+        raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
+    tasks, lines = shown.tasks, shown.lines
     model, tokenizer = await _untrained(config, tasks, lines, worlds)
     chat, limits = Chat(tokenizer), config.policy.limits()
     await check_room(environments, worlds, chat, limits)
@@ -56,7 +59,7 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
     played = [trajectory for group in groups for trajectory in group.trajectories]
     examined = {name for examiner in config.examine for name in examiner.writes}
     scored = [environments.score_demonstration(group, examined) for group in groups]
-    solved = _solved(played, [score for group in scored for score in group.scores], limits, console)
+    solved = _solved(played, [score for group in scored for score in group.scores], shown.failed, limits, console)
     learner = config.learner.open(model, lr=section.lr)
     with Progress(console, "warm start") as progress:
 
@@ -86,15 +89,29 @@ async def _untrained(
 
 
 def _solved(
-    played: Sequence[Trajectory], scores: Sequence[Score], limits: Limits, console: Console
+    played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], limits: Limits, console: Console
 ) -> list[Trajectory]:
-    """Only demonstrations that solve their task are imitated; the others are counted aloud."""
-    solved = [t for t, s in zip(played, scores, strict=True) if s.usable and (s.outcome or 0.0) >= SUCCESS]
+    """Only demonstrations that solve their task are imitated; the others are counted aloud, ``failed`` ones too."""
+    pairs = list(zip(played, scores, strict=True))
+    solved = [t for t, s in pairs if s.usable and (s.outcome or 0.0) >= SUCCESS]
+    n = len(played) + len(failed)
+    broken = [*failed, *(_why(t, s) for t, s in pairs if not s.usable or t.ending is Ending.AGENT_FAULT)]
+    full = no_room(played, limits)
+    cut = f"; {full}" if full else ""
     if not solved:
-        problem = next((t.error for t in played if t.error), no_room(played, limits) or "none of them solves its task")
-        raise RunError(f"none of {len(played)} demonstrations can be used: {problem}")
-    if len(solved) < len(played):
-        lost = f"{len(played) - len(solved)} of {len(played)} demonstrations do not solve their task"
-        full = no_room(played, limits)
-        console.print(lost + (f": {full}" if full else ""), highlight=False, soft_wrap=True)
+        problem = broken[0] if broken else "none of them solves its task"
+        raise RunError(f"none of {n} demonstrations can be used: {problem}{cut}")
+    if broken:
+        _say(console, f"{len(broken)} of {n} demonstrations broke and are left out; the first: {broken[0]}")
+    if unsolved := n - len(solved) - len(broken):
+        _say(console, f"{unsolved} of {n} demonstrations do not solve their task{cut}")
     return solved
+
+
+def _why(trajectory: Trajectory, score: Score) -> str:
+    faults = [str(fact.value) for fact in trajectory.evidence if fact.name == FAULT]
+    return f"task '{trajectory.task.id}': {trajectory.error or next(iter(faults), score.problem)}"
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(" ".join(line.split()), markup=False, highlight=False, soft_wrap=True)

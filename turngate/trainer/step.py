@@ -29,6 +29,7 @@ from turngate.trainer.table import tabulate
 from turngate.types import (
     Batch,
     Credit,
+    Ending,
     Group,
     Guidance,
     Metrics,
@@ -184,8 +185,9 @@ def _check(run: Run, batch: Batch) -> Metrics:
 def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
     """Success and payments of a step, and of each environment where there are several (``env/NAME/…``).
 
-    Unusable episodes are counted, not averaged in. Raises RunError if none is usable, unless scores wait for facts that
-    examiners could not have (``waits``): then that is told, and only a step in which all episodes broke ends the run.
+    Unusable episodes are counted, not averaged in, except by ``success_of_all``, where they are failures. Raises
+    RunError if none is usable, unless scores wait for facts that examiners could not have (``waits``): then that is
+    told, and only a step in which all episodes broke ends the run.
     """
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     if not any(score.usable for _, score in pairs):
@@ -206,16 +208,21 @@ def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
 
 def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     usable = [(trajectory, score) for trajectory, score in pairs if score.usable]
-    unusable_share = 1 - len(usable) / len(pairs)
+    successes = sum((score.outcome or 0.0) >= SUCCESS for _, score in usable)
+    of_all = {
+        "unusable_share": 1 - len(usable) / len(pairs),
+        "agent_fault_share": sum(t.ending is Ending.AGENT_FAULT for t, _ in pairs) / len(pairs),
+        "success_of_all": successes / len(pairs),
+    }
     if not usable:
-        return {"unusable_share": unusable_share}
+        return of_all
     n_tokens = sum(len(turn.completion.ids_K) for trajectory, _ in usable for turn in trajectory.turns)
     return {
-        "success": float(np.mean([(score.outcome or 0.0) >= SUCCESS for _, score in usable])),
+        "success": successes / len(usable),
         "outcome": float(np.mean([score.outcome or 0.0 for _, score in usable])),
         "paid": float(np.mean([score.total for _, score in usable])),
         "turns": float(np.mean([len(trajectory.turns) for trajectory, _ in usable])),
         "finished_share": float(np.mean([trajectory.ending.terminated for trajectory, _ in usable])),
-        "unusable_share": unusable_share,
         "sampled_tokens": float(n_tokens),
+        **of_all,
     }
