@@ -99,8 +99,8 @@ def _solved(
     full = no_room(played, limits)
     cut = f"; {full}" if full else ""
     if not solved:
-        problem = broken[0] if broken else "none of them solves its task"
-        raise RunError(f"none of {n} demonstrations can be used: {problem}{cut}")
+        problem = f"{broken[0]}{cut}" if broken else full or "none of them solves its task"
+        raise RunError(f"none of {n} demonstrations can be used: {problem}")
     if broken:
         _say(console, f"{len(broken)} of {n} demonstrations broke and are left out; the first: {broken[0]}")
     if unsolved := n - len(solved) - len(broken):
