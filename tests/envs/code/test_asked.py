@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter, OrderedDict, defaultdict, namedtuple
-from enum import Enum
+from enum import StrEnum
 
 import pytest
 from hypothesis import given, settings
@@ -142,7 +142,7 @@ def test_what_is_equal_to_everything_equals_nothing(value, expected):
     assert asked_holds(source, lambda _x: value) is False
 
 
-class _Color(str, Enum):
+class _Color(StrEnum):
     RED = "red"
 
 
