@@ -7,7 +7,7 @@ import time
 import pytest
 
 from turngate.envs.sandbox import KilledBy, Limits, open_backend
-from turngate.envs.sandbox.docker import LABEL
+from turngate.envs.sandbox.docker import LABEL, _check_engine
 from turngate.errors import ConfigError, DataError, EnvError, MissingExtra
 
 LONG_S = 60.0
@@ -98,5 +98,20 @@ def test_a_container_that_is_gone_is_an_error_of_the_environment(docker):
     sandbox.close()
 
 
-def test_what_bounds_the_number_of_files_is_said(docker):
-    assert docker.file_bound.startswith("2000 files in all folders together, by the inodes of each memory ")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"Rootless": True},
+        {"SecurityOptions": ["name=seccomp", "name=rootless"]},
+        {"Components": [{"Name": "Podman Engine"}]},
+    ],
+)
+def test_a_daemon_whose_containers_would_be_weaker_is_refused(answer):
+    class Client:
+        def info(self):
+            return answer
+
+        version = info
+
+    with pytest.raises(ConfigError, match="DOCKER_HOST"):
+        _check_engine(Client())

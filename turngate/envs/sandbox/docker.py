@@ -5,11 +5,9 @@ One container per sandbox: no network, a read-only root, no capabilities, no new
 of its own. Commands are started with ``exec``; ``docker_exec.py`` tells how they are ended. Containers can be kept
 warm, that is started ahead; each is given out once.
 
-The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through ``base_url``. Podman's service speaks
-the same language (``unix:///run/podman/podman.sock``): ``engine.py`` tells what is different there, and
-``Docker.file_bound`` says in words what bounds the number of files. Docker or podman without root is refused, because
-there a sandbox has no user number of its own. Whoever may talk to the daemon is root on its machine; the sandbox's
-processes may not.
+The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through ``base_url``. One without root is
+refused, because there a sandbox has no user number of its own; so is podman's service, which does not bound the number
+of files. Whoever may talk to the daemon is root on its machine; the sandbox's processes may not.
 
 The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``) or be a root file system in a
 tar file, which is imported. It needs ``sh``, ``bash`` for sessions, ``tar``, ``find`` and ``realpath``.
@@ -34,7 +32,6 @@ from typing import Any
 from turngate.envs.sandbox import seccomp
 from turngate.envs.sandbox.base import HOME, TMP, WORK, Backend, Limits, Path_, Snapshot
 from turngate.envs.sandbox.container import Archive, Container, DockerSandbox, sdk
-from turngate.envs.sandbox.engine import Engine, Podman
 from turngate.envs.sandbox.trees import MAX_DEPTH
 from turngate.errors import ConfigError, DataError, EnvError
 
@@ -73,23 +70,14 @@ class Docker(Backend):
         self.sandboxes: set[DockerSandbox] = set()  # held, so that one that nobody closed is closed here
         self.run_id = uuid.uuid4().hex
         self._client = _connect(base_url)
-        self._labels = {LABEL: self.run_id}
+        self._labels, self._filter = {LABEL: self.run_id}, json.dumps(seccomp.profile())
         try:
-            self._engine = _find_engine(self._client, self._labels)
-        except BaseException:
-            self._client.close()
-            raise
-        try:
+            _check_engine(self._client)
             self._image = self._find(image)
             self._fill()
         except BaseException:
-            self._disconnect()
+            self._client.close()
             raise
-
-    @property
-    def file_bound(self) -> str:
-        """What bounds the number of files that a sandbox can make, in words."""
-        return f"{self.limits.files} files in all folders together, by {self._engine.file_bound}"
 
     def open(self, source: Path_ | Snapshot | None = None) -> DockerSandbox:
         """See ``Backend.open``."""
@@ -137,7 +125,7 @@ class Docker(Backend):
             sandbox.close()
         while self._warm:
             self._warm.popleft().close()
-        self._disconnect()
+        self._client.close()
 
     def create(self) -> tuple[Any, str]:
         """A running container, and the user in it. For ``Container``."""
@@ -155,7 +143,6 @@ class Docker(Backend):
         """Remove a container with everything in it. Safe to repeat. For ``Container``."""
         with suppress(sdk().errors.NotFound):
             self.api.remove_container(name, force=True)
-        self._engine.unmount(name)
 
     @property
     def api(self) -> Any:
@@ -167,8 +154,7 @@ class Docker(Backend):
         memory = limits.memory_bytes + limits.disk_bytes
         ulimits = {"nproc": limits.processes, "nofile": limits.open_files, "fsize": limits.disk_bytes, "core": 0}
         ulimits |= {"memlock": 0, "msgqueue": 0}
-        tmpfs, volumes = self._engine.mount(name, self._folders(uid))
-        volumes |= {host: {"bind": inside, "mode": "ro"} for inside, host in self._shown.items()}
+        volumes = {host: {"bind": inside, "mode": "ro"} for inside, host in self._shown.items()}
         return self._client.containers.create(
             self._image,
             _FIRST_PROCESS,
@@ -183,28 +169,24 @@ class Docker(Backend):
             read_only=True,
             cap_drop=["ALL"],
             cap_add=["KILL"],  # for the warden; the agent's user gets no capability of the container's
-            security_opt=["no-new-privileges:true", f"seccomp={self._engine.filter}"],
+            security_opt=["no-new-privileges:true", f"seccomp={self._filter}"],
             mem_limit=memory,
             memswap_limit=memory,
             pids_limit=limits.processes + 16,
             nano_cpus=int(self._cpus * 1e9),
-            tmpfs=tmpfs,
+            tmpfs=self._folders(uid),
             volumes=volumes,
             ulimits=[{"Name": kind, "Soft": value, "Hard": value} for kind, value in ulimits.items()],
             labels=self._labels,
         )
 
-    def _folders(self, uid: int) -> dict[str, tuple[int, str]]:
-        """For ``Engine.mount``."""
+    def _folders(self, uid: int) -> dict[str, str]:
+        """Each folder in memory → the options of its mount."""
         folders = {}
         for path, share in _SHARES.items():
-            size_bytes, files = (max(8, total * share // 8) for total in (self.limits.disk_bytes, self.limits.files))
-            folders[path] = size_bytes, f"rw,exec,nosuid,nodev,nr_inodes={files},mode=0755,uid={uid},gid={uid}"
+            size, files = (max(8, total * share // 8) for total in (self.limits.disk_bytes, self.limits.files))
+            folders[path] = f"rw,exec,nosuid,nodev,nr_inodes={files},mode=0755,uid={uid},gid={uid},size={size}"
         return folders
-
-    def _disconnect(self) -> None:
-        self._engine.close()
-        self._client.close()
 
     def _find(self, image: str | Path) -> str:
         if isinstance(image, Path):
@@ -254,14 +236,17 @@ def _connect(base_url: str | None) -> Any:
     return client
 
 
-def _find_engine(client: Any, labels: Mapping[str, str]) -> Engine:
-    """The one that answers. Raises ConfigError if it runs without root: it has no user to spare for a sandbox."""
+def _check_engine(client: Any) -> None:
+    """Raises ConfigError for a daemon whose containers would be weaker than a sandbox has to be."""
     info = client.info()
     if info.get("Rootless") or "name=rootless" in (info.get("SecurityOptions") or ()):
         raise ConfigError(
             "the daemon runs without root, so no sandbox can have a user of its own; name one that root has started "
-            "(dockerd, or podman system service --time=0) by DOCKER_HOST or base_url"
+            "(dockerd) by DOCKER_HOST or base_url"
         )
     parts = client.version().get("Components") or ()
-    is_podman = any("podman" in str(part.get("Name", "")).lower() for part in parts)
-    return (Podman if is_podman else Engine)(client, json.dumps(seccomp.profile()), labels)
+    if any("podman" in str(part.get("Name", "")).lower() for part in parts):
+        raise ConfigError(
+            "podman's service answers, which does not bound the number of files of a sandbox; name a Docker daemon by "
+            "DOCKER_HOST or base_url, or use 'bubblewrap'"
+        )
