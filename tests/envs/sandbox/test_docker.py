@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from turngate.envs.sandbox import KilledBy, Limits, open_backend
+from turngate.envs.sandbox import KilledBy, Limits, SandboxLost, open_backend
 from turngate.envs.sandbox.docker import LABEL, _check_engine
 from turngate.errors import ConfigError, DataError, EnvError, MissingExtra
 
@@ -90,11 +90,15 @@ def test_memory_of_all_processes_together(docker_url, docker):
         assert sandbox.run(["echo", "alive"], deadline_s=LONG_S).stdout == b"alive\n"
 
 
-def test_a_container_that_is_gone_is_an_error_of_the_environment(docker):
+@pytest.mark.parametrize("acted", [True, False])
+def test_a_container_that_is_gone_is_the_doing_of_what_ran_in_it(docker, acted):
     sandbox = docker.open()
-    sandbox.container.container.remove(force=True)
-    with pytest.raises(EnvError):
+    if acted:
         sandbox.run(["true"], deadline_s=LONG_S)
+    sandbox.container.container.remove(force=True)
+    with pytest.raises(EnvError) as caught:
+        sandbox.run(["true"], deadline_s=LONG_S)
+    assert isinstance(caught.value, SandboxLost) is acted
     sandbox.close()
 
 

@@ -32,7 +32,7 @@ from turngate.envs.sandbox import SandboxFileError
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tools import one_call
 from turngate.errors import ConfigError, EnvError, UnknownName
-from turngate.types import Action, Evidence, Observation, Task
+from turngate.types import Action, Evidence, Observation, Task, ToolCall
 
 _LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?")
 
@@ -138,13 +138,18 @@ class CodeRepairEnv(TurnEnv):
     def act(self, action: Action) -> Outcome:
         """Carry out one tool call."""
         self._turn += 1
-        call = one_call(action, TOOLS)
-        if isinstance(call, str):
-            return self._misread(call)
+        with self._here.blame():
+            call = one_call(action, TOOLS)
+            return self._misread(call) if isinstance(call, str) else self._carry_out(call)
+
+    def _carry_out(self, call: ToolCall) -> Outcome:
         key = f"{self._here.state_key}\x1f{call.name}\x1f{sorted(call.arguments.items())}"
         repeated = key in self._done
         self._done.add(key)
-        outcome = self._handlers[call.name](call.arguments)
+        try:
+            outcome = self._handlers[call.name](call.arguments)
+        except SandboxFileError as error:  # such as a work folder that the agent has closed to itself
+            outcome = self._failed(str(error))
         facts = [self._fact("parsed", True), self._fact("tool", call.name), self._fact("repeated", repeated)]
         return Outcome(
             observation=outcome.observation, evidence=(*facts, *outcome.evidence, *self._changed()), done=outcome.done
@@ -163,7 +168,9 @@ class CodeRepairEnv(TurnEnv):
 
     def answer(self) -> str | None:
         """The diff of what the agent changed, without what is never measured (see ``sort_changes``)."""
-        repair = sort_changes(self._here.changes().texts, self._problem, frozenset(self._here.found)).repair
+        with self._here.blame():
+            changed = self._here.changes().texts
+        repair = sort_changes(changed, self._problem, frozenset(self._here.found)).repair
         diff = (unified(path, self._problem.original(path), text) for path, text in sorted(repair.items()))
         return "".join(diff) or None
 
@@ -299,6 +306,7 @@ class CodeRepairEnv(TurnEnv):
             return output
 
     def _run_tests_here(self, tests: tuple[str, ...]) -> str:
+        self._here.touched()
         report = run_tests(self._here.sandbox, self._problem, tests, deadline_s=self._bench.deadline_s)
         self._here.touched()
         return without_times(report.output) + (f"\n[{report.problem}]" if report.problem else "")

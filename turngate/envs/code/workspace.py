@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from turngate.envs.code.grading.bench import Bench, python_env
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, Snapshot
+from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, SandboxLost, Snapshot
 from turngate.envs.sandbox.base import WORK
 from turngate.envs.sandbox.session import Session
-from turngate.errors import EnvError
+from turngate.errors import AgentFault, EnvError
 
+_log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 1 << 20
 MAX_CHANGE_BYTES = 4 << 20
 
@@ -37,6 +40,7 @@ class Saved:
     shell: bytes
     found: Mapping[str, str]
     quiet: bool
+    acted: bool
 
 
 class Workspace:
@@ -51,6 +55,8 @@ class Workspace:
         self._changes: Changes | None = None
         self.quiet = saved.quiet if saved else True
         """Whether nothing but the tools for files has acted so far: the tree is all there is to know."""
+        self.acted = saved.acted if saved else False
+        """Whether a program of the agent has run, which may be what breaks the sandbox from then on."""
         self._lost = ""
         self.found = saved.found if saved else self.tree()
         if self._lost:
@@ -78,7 +84,7 @@ class Workspace:
 
     def touched(self) -> None:
         """A program of the agent has run, and may have changed anything."""
-        self.quiet = False
+        self.quiet, self.acted = False, True
         self._tree = self._changes = None
 
     def tree(self) -> Mapping[str, str]:
@@ -111,11 +117,29 @@ class Workspace:
     def save(self) -> Saved:
         """For another workspace to go on from here."""
         shell = self._shell.state if self._shell is not None else self._shell_state
-        return Saved(snapshot=self._sandbox.snapshot(), shell=shell, found=self.found, quiet=self.quiet)
+        snapshot = self._sandbox.snapshot()
+        return Saved(snapshot=snapshot, shell=shell, found=self.found, quiet=self.quiet, acted=self.acted)
 
     def close(self) -> None:
-        """End everything. Safe to repeat."""
-        self._sandbox.close()
+        """End everything. Safe to repeat. A sandbox that does not end in time is left, and named in a warning: it must
+        not cost the episode that comes next."""
+        try:
+            self._sandbox.close()
+        except EnvError as error:
+            _log.warning("%s", error)
+
+    @contextmanager
+    def blame(self) -> Iterator[None]:
+        """What breaks the sandbox within is the agent's doing, once a program of its has run there.
+
+        Raises AgentFault.
+        """
+        try:
+            yield
+        except SandboxLost as error:
+            if not self.acted:
+                raise
+            raise AgentFault(f"the agent's programs broke their sandbox: {error}") from error
 
     def _open_shell(self) -> Session:
         if self._shell is None:

@@ -8,8 +8,9 @@
 Inside, every back end looks the same: the folders ``/work``, ``/tmp`` and ``/home/agent`` can be written and belong to
 the sandbox; the system is read-only; there is no network. What those three folders hold is what a snapshot keeps.
 
-A program that fails, floods its output or runs past its deadline is a ``Result``. An exception means that the sandbox
-itself broke (EnvError), or that the caller has to change something (ConfigError).
+A program that fails, floods its output, cannot be started or runs past its deadline is a ``Result``. An exception means
+that the sandbox itself broke (EnvError; SandboxLost once a program has run in it, which may be the cause), or that the
+caller has to change something (ConfigError).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-from turngate.errors import ConfigError, UserError
+from turngate.errors import ConfigError, EnvError, UserError
 
 if TYPE_CHECKING:
     from turngate.envs.sandbox.session import Session
@@ -42,6 +43,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "TMPDIR": TMP,
 }
 """All that a command sees of an environment; nothing is inherited from the host."""
+
+ARGUMENT_BYTES = 120_000
+"""Longest command line, its words together. A longer one does not start, as in a shell (exit status 126)."""
 
 Path_: TypeAlias = str | Path
 
@@ -86,7 +90,7 @@ class Result:
     """What became of a command."""
 
     exit: int
-    """Its exit status; 128 + n if signal n ended it; 127 if there is no such program."""
+    """Its exit status; 128 + n if signal n ended it; 127 if there is no such program, 126 if it cannot be started."""
     stdout: bytes
     """What it wrote, shortened in the middle if ``truncated``."""
     stderr: bytes
@@ -215,6 +219,10 @@ class Backend(ABC):
         self.close()
 
 
+class SandboxLost(EnvError):
+    """One sandbox broke after a program had run in it, so that program may be the cause; its back end goes on."""
+
+
 class SandboxFileError(UserError):
     """A file in a sandbox that cannot be read or written as asked; for an agent's tool, this is an observation."""
 
@@ -247,3 +255,12 @@ def check_command(argv: Sequence[str], deadline_s: float) -> None:
         raise ConfigError(f"argv contains {error.object[error.start]!r}, which no program can be given") from None
     if not deadline_s > 0:
         raise ConfigError(f"deadline_s is '{deadline_s}'; it must be above 0")
+
+
+def unstarted(argv: Sequence[str]) -> Result | None:
+    """What becomes of a command line that is too long to be started; None for any other."""
+    length = sum(len(os.fsencode(word)) + 1 for word in argv)
+    if length <= ARGUMENT_BYTES:
+        return None
+    problem = f"{argv[0][:80]}: Argument list too long ({length} bytes, at most {ARGUMENT_BYTES})\n"
+    return Result(exit=126, stdout=b"", stderr=os.fsencode(problem))

@@ -144,6 +144,13 @@ class Docker(Backend):
         with suppress(sdk().errors.NotFound):
             self.api.remove_container(name, force=True)
 
+    def works(self) -> bool:
+        """Whether the daemon answers. For ``DockerSandbox``."""
+        try:
+            return not self._closed and bool(self._client.ping())
+        except (sdk().errors.DockerException, OSError):
+            return False
+
     @property
     def api(self) -> Any:
         """The daemon's interface. For ``Container``."""

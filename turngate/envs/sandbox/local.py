@@ -42,6 +42,7 @@ from turngate.envs.sandbox.base import (
     Snapshot,
     check_command,
     in_folders,
+    unstarted,
 )
 from turngate.envs.sandbox.digests import Known, digest_tree
 from turngate.envs.sandbox.files import as_file, listed, read_all, write_all
@@ -148,19 +149,16 @@ class LocalSandbox(OwnedSandbox):
     ) -> Result:
         """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
+        if (refused := unstarted(argv)) is not None:
+            return refused
         start_s = time.monotonic()
         out, err = HeadTail(self.limits.output_bytes), HeadTail(self.limits.output_bytes)
         with as_file(stdin) as source:
             try:
                 process, mark = self.start(argv, stdin=source, cwd=cwd, env=env)
-            except (FileNotFoundError, PermissionError) as error:
-                return Result(exit=127, stdout=b"", stderr=f"{argv[0]}: {error.strerror}\n".encode())
-            except OSError as error:
-                if error.errno == errno.E2BIG:
-                    raise EnvError(
-                        "a command of this length cannot be started: pass long input through stdin"
-                    ) from error
-                raise
+            except OSError as error:  # as in a shell
+                code = 127 if error.errno == errno.ENOENT else 126
+                return Result(exit=code, stdout=b"", stderr=os.fsencode(f"{argv[0]}: {error.strerror}\n"))
         with process:
             ended = os.pidfd_open(process.pid)
             try:
@@ -203,6 +201,7 @@ class LocalSandbox(OwnedSandbox):
     ) -> tuple[subprocess.Popen[bytes], str]:
         """Start a program and do not wait: the process, and the mark of all that it starts."""
         self._check_open()
+        self._acted = True
         folder = self.inside(os.path.join(WORK, cwd))
         if not os.path.isdir(folder):
             raise SandboxFileError(f"Can't chdir to {os.path.join(WORK, cwd)}; choose a folder that exists")
@@ -221,6 +220,9 @@ class LocalSandbox(OwnedSandbox):
             bufsize=0,
         )
         return process, mark
+
+    def _backend_works(self) -> bool:
+        return True
 
     def _shell(self, argv: Sequence[str]) -> LocalShell:
         return LocalShell(self, argv)

@@ -19,7 +19,16 @@ from turngate.envs.code.grading.control import Control, control_tests
 from turngate.envs.code.grading.report import Report, read_report
 from turngate.envs.code.grading.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.sandbox import Backend, KilledBy, Limits, Sandbox, SandboxFileError, Snapshot, open_backend
+from turngate.envs.sandbox import (
+    Backend,
+    KilledBy,
+    Limits,
+    Sandbox,
+    SandboxFileError,
+    SandboxLost,
+    Snapshot,
+    open_backend,
+)
 from turngate.envs.sandbox.base import ENVIRONMENT, TMP, WORK
 from turngate.errors import ConfigError, EnvError
 
@@ -108,7 +117,10 @@ class Bench:
             except SandboxFileError as error:  # such as a file where the tree has a folder
                 return Report(status={}, problem=f"the changes do not fit onto the tree: {error}")
             limit_s = self.deadline_s if deadline_s is None else deadline_s
-            return run_tests(sandbox, problem, problem.test_files, deadline_s=limit_s, traces="no")
+            try:
+                return run_tests(sandbox, problem, problem.test_files, deadline_s=limit_s, traces="no")
+            except SandboxLost as error:  # code under test did it
+                return Report(status={}, problem=f"the sandbox broke while the tests ran: {error}")
 
     def close(self) -> None:
         """End every sandbox and remove what was made. Safe to repeat."""
@@ -147,8 +159,9 @@ def python_env(problem: Problem) -> dict[str, str]:
 def put(sandbox: Sandbox, texts: Texts) -> None:
     """Write texts into /work, and remove the files whose text is None."""
     gone = [path for path, text in texts.items() if text is None]
-    if gone:
-        sandbox.run(["rm", "-rf", "--", *gone], deadline_s=60)
+    if gone:  # as input, because they may be more than fit into a command line
+        names = b"".join(os.fsencode(path) + b"\0" for path in gone)
+        sandbox.run(["xargs", "-0", "rm", "-rf", "--"], deadline_s=60, stdin=names)
     for path, text in texts.items():
         if text is not None:
             sandbox.write(path, text.encode("utf-8", "surrogateescape"))
