@@ -46,9 +46,17 @@ def test_an_image_must_be_here_and_unchangeable(docker_url, image, problem):
 
 def test_an_archive_that_is_none(docker_url, tmp_path):
     (tmp_path / "root.tar").write_text("no archive")
-    for name in ("root.tar", "missing.tar"):
-        with pytest.raises(DataError):
-            open_backend("docker", image=tmp_path / name, base_url=docker_url)
+    for name, problem in (("root.tar", "imported"), ("missing.tar", "no file"), (".", "is a folder; pack it")):
+        for image in (tmp_path / name, str(tmp_path / name)):
+            with pytest.raises(DataError, match=problem):
+                open_backend("docker", image=image, base_url=docker_url)
+
+
+def test_an_archive_may_be_named_by_a_plain_path(docker_url, root_file_system, monkeypatch):
+    monkeypatch.chdir(root_file_system.parent)
+    for image in (str(root_file_system), root_file_system.name, f"./{root_file_system.name}"):
+        with open_backend("docker", image=image, shown={"/usr": "/usr"}, base_url=docker_url) as backend:
+            assert backend._image.startswith("sha256:")
 
 
 def test_warm_containers_are_given_out_once(docker_url, docker, root_file_system):

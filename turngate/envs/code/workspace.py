@@ -19,6 +19,7 @@ from turngate.errors import AgentFault, EnvError
 _log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 1 << 20
 MAX_CHANGE_BYTES = 4 << 20
+MAX_CHANGED_FILES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,8 @@ class Changes:
     texts: Texts
     """A byte that is not UTF-8 is a lone surrogate in them, so that nothing is lost."""
     too_large: tuple[str, ...] = ()
-    """Files that no patch would hold: one larger than MAX_FILE_BYTES, all once they pass MAX_CHANGE_BYTES, or why the
-    whole tree cannot be read."""
+    """Files that no patch would hold: one larger than MAX_FILE_BYTES, all once they pass MAX_CHANGE_BYTES; or why there
+    is no patch: too many files, or a tree that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Workspace:
         self._shell_state = saved.shell if saved else exports.encode()
         self._tree: Mapping[str, str] | None = None
         self._changes: Changes | None = None
+        self._key = ""
         self.quiet = saved.quiet if saved else True
         """Whether nothing but the tools for files has acted so far: the tree is all there is to know."""
         self.acted = saved.acted if saved else False
@@ -80,12 +82,12 @@ class Workspace:
     def write(self, path: str, text: str) -> None:
         """Make or replace a file. Raises SandboxFileError."""
         self._sandbox.write(path, text.encode("utf-8", "surrogateescape"))
-        self._tree = self._changes = None
+        self._tree, self._changes, self._key = None, None, ""
 
     def touched(self) -> None:
         """A program of the agent has run, and may have changed anything."""
         self.quiet, self.acted = False, True
-        self._tree = self._changes = None
+        self._tree, self._changes, self._key = None, None, ""
 
     def tree(self) -> Mapping[str, str]:
         """Path → digest, of all files. Empty if the agent has made a tree that cannot be read, for instance because it
@@ -101,8 +103,10 @@ class Workspace:
     @property
     def state_key(self) -> str:
         """A hash of the whole tree: equal trees, equal keys."""
-        listing = "\0".join(f"{path}\0{digest}" for path, digest in sorted(self.tree().items()))
-        return hashlib.blake2b(listing.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        if not self._key:
+            listing = "\0".join(f"{path}\0{digest}" for path, digest in sorted(self.tree().items()))
+            self._key = hashlib.blake2b(listing.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        return self._key
 
     def changes(self) -> Changes:
         """What the agent has changed."""
@@ -147,6 +151,9 @@ class Workspace:
         return self._shell
 
     def _read_changes(self, paths: list[str], now: Mapping[str, str]) -> Changes:
+        left = sum(path in now for path in paths)
+        if left > MAX_CHANGED_FILES:  # each is read here and written again for every run of the hidden tests
+            return Changes(texts={}, too_large=(f"{left} files, and a patch holds {MAX_CHANGED_FILES}",))
         texts: dict[str, str | None] = {}
         too_large, room = [], MAX_CHANGE_BYTES
         for path in paths:

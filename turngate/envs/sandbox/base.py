@@ -69,8 +69,11 @@ class Limits:
     """Address space of each process, and memory of all together where control groups can be used."""
     disk_bytes: int = 512 << 20
     """Everything written under /work, /tmp, /home and /dev/shm together."""
-    files: int = 100_000
-    """Files and folders under these together."""
+    files: int = 20_000
+    """Files and folders under these together, without those of the folder or snapshot that bubblewrap lays below /work.
+
+    One more is told to the program as a full disk. An episode looks at each of them in every turn.
+    """
     processes: int = 128
     """Processes and threads at a time."""
     open_files: int = 1024

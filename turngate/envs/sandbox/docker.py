@@ -9,8 +9,9 @@ The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through 
 refused, because there a sandbox has no user number of its own; so is podman's service, which does not bound the number
 of files. Whoever may talk to the daemon is root on its machine; the sandbox's processes may not.
 
-The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``) or be a root file system in a
-tar file, which is imported. It needs ``sh``, ``bash`` for sessions, ``tar``, ``find`` and ``realpath``.
+The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``) or be the path of a root file
+system in a tar file, which is imported. It needs ``sh``, ``bash`` for sessions, ``tar``, ``find``, ``xargs`` and
+``realpath``. Half of the bytes and the files that a sandbox may have are those of ``/work``.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from turngate.errors import ConfigError, DataError, EnvError
 
 INSTALL = "apt-get install -y docker.io (then start it: dockerd, as root), or set DOCKER_HOST or base_url"
 LABEL = "turngate.sandbox"
+_PATH = re.compile(r"^[/.~]|\.(tar|tgz|tar\.\w+)$")  # an image of that name cannot exist, or is not meant
 _FIRST_UID = 1_900_000_001
 _SHARES = {WORK: 4, TMP: 2, HOME: 1, "/dev/shm": 1}  # eighths of the disk
 _FIRST_PROCESS = ["/bin/sh", "-c", "while :; do sleep 86400 & wait; done"]  # waiting, it reaps orphans
@@ -196,14 +198,8 @@ class Docker(Backend):
         return folders
 
     def _find(self, image: str | Path) -> str:
-        if isinstance(image, Path):
-            if not image.is_file():
-                raise DataError(image, "is no file; name a root file system in a tar file")
-            try:
-                answer = json.loads(self.api.import_image_from_file(str(image)).splitlines()[-1])
-            except sdk().errors.APIError as error:
-                raise DataError(image, f"cannot be imported: {error.explanation}") from error
-            return str(answer["status"])
+        if isinstance(image, Path) or _PATH.search(image):
+            return self._import(Path(image).expanduser())
         if not re.search(r"(^|@)sha256:[0-9a-f]{64}$", image):
             raise ConfigError(
                 f"the image '{image}' may change under the same name; name it by its digest (docker image inspect "
@@ -213,6 +209,16 @@ class Docker(Backend):
             return str(self._client.images.get(image).id)
         except sdk().errors.ImageNotFound:
             raise ConfigError(f"the image '{image}' is not here; run: docker pull {image}") from None
+
+    def _import(self, path: Path) -> str:
+        if not path.is_file():
+            what = f"is a folder; pack it: tar -C {path} -cf root.tar ." if path.is_dir() else "is no file"
+            raise DataError(path, f"{what}; name a root file system in a tar file, or an image by its digest")
+        try:
+            answer = json.loads(self.api.import_image_from_file(str(path)).splitlines()[-1])
+        except sdk().errors.APIError as error:
+            raise DataError(path, f"cannot be imported: {error.explanation}") from error
+        return str(answer["status"])
 
     def _fill(self) -> None:
         """Start containers ahead, in a thread of their own."""
