@@ -27,8 +27,9 @@ from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
 from turngate.envs.code.sources import GeneratedCode, MeasuredSource
 from turngate.envs.code.tools import INSTRUCTION, TOOLS
-from turngate.envs.code.workspace import Saved, Workspace, inside
+from turngate.envs.code.workspace import Saved, Workspace
 from turngate.envs.sandbox import SandboxFileError
+from turngate.envs.sandbox.base import normal
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tools import one_call
 from turngate.errors import ConfigError, EnvError, UnknownName
@@ -215,7 +216,7 @@ class CodeRepairEnv(TurnEnv):
         return Outcome(observation=self._observe(result_text(result, self._max_chars)), evidence=tuple(facts))
 
     def _view(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments["path"]))
+        path = normal(str(arguments["path"]).strip())
         first, last = 1, self._view_lines
         if lines := str(arguments.get("lines") or "").strip():
             bounds = _LINES.fullmatch(lines)
@@ -245,7 +246,7 @@ class CodeRepairEnv(TurnEnv):
         return numbered(content.decode(errors="replace"), first, last, self._max_chars)
 
     def _edit(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments["path"]))
+        path = normal(str(arguments["path"]).strip())
         try:
             edit = read_edit(arguments)
             before = self._current(path)
@@ -266,7 +267,7 @@ class CodeRepairEnv(TurnEnv):
             raise BadEdit(f"'{path}' is not UTF-8 text; change it with a command") from None
 
     def _search(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments.get("path") or "."))
+        path = normal(str(arguments.get("path") or ".").strip())
         argv = ["grep", "-rnHIE", "--exclude-dir=.git", "--exclude-dir=__pycache__", "-e", str(arguments["pattern"])]
         result = self._here.sandbox.run([*argv, "--", path], deadline_s=self._deadline_s)
         if result.exit == 1 and not result.stdout:
@@ -280,7 +281,7 @@ class CodeRepairEnv(TurnEnv):
         wanted = str(arguments.get("tests") or "").split()
         if any(word.startswith("-") for word in wanted):
             return self._failed("options cannot be given; name test files or ids, or nothing for all")
-        tests = tuple(map(inside, wanted)) or self._visible_tests()
+        tests = tuple(map(normal, wanted)) or self._visible_tests()
         if not tests:
             return self._failed("there are no tests in the work folder")
         self._tested = self._here.state_key

@@ -7,12 +7,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from turngate.envs.code.grading.bench import Bench, python_env
 from turngate.envs.code.problem import Problem, Texts
 from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, SandboxLost, Snapshot
-from turngate.envs.sandbox.base import WORK
 from turngate.envs.sandbox.session import Session
 from turngate.errors import AgentFault, EnvError
 
@@ -168,11 +166,3 @@ class Workspace:
             room -= len(content)
             texts[path] = content.decode("utf-8", "surrogateescape")
         return Changes(texts=texts, too_large=tuple(too_large))
-
-
-def inside(path: str) -> str:
-    """A path as an agent writes it → relative to the work folder, where it lies below that."""
-    pure = PurePosixPath(path.strip())
-    if pure.is_absolute() and pure.is_relative_to(WORK):
-        pure = pure.relative_to(WORK)
-    return str(pure)

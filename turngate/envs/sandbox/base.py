@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from turngate.errors import ConfigError, EnvError, UserError
@@ -230,6 +230,18 @@ class SandboxFileError(UserError):
     """A file in a sandbox that cannot be read or written as asked; for an agent's tool, this is an observation."""
 
 
+def normal(path: str) -> str:
+    """A path without '.' and doubled slashes, and relative to /work where it lies below that."""
+    pure = PurePosixPath(path)
+    return str(pure.relative_to(WORK) if pure.is_relative_to(WORK) else pure)
+
+
+def is_below_work(path: str) -> bool:
+    """Whether a path is the one spelling of a place below /work, and cannot lead out of it."""
+    leads_out = path.startswith("/") or ".." in path.split("/") or "\0" in path
+    return path == normal(path) != "." and not leads_out
+
+
 def in_folders(path: str) -> tuple[str, str]:
     """A path of a caller → the name of its folder and the path in it. A relative path lies in /work."""
     if "\0" in path:
@@ -238,12 +250,13 @@ def in_folders(path: str) -> tuple[str, str]:
         os.fsencode(path)
     except UnicodeEncodeError as error:
         raise SandboxFileError(f"a path contains {path[error.start]!r}, which no file system can hold") from None
+    pure = PurePosixPath(normal(path))
     for name, root in FOLDERS.items():
-        if path == root or path.startswith(root + "/"):
-            return name, path[len(root) :].lstrip("/") or "."
-    if path.startswith("/"):
+        if pure.is_relative_to(root):
+            return name, str(pure.relative_to(root))
+    if pure.is_absolute():
         raise SandboxFileError(f"'{path}' lies outside of {', '.join(FOLDERS.values())}; only these can be reached")
-    return "work", path or "."
+    return "work", str(pure)
 
 
 def check_command(argv: Sequence[str], deadline_s: float) -> None:

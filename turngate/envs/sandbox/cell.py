@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from turngate.envs.reaper import now_ticks
 from turngate.envs.sandbox import wire
 from turngate.envs.sandbox.base import (
     ENVIRONMENT,
@@ -225,8 +226,8 @@ class CellShell:
         return self._command.outcome is not None
 
     def mark(self) -> int:
-        """See ``ShellProcess``: in the unit in which the kernel tells when a process was born."""
-        return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+        """See ``ShellProcess``."""
+        return now_ticks()
 
     def reap(self, mark: int, end_s: float) -> bool:
         """See ``ShellProcess``."""
