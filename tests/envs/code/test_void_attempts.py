@@ -1,14 +1,26 @@
 """An agent that breaks its sandbox whenever it can: no episode is without a result, on either back end."""
 
+import asyncio
 import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
 
+import models
 import pytest
 
 from tests.envs.code.conftest import make_problem
+from turngate.agents.policies.scripted import ScriptedPolicy, by_task
+from turngate.agents.rollout import Limits, Player
 from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.settle import settle
+from turngate.envs.pool import EnvPool
 from turngate.envs.tasks import TaskList
+from turngate.errors import EnvError
+from turngate.trainer.evaluate import evaluate
 from turngate.types import Ending
 
 
@@ -27,6 +39,7 @@ def forged(report):
     return f"bash bash -c 'for file in /proc/$PPID/fd/1?; do printf \"{report}\" > $file; done'; sleep 0.3"
 
 
+ROOMY = Limits(turn_tokens=100_000, context=1_000_000)
 LONG = "x" * 200_000
 SWARM = """
 import os, time
@@ -199,3 +212,45 @@ def test_the_episode_has_a_result(env, attempt):
     assert info["ending"] in (Ending.FINISHED, Ending.AGENT_FAULT)
     assert info["score"].usable
     assert info["score"].outcome < 1.0
+
+
+@pytest.mark.parametrize(("action", "error"), [("bash true", None), ("run_tests", None), ("view .", EnvError)])
+def test_a_sandbox_that_is_lost_after_a_program_ran_in_it_is_a_failure(bench, env_of, action, error):
+    env = env_of(settle(make_problem("plain", id="lost"), bench, repetitions=1))
+    env.step(action)
+    holder = env._bench._backend._process.pid
+    for keeper in Path(f"/proc/{holder}/task/{holder}/children").read_text().split():
+        os.kill(int(keeper), signal.SIGKILL)
+    if error is not None:  # nothing of the agent's has run, so it cannot be the cause
+        with pytest.raises(error):
+            env.step("view .")
+        return
+    observation, _, terminated, _, info = env.step("view solution.py")
+    assert terminated
+    assert "broke their sandbox" in observation.text
+    assert (info["ending"], info["score"].usable, info["score"].outcome) == (Ending.AGENT_FAULT, True, -1.0)
+    env.reset(seed=0)
+    assert env.step("bash echo on")[0].text == "on"
+
+
+def test_success_is_counted_over_all_episodes_of_an_agent_that_voids_whenever_it_can(bench):
+    problem = settle(make_problem("plain", id="voided"), bench, repetitions=1)
+    told = {name: actions for name, actions in ATTEMPTS.items() if sum(map(len, actions)) < 3000}
+    solved = [f"solved {number}" for number in range(4)]
+    tasks = [replace(problem.task(), id=name) for name in (*told, *solved)]
+    lines = {name: [*actions, "submit"] for name, actions in told.items()}
+    lines |= {name: list(CodeRepairEnv.oracle(None, problem.task())) for name in solved}
+    limits = {"memory_bytes": 1 << 30, "disk_bytes": 64 << 20, "files": 2000}
+
+    def make_env():
+        return CodeRepairEnv(tasks=TaskList(tasks), sandbox=limits, deadline_s=2, test_deadline_s=5)
+
+    async def go():
+        async with EnvPool(make_env, size=2) as pool:
+            player = Player(ScriptedPolicy(by_task(lines), models.chat()), models.chat(), ROOMY)
+            return await evaluate(player, pool, RUBRIC.score_group, tasks, split="test", samples=1, seed=0)
+
+    result, groups = asyncio.run(asyncio.wait_for(go(), 500))
+    assert (result.unusable, len(result.success_B), sum(result.success_B)) == (0, len(tasks), len(solved))
+    assert {task for task, success in zip(result.task_B, result.success_B, strict=True) if success} == set(solved)
+    assert all(score.usable for group in groups for score in group.scores)
