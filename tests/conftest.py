@@ -36,7 +36,6 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
     "a Docker daemon": lambda: (
         "DOCKER_HOST" in os.environ or os.path.exists("/var/run/docker.sock") or shutil.which("dockerd") is not None
     ),
-    "podman": lambda: shutil.which("podman") is not None,
     **{
         package: _importable(package)
         for package in (

@@ -32,8 +32,6 @@ ALLOWED: dict[str, str] = {
     "turngate.envs.sandbox.docker:Docker.create": DOCKER,
     "turngate.envs.sandbox.docker_exec:Exec.__init__": DOCKER,
     "turngate.envs.sandbox.docker_exec:Warden.__init__": DOCKER,
-    "turngate.envs.sandbox.engine:Engine.__init__": DOCKER,
-    "turngate.envs.sandbox.engine:Podman.__init__": DOCKER,
     "turngate.envs.sandbox.wire:Message": "JSON between two processes of the sandbox, whose keys depend on the request",
     "turngate.parts:Part.function": MODULE,
     "turngate.parts:Part.settings": "a part's own settings, each of its own type",

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.envs.code.diagnostics import Diagnoser, alias, audible
-from turngate.envs.process import processes_below
+from turngate.envs.reaper import processes_below
 from turngate.errors import ConfigError, EnvError, MissingExtra, UnknownName
 from turngate.rewards.outcome.code import diagnostics_reward
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from turngate.envs.code.lsp import Client
-from turngate.envs.process import processes_below
+from turngate.envs.reaper import processes_below
 from turngate.errors import EnvError
 
 SETTINGS = {"rule": "on"}

@@ -27,12 +27,13 @@ from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
 from turngate.envs.code.sources import GeneratedCode, MeasuredSource
 from turngate.envs.code.tools import INSTRUCTION, TOOLS
-from turngate.envs.code.workspace import Saved, Workspace, inside
+from turngate.envs.code.workspace import Saved, Workspace
 from turngate.envs.sandbox import SandboxFileError
+from turngate.envs.sandbox.base import normal
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tools import one_call
 from turngate.errors import ConfigError, EnvError, UnknownName
-from turngate.types import Action, Evidence, Observation, Task
+from turngate.types import Action, Evidence, Observation, Task, ToolCall
 
 _LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?")
 
@@ -138,13 +139,18 @@ class CodeRepairEnv(TurnEnv):
     def act(self, action: Action) -> Outcome:
         """Carry out one tool call."""
         self._turn += 1
-        call = one_call(action, TOOLS)
-        if isinstance(call, str):
-            return self._misread(call)
+        with self._here.blame():
+            call = one_call(action, TOOLS)
+            return self._misread(call) if isinstance(call, str) else self._carry_out(call)
+
+    def _carry_out(self, call: ToolCall) -> Outcome:
         key = f"{self._here.state_key}\x1f{call.name}\x1f{sorted(call.arguments.items())}"
         repeated = key in self._done
         self._done.add(key)
-        outcome = self._handlers[call.name](call.arguments)
+        try:
+            outcome = self._handlers[call.name](call.arguments)
+        except SandboxFileError as error:  # such as a work folder that the agent has closed to itself
+            outcome = self._failed(str(error))
         facts = [self._fact("parsed", True), self._fact("tool", call.name), self._fact("repeated", repeated)]
         return Outcome(
             observation=outcome.observation, evidence=(*facts, *outcome.evidence, *self._changed()), done=outcome.done
@@ -163,7 +169,9 @@ class CodeRepairEnv(TurnEnv):
 
     def answer(self) -> str | None:
         """The diff of what the agent changed, without what is never measured (see ``sort_changes``)."""
-        repair = sort_changes(self._here.changes().texts, self._problem, frozenset(self._here.found)).repair
+        with self._here.blame():
+            changed = self._here.changes().texts
+        repair = sort_changes(changed, self._problem, frozenset(self._here.found)).repair
         diff = (unified(path, self._problem.original(path), text) for path, text in sorted(repair.items()))
         return "".join(diff) or None
 
@@ -208,7 +216,7 @@ class CodeRepairEnv(TurnEnv):
         return Outcome(observation=self._observe(result_text(result, self._max_chars)), evidence=tuple(facts))
 
     def _view(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments["path"]))
+        path = normal(str(arguments["path"]).strip())
         first, last = 1, self._view_lines
         if lines := str(arguments.get("lines") or "").strip():
             bounds = _LINES.fullmatch(lines)
@@ -238,7 +246,7 @@ class CodeRepairEnv(TurnEnv):
         return numbered(content.decode(errors="replace"), first, last, self._max_chars)
 
     def _edit(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments["path"]))
+        path = normal(str(arguments["path"]).strip())
         try:
             edit = read_edit(arguments)
             before = self._current(path)
@@ -259,7 +267,7 @@ class CodeRepairEnv(TurnEnv):
             raise BadEdit(f"'{path}' is not UTF-8 text; change it with a command") from None
 
     def _search(self, arguments: Mapping[str, Any]) -> Outcome:
-        path = inside(str(arguments.get("path") or "."))
+        path = normal(str(arguments.get("path") or ".").strip())
         argv = ["grep", "-rnHIE", "--exclude-dir=.git", "--exclude-dir=__pycache__", "-e", str(arguments["pattern"])]
         result = self._here.sandbox.run([*argv, "--", path], deadline_s=self._deadline_s)
         if result.exit == 1 and not result.stdout:
@@ -273,7 +281,7 @@ class CodeRepairEnv(TurnEnv):
         wanted = str(arguments.get("tests") or "").split()
         if any(word.startswith("-") for word in wanted):
             return self._failed("options cannot be given; name test files or ids, or nothing for all")
-        tests = tuple(map(inside, wanted)) or self._visible_tests()
+        tests = tuple(map(normal, wanted)) or self._visible_tests()
         if not tests:
             return self._failed("there are no tests in the work folder")
         self._tested = self._here.state_key
@@ -299,6 +307,7 @@ class CodeRepairEnv(TurnEnv):
             return output
 
     def _run_tests_here(self, tests: tuple[str, ...]) -> str:
+        self._here.touched()
         report = run_tests(self._here.sandbox, self._problem, tests, deadline_s=self._bench.deadline_s)
         self._here.touched()
         return without_times(report.output) + (f"\n[{report.problem}]" if report.problem else "")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from turngate.envs.code.hints import hints
+from turngate.envs.sandbox.base import is_below_work
 from turngate.errors import ConfigError
 from turngate.types import JSON, Task
 
@@ -100,8 +101,7 @@ class Problem:
 
 def check_path(path: str, owner: str) -> None:
     """Raises ConfigError for a path that could lead out of the work folder, or that two spellings would share."""
-    parts = path.split("/")
-    if not path or path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
+    if not is_below_work(path):
         raise ConfigError(f"'{owner}' names the file '{path}'; write a path below the work folder without '.' or '..'")
 
 

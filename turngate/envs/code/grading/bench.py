@@ -32,7 +32,16 @@ from turngate.envs.code.grading.pair import Control, Halves, Pair, halves
 from turngate.envs.code.grading.report import Report, read_report
 from turngate.envs.code.grading.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.sandbox import Backend, KilledBy, Limits, Sandbox, SandboxFileError, Snapshot, open_backend
+from turngate.envs.sandbox import (
+    Backend,
+    KilledBy,
+    Limits,
+    Sandbox,
+    SandboxFileError,
+    SandboxLost,
+    Snapshot,
+    open_backend,
+)
 from turngate.envs.sandbox.base import ENVIRONMENT, TMP, WORK
 from turngate.errors import ConfigError, EnvError
 from turngate.types import derive_seed
@@ -74,7 +83,7 @@ class Bench:
         self._reports = Cache[Hashable, Report](room=KEPT_REPORTS)
         self._pairs = Cache[Hashable, Pair](room=KEPT_PAIRS)
         self._forms = Cache[Hashable, tuple[Form, frozenset[str]]](room=KEPT_FORMS)
-        self._secret, self._closed = secrets.token_hex(16), False
+        self._secret = secrets.token_hex(16)
         self.outputs = Cache[Hashable, str](room=KEPT_REPORTS)
         """What the runner wrote, for whoever knows that it would write the same again."""
         self.toolbox = Toolbox()
@@ -219,14 +228,11 @@ class Bench:
         """Run the tests; whatever the code under test did to the sandbox is a report."""
         try:
             return run_tests(sandbox, problem, problem.test_files, deadline_s=deadline_s, traces="no")
-        except EnvError as error:
-            if self._closed:
-                raise
+        except SandboxLost as error:
             return Report(status={}, problem=f"the sandbox of the tests broke: {error}")
 
     def close(self) -> None:
         """End every sandbox and remove what was made. Safe to repeat."""
-        self._closed = True
         self._folders = Cache(room=KEPT_FOLDERS)  # a snapshot lives as long as somebody holds it
         self._backend.close()
         self.toolbox.close()
@@ -268,8 +274,9 @@ def python_env(problem: Problem) -> dict[str, str]:
 def put(sandbox: Sandbox, texts: Texts) -> None:
     """Write texts into /work, and remove the files whose text is None."""
     gone = [path for path, text in texts.items() if text is None]
-    if gone:
-        sandbox.run(["rm", "-rf", "--", *gone], deadline_s=60)
+    if gone:  # as input, because they may be more than fit into a command line
+        names = b"".join(os.fsencode(path) + b"\0" for path in gone)
+        sandbox.run(["xargs", "-0", "rm", "-rf", "--"], deadline_s=60, stdin=names)
     for path, text in texts.items():
         if text is not None:
             sandbox.write(path, text.encode("utf-8", "surrogateescape"))
