@@ -410,12 +410,13 @@ def test_one_copy_never_shows_what_happened_in_another(library: bytes) -> None:
     """The walls are taken down by hand, the copy is spoiled, and the next load is as new."""
     database = Database.open(library)
     database.run("SELECT 1")
-    inner = database._open
-    assert inner is not None
+    copy = database._copy
+    assert copy is not None
+    inner = copy.connection
     inner.set_authorizer(None)
     inner.execute("PRAGMA query_only = 0")
     inner.execute("DELETE FROM books")
-    inner.set_authorizer(database._authorize)
+    copy.watch()
     assert database.run("SELECT count(*) FROM books").rows == [(0,)]
     other = Database.open(library)
     assert other.run("SELECT count(*) FROM books").rows == [(4,)]
