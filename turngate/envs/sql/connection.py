@@ -24,6 +24,9 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
+_PRAGMAS = """
+PRAGMA temp_store = memory; PRAGMA query_only = on; PRAGMA trusted_schema = off; PRAGMA cell_size_check = on;
+"""
 _HUGE_WIDTH = re.compile(r"%[^%a-zA-Z]*(\*|\d{4})")
 _plain_lock = Lock()
 
@@ -31,8 +34,7 @@ _plain_lock = Lock()
 def hardened(address: str, tick: Callable[[], bool]) -> sqlite3.Connection:
     """A read-only connection with all limits. ``tick`` is called every ``TICK`` instructions; True interrupts."""
     connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
-    for pragma in ("temp_store = memory", "query_only = on", "trusted_schema = off", "cell_size_check = on"):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.executescript(_PRAGMAS)  # as a script, because it keeps no statement that ``sqlite_stmt`` would show
     for category, value in LIMITS.items():
         connection.setlimit(category, value)
     for name, strip in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
