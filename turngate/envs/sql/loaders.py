@@ -1,23 +1,26 @@
 """Real questions about real databases: Spider, BIRD and files of one's own, as tasks of ``turngate/Sql-v1``.
 
 A malformed row is a DataError and nothing is loaded. A row that is well formed but cannot be graded, because its gold
-query fails, takes too long, is too large or returns nothing, is dropped, counted and listed in ``dropped``.
+query fails, takes too long, is too large, returns nothing, or something else when rows are stored in another order, is
+dropped, counted and listed in ``dropped``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turngate.envs.sql.compare import is_ordered
-from turngate.envs.sql.database import Database, content_key
+from turngate.envs.sql.database import Database, Row, content_key
 from turngate.envs.sql.env import gold_rows
 from turngate.envs.sql.sources import DEADLINE_S
+from turngate.envs.sql.ties import ranked, split
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError, UnknownName, VerifierError
 from turngate.jsonl import read_json, read_rows
@@ -66,6 +69,7 @@ class _Question:
     database: Path
     split: str
     ordered: bool | None = None
+    line: int | None = None
 
 
 def spider(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLINE_S) -> TaskList:
@@ -119,7 +123,9 @@ def jsonl(
         name = row.id or f"{path.stem}/{line}"
         split = split_of(name, held_out)
         asked.append(
-            _Question(id=name, text=row.question, sql=row.sql, database=file, split=split, ordered=row.ordered)
+            _Question(
+                id=name, text=row.question, sql=row.sql, database=file, split=split, ordered=row.ordered, line=line
+            )
         )
     if not asked:
         raise DataError(path, "holds no questions; write one JSON object a line")
@@ -181,11 +187,13 @@ def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task |
     for question in questions:
         source = str(question.database)
         key = keys.get(question.database) or keys.setdefault(question.database, content_key(source))
+        run = partial(gold_rows, source, key=key, deadline_s=deadline_s)
         try:
-            gold_rows(source, question.sql, key=key, deadline_s=deadline_s)
+            rows = run(question.sql)
             ordered = is_ordered(question.sql) if question.ordered is None else question.ordered
+            ties = _ties(question.sql, rows, run, ordered=ordered)
         except (VerifierError, ValueError) as error:
-            yield Dropped(id=question.id, reason=str(error))
+            yield Dropped(id=question.id, line=question.line, reason=str(error))
             continue
         database = Database.open(source, key=key, deadline_s=deadline_s)
         tables = database.tables_read(question.sql)
@@ -194,6 +202,31 @@ def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task |
             id=question.id,
             env_id=ENV_ID,
             prompt=question.text,
-            private={"database": source, "key": key, "gold": question.sql, "ordered": ordered, "tables": tables},
+            private={"database": source, "key": key, "gold": question.sql, "ordered": ordered, "tables": tables} | ties,
             split=question.split,
         )
+
+
+def _ties(sql: str, rows: list[Row], run: Callable[[str], list[Row]], *, ordered: bool) -> dict[str, str]:
+    """What a task says about rows that tie in the ORDER BY of its gold query; nothing where none do.
+
+    Raises ValueError where its LIMIT cuts through such rows: which of them are the answer is then a matter of luck.
+    """
+    if not ordered and "limit" not in sql.lower():
+        return {}
+    form = ranked(sql)
+    if form is None:
+        return {}
+    try:
+        cut = form.end is not None and form.is_cut(run(form.whole))
+        plain, ranks = split(run(form.sql))
+    except VerifierError:  # the query runs, its ranked form does not: it is too large or too slow, and order is exact
+        return {}
+    if cut:
+        raise ValueError(
+            "the result of the gold query depends on how rows are stored: its LIMIT cuts through rows that tie in "
+            "ORDER BY; order by more columns, or leave LIMIT out"
+        )
+    same = Counter(zip(ranks, plain, strict=True)) == Counter(zip(ranks, rows, strict=False))
+    tied = form.orders and len(plain) == len(rows) and same and len(set(ranks)) < len(ranks)
+    return {"ranked": form.sql} if tied and ordered else {}
