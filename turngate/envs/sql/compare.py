@@ -23,7 +23,7 @@ Ids: TypeAlias = Sequence[Hashable]
 SHOWN = 1e-6  # of numbers below 1 relative, of larger ones absolute: what nobody would write down
 ROUNDING = 1e-12  # relative: what adding in another order changes
 SEARCH_STEPS = 1_000  # comparisons of columns and refinements tried while looking for a column order
-SEARCH_ROWS = 3_000_000  # the same bound in rows that they look at; a column costs at least three
+SEARCH_ROWS = 1_000_000  # the same bound in rows that they look at; a column costs at least three
 
 
 def same_result(

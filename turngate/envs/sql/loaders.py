@@ -24,6 +24,7 @@ from turngate.envs.sql.ties import ranked, split
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError, UnknownName, VerifierError
 from turngate.jsonl import read_json, read_rows
+from turngate.problems import of_row
 from turngate.types import Task
 
 ENV_ID = "turngate/Sql-v1"
@@ -86,7 +87,7 @@ def spider(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLI
         file = _database_file(Path(folder) / "database", row.db_id, path, number)
         name = f"spider/{split}/{number}"
         questions.append(_Question(id=name, text=row.question, sql=row.query, database=file, split=split))
-    return _load(questions, deadline_s)
+    return _load(path, questions, deadline_s)
 
 
 def bird(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLINE_S) -> TaskList:
@@ -104,7 +105,7 @@ def bird(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLINE
         text = f"{row.question}\nEvidence: {row.evidence}" if row.evidence.strip() else row.question
         label = f"bird/{split}/{number if row.question_id is None else row.question_id}"
         questions.append(_Question(id=label, text=text, sql=row.sql, database=file, split=split))
-    return _load(questions, deadline_s)
+    return _load(path, questions, deadline_s)
 
 
 def jsonl(
@@ -129,7 +130,7 @@ def jsonl(
         )
     if not asked:
         raise DataError(path, "holds no questions; write one JSON object a line")
-    return _load(asked, deadline_s)
+    return _load(path, asked, deadline_s)
 
 
 # --- files to rows ---------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ def _read_list(path: Path, kind: type[_AnyRow]) -> list[_AnyRow]:
     """Rows of a JSON list; a bad one is named by its number in the list, from 0."""
     data = read_json(path)
     if not isinstance(data, list):
-        raise DataError(path, f"holds {type(data).__name__} where a list of questions should be")
+        raise DataError(path, "must be a list of questions, [{…}, …]")
     return [_row(kind, item, path, f"record {number}: ", None) for number, item in enumerate(data)]
 
 
@@ -152,9 +153,8 @@ def _row(kind: type[_AnyRow], data: Any, path: Path, where: str, line: int | Non
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or None
-        raise DataError(path, where + first["msg"], line=line, field=field) from error
+        problem, field = of_row(error)
+        raise DataError(path, where + problem, line=line, field=field) from error
 
 
 def _database_file(root: Path, name: str, path: Path, number: int) -> Path:
@@ -170,10 +170,16 @@ def _database_file(root: Path, name: str, path: Path, number: int) -> Path:
 # --- rows to tasks ---------------------------------------------------------------------------------------------------
 
 
-def _load(questions: Sequence[_Question], deadline_s: float) -> TaskList:
-    twice = [name for name, count in Counter(question.id for question in questions).items() if count > 1]
-    if twice:
-        raise DataError(questions[0].database, f"the id '{twice[0]}' is used by several questions", field="id")
+def _load(path: Path, questions: Sequence[_Question], deadline_s: float) -> TaskList:
+    """``path``: the file of the questions."""
+    if not questions:
+        raise DataError(path, "holds no questions")
+    seen: dict[str, _Question] = {}
+    for question in questions:
+        before = seen.setdefault(question.id, question)
+        if before is not question:
+            earlier = "" if before.line is None else f", first in line {before.line}"
+            raise DataError(path, f"the id '{question.id}' is used twice{earlier}", line=question.line, field="id")
     tasks: list[Task] = []
     dropped: list[Dropped] = []
     for item in _tasks(questions, deadline_s):
