@@ -182,9 +182,7 @@ def test_damaged_files_are_named(stored, tmp_path):
     with pytest.raises(DataError, match=r"problems.jsonl, line 3: is not JSON"):
         read(stored)
     (stored / "problems.jsonl").write_bytes(rows + rows)
-    with pytest.raises(
-        DataError, match=r"line 3, field 'id': the id '.*' is used twice, first in line 1"
-    ):
+    with pytest.raises(DataError, match=r"line 3, field 'id': the id '.*' is used twice, first in line 1"):
         read(stored)
     (stored / "problems.jsonl").write_bytes(b"\n")
     with pytest.raises(DataError, match=r"problems.jsonl: holds no problems; make some with: turngate tasks code$"):
