@@ -18,7 +18,7 @@ from collections import OrderedDict
 from threading import Lock
 from urllib.parse import quote as quote_url
 
-from turngate.envs.sql.connection import hardened
+from turngate.envs.sql.connection import FINE_TICK, TICK, hardened
 from turngate.envs.sql.guard import Guard
 
 COPY_BYTES = 256 * 2**10  # what a connection takes besides two images: schema, page cache, compiled statements
@@ -59,6 +59,10 @@ class Copy:
     def watch(self) -> None:
         """Put the guard in place. What was compiled before, under another authority, is compiled anew."""
         self.connection.set_authorizer(self.guard.authorize)
+
+    def look_often(self, often: bool) -> None:
+        """Whether to look at clock and memory at short intervals, which costs time."""
+        self.connection.set_progress_handler(self.guard.tick, FINE_TICK if often else TICK)
 
     def is_as_new(self) -> bool:
         """Whether it still is its image."""

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from turngate.envs.cache import Cache
 from turngate.envs.sql.copies import MOST_COLUMNS, ROOM_BYTES, Copies, Copy
-from turngate.envs.sql.guard import Guard
+from turngate.envs.sql.guard import SLOW_FUNCTIONS, Guard
 from turngate.envs.sql.schema import Schema, read_schema
 from turngate.errors import EnvError
 
@@ -30,6 +30,7 @@ KEEP_CHARS = 16 * 2**20  # the same bound in characters and bytes of their cells
 SCHEMA_DEADLINE_S = 10.0  # reading the schema counts every row of every table, once per database
 SQL_CHARS = 20_000  # longest statement
 FIRST_ROWS = 16  # rows fetched before their size is looked at
+SLOW_CALLS = 40  # of functions that cannot be interrupted, in the program that a query is compiled to
 LEAST_COLUMNS = 100  # a result may be this wide, or as wide as the widest table
 
 _images: Cache[tuple[str, int, int], bytes] = Cache(room=256 * 2**20)
@@ -134,6 +135,7 @@ class Database:
             return copy.guard.authorize(action, one, two, database, by)
 
         copy.guard.begin(self.deadline_s)
+        copy.guard.counted = True  # nothing runs
         try:
             copy.connection.set_authorizer(note)
             copy.connection.execute(f"EXPLAIN {sql}").close()
@@ -193,20 +195,35 @@ class Database:
 
     def _run_on(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
         copy.guard.begin(self.deadline_s)
+        result = self._tried(copy, sql, keep, count)
+        if not copy.guard.wants_count:
+            return result
+        copy.guard.begin(self.deadline_s)
+        copy.guard.counted = True
+        calls = _slow_calls(copy.connection, sql)
+        if calls > SLOW_CALLS:
+            return Result(error=f"{calls} calls of functions such as LIKE, replace and instr; at most {SLOW_CALLS}")
+        copy.look_often(True)
+        try:
+            return self._tried(copy, sql, keep, count)
+        finally:
+            copy.look_often(False)
+
+    def _tried(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
         connection = copy.connection
         try:
             try:
-                return self._fetch(connection, sql, keep, count)
+                return self._fetch(copy, sql, keep, count)
             except sqlite3.OperationalError as error:
                 if "decode" not in str(error):
                     raise
             connection.text_factory = _lenient  # real databases hold text in other encodings
-            return self._fetch(connection, sql, keep, count)
+            return self._fetch(copy, sql, keep, count)
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError, OverflowError) as error:
             return self._failure(error, copy.guard)
 
-    def _fetch(self, connection: sqlite3.Connection, sql: str, keep: int, count: bool) -> Result:
-        cursor = connection.execute(sql)
+    def _fetch(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
+        cursor = copy.connection.execute(sql)
         try:
             if cursor.description is None:
                 return Result(error="this is not a query; write one SELECT")
@@ -216,7 +233,8 @@ class Database:
             cursor.close()
         if complete:
             return Result(columns=columns, rows=rows, count=len(rows), complete=True)
-        return Result(columns=columns, rows=rows, count=self._count(connection, sql) if count else None)
+        copy.guard.counted = True  # the same calls, once more
+        return Result(columns=columns, rows=rows, count=self._count(copy.connection, sql) if count else None)
 
     def _count(self, connection: sqlite3.Connection, sql: str) -> int | None:
         try:
@@ -235,9 +253,19 @@ class Database:
             return Result(error=str(error), refused=True)
         if guard.stopped == "time":
             return Result(error=f"stopped after {self.deadline_s:g} s", timed_out=True)
-        if guard.stopped == "memory":
+        if guard.stopped == "memory" or isinstance(error, MemoryError):
             return Result(error="stopped: it needs too much memory")
         return Result(error=_said(error))
+
+
+def _slow_calls(connection: sqlite3.Connection, sql: str) -> int:
+    """How many calls the compiled query makes, each once a row; a column of a subquery may stand in many places."""
+    try:
+        program = connection.execute(f"EXPLAIN {sql}").fetchall()
+    except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError):  # running it says what is wrong
+        return 0
+    calls = (str(step[5]).partition("(")[0] for step in program if step[1] in ("Function", "PureFunc"))
+    return sum(name.lower() in SLOW_FUNCTIONS for name in calls)
 
 
 def _said(error: Exception) -> str:
