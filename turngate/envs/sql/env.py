@@ -25,7 +25,7 @@ from turngate.envs.sql.text import clip, result_text
 from turngate.envs.sql.ties import split
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tools import Parameter, Tool, one_call
-from turngate.errors import ConfigError, VerifierError
+from turngate.errors import AgentFault, ConfigError, VerifierError
 from turngate.types import Action, Evidence, Observation, Task
 
 TOOLS = (
@@ -128,7 +128,11 @@ class SqlEnv(TurnEnv):
         call = one_call(action, TOOLS)
         if isinstance(call, str):
             return self._misread(call)
-        return self._handlers[call.name](next((str(value) for value in call.arguments.values()), "").strip())
+        argument = next((str(value) for value in call.arguments.values()), "").strip()
+        try:
+            return self._handlers[call.name](argument)
+        except MemoryError as error:
+            raise AgentFault(f"{call.name} needs more memory than there is") from error
 
     def verify(self) -> Iterable[Evidence]:
         """Compare the rows of the submitted query with those of the gold query."""
@@ -136,7 +140,10 @@ class SqlEnv(TurnEnv):
         if isinstance(gold, VerifierError):
             raise gold
         assert gold is not None
-        correct = self._answer is not None and self._matches(*self._answer, gold)
+        try:
+            correct = self._answer is not None and self._matches(*self._answer, gold)
+        except MemoryError as error:
+            raise AgentFault("comparing the answer needs more memory than there is") from error
         yield Evidence(name="submitted", value=self._answer is not None, by="verifier")
         yield Evidence(name="correct", value=correct, by="verifier")
 
