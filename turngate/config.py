@@ -7,6 +7,7 @@ this tree, and reading it imports no torch.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -179,8 +180,9 @@ class EvalSection(Section):
 class Config(Section):
     """Everything that defines a run."""
 
-    name: str = Field("run", pattern=r"^[A-Za-z0-9._-]+$")
-    """Name of the run, and of its folder inside ``folder``."""
+    name: str = "run"
+    """Name of the run, and of its folder inside ``folder``: letters, digits, ".", "_" and "-", beginning with a
+    letter, a digit or "_"."""
     folder: Path = Path("runs")
     """Folder in which runs are kept."""
     seed: int = Field(0, ge=0)
@@ -217,6 +219,16 @@ class Config(Section):
     clearly better than these controls learned nothing from its rewards."""
     control_steps: int | None = Field(None, ge=1)
     """Updates of each control; leave out for as many as train.steps."""
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+            raise ValueError(
+                f"'{name}' names no folder inside of 'folder'; use letters, digits, '.', '_' and '-', and begin with a "
+                "letter, a digit or '_'"
+            )
+        return name
 
     @model_validator(mode="before")
     @classmethod

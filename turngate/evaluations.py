@@ -6,23 +6,17 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from turngate.errors import DataError
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.evaluate import Evaluation
 
 
 def read_evaluations(run: Path) -> list[tuple[str, Evaluation]]:
-    """(phase, evaluation) in the order in which they were made."""
+    """(phase, evaluation) in the order in which they were made. Raises DataError."""
     file = RunFolder(run).evaluations
-    lines = file.read_text().splitlines() if file.exists() else []
-    rows = [json.loads(line) for line in lines]
-    return [
-        (
-            row.pop("phase"),
-            Evaluation(**row | {"success_B": tuple(row["success_B"]), "task_B": tuple(row["task_B"])}),
-        )
-        for row in rows
-    ]
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [_read(file, number, line) for number, line in enumerate(lines, start=1)]
 
 
 def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
@@ -30,3 +24,20 @@ def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
     file = RunFolder(run).evaluations
     before = file.read_text() if file.exists() else ""
     write_text_atomic(file, before + json.dumps({"phase": phase, **asdict(evaluation)}) + "\n")
+
+
+def forget_evaluations(run: Path, phase: str) -> None:
+    """Drop those of one phase, which is played again."""
+    file = RunFolder(run).evaluations
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
+    if kept := [line for line in lines if json.loads(line)["phase"] != phase]:
+        write_text_atomic(file, "".join(kept))
+
+
+def _read(file: Path, number: int, line: str) -> tuple[str, Evaluation]:
+    try:
+        row = json.loads(line)
+        phase = str(row.pop("phase"))
+        return phase, Evaluation(**row | {"success_B": tuple(row["success_B"]), "task_B": tuple(row["task_B"])})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(file, f"not an evaluation: {error}", line=number) from error
