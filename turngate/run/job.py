@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from turngate.agents.rollout import Worlds
-from turngate.config import Config, dump
+from turngate.config import Config, dump, modules_of
 from turngate.errors import ConfigError
 from turngate.evaluations import add_evaluation, forget_evaluations, read_evaluations
 from turngate.jsonl import cut_torn_line
@@ -224,7 +224,9 @@ class Job:
             return
         if path.exists() and self.folder.has_begun and _without_sinks(path.read_text()) != _without_sinks(text):
             raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
-        write_json_atomic(self.folder.machine, machine())
+        modules = modules_of(self.config) | {type(env).__module__ for _, env in self.environments}
+        others = sorted(name for name in modules if name.partition(".")[0] not in ("turngate", "__main__"))
+        write_json_atomic(self.folder.machine, {**machine(), "modules": others})
         write_text_atomic(path, text)
 
     def _repair(self) -> None:

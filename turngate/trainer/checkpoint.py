@@ -75,7 +75,7 @@ class Checkpoints:
             shutil.rmtree(self._path(old))
 
     def load(self, step: int, learner: Learner, others: Mapping[str, Kept] | None = None) -> None:
-        """Put everything back to the state after ``step``. Raises StoreError if something of it is missing or damaged."""
+        """Put everything back to the state after ``step``. Raises StoreError for what is missing or damaged."""
         for name, one in {**(others or {}), STATE: learner}.items():
             path = self._path(step) / f"{name}.pt"
             if not path.exists():
