@@ -59,6 +59,6 @@ def turngate_in(
 ) -> "subprocess.CompletedProcess[str]":
     """What the command printed, run in ``folder``; its exit code is asserted."""
     whole = [*command, *map(str, arguments)]
-    done = subprocess.run(whole, cwd=folder, env=variables(**more), capture_output=True, text=True, timeout=110)
+    done = subprocess.run(whole, cwd=folder, env=variables(**more), capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr
     return done

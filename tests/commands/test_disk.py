@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from small_run import COMMAND, turngate_in, variables, write_config
 
-pytestmark = pytest.mark.component
+pytestmark = [pytest.mark.component, pytest.mark.timeout(400)]  # busy machines
 
 WRITERS = {
     "metrics": """
@@ -51,7 +51,7 @@ def in_sandbox(folder: Path, script: str, *mounts: str) -> "subprocess.Completed
     """A shell script in ``folder`` with more mounts; the rest of the system as it is."""
     base = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"]
     command = [*base, *mounts, "--chdir", str(folder), "bash", "-c", script]
-    return subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("what", WRITERS)
