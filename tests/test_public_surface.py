@@ -13,7 +13,7 @@ PUBLIC = """
     Finding FromEvidence Gate Group Guidance MismatchError MissingExtra Observation Outcome Parameter PolicyError Record
     Registered Reward RewardEvent Rubric RunError Score ScoredGroup ShapeError StoreError Task TaskList TaskRefused
     TaskSource Tool ToolCall Trajectory Turn TurnEnv TurnSpec TurnTable TurngateError UnknownName UserError
-    VerifierError cap_process check_env make needs_outcome register registered requires veto
+    VerifierError WriteError cap_process check_env make needs_outcome register registered requires veto
 """.split()
 
 

@@ -29,6 +29,7 @@ from turngate.errors import (
     UnknownName,
     UserError,
     VerifierError,
+    WriteError,
 )
 from turngate.types import (
     Action,
@@ -104,6 +105,7 @@ __all__ = [
     "UnknownName",
     "UserError",
     "VerifierError",
+    "WriteError",
     "cap_process",
     "check_env",
     "make",

@@ -78,7 +78,7 @@ def _tell_version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and end.")
     ] = False,

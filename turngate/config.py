@@ -229,7 +229,7 @@ class Config(Section):
     def _names_a_folder(cls, name: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
             raise ValueError(
-                f"'{name}' names no folder inside of 'folder'; use letters, digits, '.', '_' and '-', and begin with a "
+                "names no folder inside of 'folder'; use letters, digits, '.', '_' and '-', and begin with a "
                 "letter, a digit or '_'"
             )
         return name

@@ -12,7 +12,7 @@ runs/NAME/
     controls/NAME/                      negative controls, runs of their own
     rescored/NAME/                      the same trajectories under another rubric
     report/                             tables, curves, monitors
-    traceback.txt .lock                 of an error that nobody expected; who works on the run
+    traceback.txt .in_use               of an error that nobody expected; who works on the run
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class RunFolder:
     @property
     def lock(self) -> Path:
         """Held by the process that works on the run; names it."""
-        return self.path / ".lock"
+        return self.path / ".in_use"
 
     @property
     def traceback(self) -> Path:

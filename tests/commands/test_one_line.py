@@ -130,7 +130,7 @@ def test_so_is_a_name_of_rescored_trajectories(name: str, trained: Trained, caps
 
 def test_two_runs_in_one_folder_are_refused_and_a_stale_lock_is_none(tmp_path: Path) -> None:
     write_config(tmp_path, steps=1)
-    lock = tmp_path / "runs/lock/.lock"
+    lock = tmp_path / "runs/lock/.in_use"
     lock.parent.mkdir(parents=True)
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -141,7 +141,7 @@ def test_two_runs_in_one_folder_are_refused_and_a_stale_lock_is_none(tmp_path: P
         f"error: process {os.getpid()} on {socket.gethostname()} works on 'runs/lock'; wait until it has ended, or "
         "choose another --name\n"
     )
-    assert [path.name for path in lock.parent.iterdir()] == [".lock"]
+    assert [path.name for path in lock.parent.iterdir()] == [".in_use"]
     assert lock.read_text()  # as a process leaves it that was killed
     turngate_in(tmp_path, "train", "lock.toml")
     assert lock.read_text() == ""
