@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import math
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from turngate.errors import DataError
@@ -13,17 +14,19 @@ from turngate.trainer.evaluate import Evaluation
 
 
 def read_evaluations(run: Path) -> list[tuple[str, Evaluation]]:
-    """(phase, evaluation) in the order in which they were made. Raises DataError."""
+    """(phase, evaluation) in the order in which they were made. Rates follow from the episodes. Raises DataError."""
     file = RunFolder(run).evaluations
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return [_read(file, number, line) for number, line in enumerate(lines, start=1)]
 
 
 def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
-    """Record one more."""
+    """Record one more, with both of its rates; null where no episode could be used."""
     file = RunFolder(run).evaluations
     before = file.read_text() if file.exists() else ""
-    write_text_atomic(file, before + json.dumps({"phase": phase, **asdict(evaluation)}) + "\n")
+    rates = {"rate": evaluation.rate, "rate_of_all": evaluation.rate_of_all}
+    known = {name: None if math.isnan(rate) else rate for name, rate in rates.items()}
+    write_text_atomic(file, before + json.dumps({"phase": phase, **known, **asdict(evaluation)}) + "\n")
 
 
 def forget_evaluations(run: Path, phase: str) -> None:
@@ -37,7 +40,8 @@ def forget_evaluations(run: Path, phase: str) -> None:
 def _read(file: Path, number: int, line: str) -> tuple[str, Evaluation]:
     try:
         row = json.loads(line)
-        phase = str(row.pop("phase"))
-        return phase, Evaluation(**row | {"success_B": tuple(row["success_B"]), "task_B": tuple(row["task_B"])})
+        columns = {field.name: row[field.name] for field in fields(Evaluation)}
+        columns |= {"success_B": tuple(row["success_B"]), "task_B": tuple(row["task_B"])}
+        return str(row["phase"]), Evaluation(**columns)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(file, f"not an evaluation: {error}", line=number) from error
