@@ -66,6 +66,9 @@ SLOW = """
     agents/policies/test_local.py
     agents/policies/test_local_lean.py
     agents/test_rollout.py
+    commands/test_disk.py
+    commands/test_one_line.py
+    commands/test_stopping.py
     contract
     credit_lab
     envs/code

@@ -13,7 +13,8 @@ PUBLIC = """
     Finding FromEvidence Gate Group Guidance MismatchError MissingExtra Observation OutOfRoom Outcome Parameter
     PolicyError Record Registered Reward RewardEvent Rubric RunError Score ScoredGroup ShapeError StoreError Task
     TaskList TaskRefused TaskSource Tool ToolCall Trajectory Turn TurnEnv TurnSpec TurnTable TurngateError
-    UnknownName UserError VerifierError cap_process check_env make needs_outcome register registered requires veto
+    UnknownName UserError VerifierError WriteError cap_process check_env make needs_outcome register registered
+    requires veto
 """.split()
 
 

@@ -30,6 +30,7 @@ from turngate.errors import (
     UnknownName,
     UserError,
     VerifierError,
+    WriteError,
 )
 from turngate.types import (
     Action,
@@ -106,6 +107,7 @@ __all__ = [
     "UnknownName",
     "UserError",
     "VerifierError",
+    "WriteError",
     "cap_process",
     "check_env",
     "make",

@@ -1,15 +1,24 @@
-"""The command line. A mistake of the user is one line on stderr and exit code 2; nothing heavy is imported for it."""
+"""The command line. What goes wrong is one line on stderr, and nothing heavy is imported for it.
+
+Exit codes: 0 done; 1 a check that failed, a run that had to stop, a bug; 2 a mistake of the user; 130 and 143 ended by
+SIGINT and SIGTERM.
+"""
 
 from __future__ import annotations
 
 import sys
+import traceback
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from turngate import __version__
+from turngate.commands.crash import crash_line
 from turngate.errors import TurngateError, UserError
+from turngate.run.stopping import Stopped, stopping_in_order
 
 app = typer.Typer(
     help="Train tool-using agents over many turns.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -23,14 +32,59 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")
 def main() -> None:
     """Entry point of ``turngate``."""
     try:
-        app()
+        with stopping_in_order():
+            app()
+    except Stopped as stop:
+        _end(stop, str(stop), stop.code)
     except UserError as error:
-        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _end(error, f"error: {error}", 2)
     except TurngateError as error:
-        name = type(error).__name__
-        Console(stderr=True).print(f"{name}: {error}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
+        _end(error, f"{type(error).__name__}: {error}", 1)
+    except OSError as error:
+        _end(error, f"error: {_os_problem(error)}", 1)
+    except Exception as error:
+        _end(error, crash_line(error), 1)
+
+
+def _end(error: BaseException, line: str, code: int) -> None:
+    if "--debug" in takewhile(lambda word: word.startswith("-"), sys.argv[1:]):
+        traceback.print_exception(error)
+    line = "; ".join([line, *getattr(error, "__notes__", ())])
+    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+    sys.exit(code)
+
+
+def _os_problem(error: OSError) -> str:
+    """What the system refused, and where."""
+    said = error.strerror or str(error) or type(error).__name__
+    return said if error.filename is None else f"'{error.filename}': {said}"
+
+
+def _console() -> Console:
+    """Lines for people; a pipe or a file has no width at which they would have to be broken."""
+    return Console(soft_wrap=not sys.stdout.isatty())
+
+
+def _command() -> list[str]:
+    """What the user typed."""
+    started_as_module = Path(sys.argv[0]).name == "__main__.py"
+    return [*(["python", "-m", "turngate"] if started_as_module else ["turngate"]), *sys.argv[1:]]
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"turngate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of whatever goes wrong.")] = False,
+) -> None:
+    """Train tool-using agents over many turns."""
 
 
 @app.command(context_settings=_WITH_OVERRIDES)
@@ -44,7 +98,7 @@ def train(
     settings = load(config, context.args)  # first: a mistake in it is told before anything heavy is imported
     from turngate.commands.train import train
 
-    train(Console(), settings)
+    train(_console(), settings, _command())
 
 
 @app.command("eval", context_settings=_WITH_OVERRIDES)
@@ -96,7 +150,7 @@ def evaluate(
         settings = load(config, [*overrides, *named])
         if named and not settings.policy.trainable:
             raise ConfigError(f"{named[0]} has no effect on a server; write --policy.model=NAME")
-        evaluate_config(Console(), settings, out=out, temperatures=(settings.policy.temperature, 0.0))
+        evaluate_config(_console(), settings, out=out, temperatures=(settings.policy.temperature, 0.0))
         return
     if overrides:
         raise ConfigError(f"unknown option '{overrides[0]}'; keys of a config can be set with --config only")
@@ -120,7 +174,7 @@ def evaluate(
         samples=samples,
         seed=seed,
     )
-    evaluate_config(Console(), settings, out=out, temperatures=(temperature,))
+    evaluate_config(_console(), settings, out=out, temperatures=(temperature,))
 
 
 @app.command()
@@ -131,7 +185,7 @@ def explain(
     from turngate.commands.explain import explain
     from turngate.config import Config
 
-    explain(Console(), Config, key)
+    explain(_console(), Config, key)
 
 
 @app.command()
@@ -139,7 +193,7 @@ def envs() -> None:
     """List the registered environments."""
     from turngate.commands.envs import list_envs
 
-    list_envs(Console())
+    list_envs(_console())
 
 
 @app.command()
@@ -151,7 +205,7 @@ def check(
     """Check that an environment keeps its contract. Exit code 1 if it does not."""
     from turngate.commands.check import check
 
-    raise typer.Exit(0 if check(Console(), env, episodes=episodes, seed=seed) else 1)
+    raise typer.Exit(0 if check(_console(), env, episodes=episodes, seed=seed) else 1)
 
 
 @app.command()
@@ -164,7 +218,7 @@ def play(
     """Play an environment at the keyboard. An empty line or Ctrl-D ends the episode."""
     from turngate.commands.play import play_by_hand
 
-    play_by_hand(Console(), env, split=split, index=index, oracle=oracle)
+    play_by_hand(_console(), env, split=split, index=index, oracle=oracle)
 
 
 @app.command()
@@ -176,7 +230,7 @@ def show(
     """Print a recorded trajectory turn by turn: evidence, earned, paid, gate and credit."""
     from turngate.commands.show import list_trajectories, show_trajectory
 
-    console = Console()
+    console = _console()
     if trajectory:
         show_trajectory(console, run, trajectory)
     else:
@@ -206,12 +260,12 @@ def credit(
     if probe is None or trajectory is None:
         if delta is not None or earned:
             raise ConfigError("--delta and --earned have no effect without --probe")
-        credit_again(Console(), run, method, settings=arguments, step=step, top=top)
+        credit_again(_console(), run, method, settings=arguments, step=step, top=top)
         return
     if step is not None:
         raise ConfigError("--step has no effect with --probe: the trajectory says which step it was played in")
     probe_turn(
-        Console(),
+        _console(),
         run,
         method,
         settings=arguments,
@@ -243,7 +297,7 @@ def judge_check(
 
     options = {"model": model, "version": version, "key_variable": key_variable}
     part = judge_named(judge, **options, max_tokens=tokens, context=context)
-    judge_check(Console(), labelled, part, criterion=criterion, seed=seed, cache=cache)
+    judge_check(_console(), labelled, part, criterion=criterion, seed=seed, cache=cache)
 
 
 @app.command()
@@ -259,7 +313,7 @@ def rescore(
     """Score the recorded trajectories of a run by another rubric, without a model: what would be paid, and to whom."""
     from turngate.commands.rescore import rescore_command
 
-    rescore_command(Console(), run, rubric, name=write, phase=phase)
+    rescore_command(_console(), run, rubric, name=write, phase=phase)
 
 
 @tasks_app.command("code")
@@ -276,7 +330,7 @@ def code_tasks(
     """Break functions of Python packages on purpose, as tasks for turngate/CodeRepair-v1; goes on where it stopped."""
     from turngate.commands.tasks import make_tasks
 
-    make_tasks(Console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers)
+    make_tasks(_console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers)
 
 
 @tasks_app.command("check")
@@ -287,7 +341,7 @@ def check_tasks(
     """Measure every task of a set anew: repairs pass, bugs fail. Exit code 1 if one does not hold."""
     from turngate.commands.tasks import check_tasks
 
-    raise typer.Exit(0 if check_tasks(Console(), folder, workers=workers) else 1)
+    raise typer.Exit(0 if check_tasks(_console(), folder, workers=workers) else 1)
 
 
 @app.command()
@@ -295,4 +349,4 @@ def report(run: RunPath) -> None:
     """Print a run's table again and redraw its curves."""
     from turngate.commands.report import report
 
-    report(Console(), run)
+    report(_console(), run)

@@ -17,6 +17,7 @@
     └── RunError             the run itself cannot be trusted any more and stops
         ├── MismatchError    sampler and learner disagree about the same tokens
         ├── StoreError       something recorded is missing or damaged
+        │   └── WriteError   a file cannot be written: the disk is full, read-only or gone
         └── ShapeError       arrays that do not fit together: a bug in the caller's code
 
 A bad answer of the agent is none of these: it is an observation, and evidence.
@@ -126,6 +127,14 @@ class MismatchError(RunError):
 
 class StoreError(RunError):
     """A record of a run is missing, damaged or would be overwritten."""
+
+
+class WriteError(StoreError):
+    """A file cannot be written: the disk is full, read-only or gone. What was written before it is as it was."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        super().__init__(f"'{path}' cannot be written: {problem}")
+        self.path = str(path)
 
 
 class ShapeError(RunError, ValueError):

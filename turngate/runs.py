@@ -13,15 +13,18 @@ runs/NAME/
     controls/NAME/                      negative controls, runs of their own
     rescored/NAME/                      the same trajectories under another rubric
     report/                             tables, curves, monitors
+    traceback.txt .in_use               of an error that nobody expected; who works on the run
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, WriteError
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,16 @@ class RunFolder:
         return self.path / "wandb"
 
     @property
+    def lock(self) -> Path:
+        """Held by the process that works on the run; names it."""
+        return self.path / ".in_use"
+
+    @property
+    def traceback(self) -> Path:
+        """Where an exception that nobody expected came from."""
+        return self.path / "traceback.txt"
+
+    @property
     def report(self) -> Path:
         """Tables and pictures."""
         return self.path / "report"
@@ -161,3 +174,12 @@ class RunFolder:
     def rescored(self, name: str) -> RunFolder:
         """The folder of scores by another rubric."""
         return RunFolder(self.path / "rescored" / name)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses while ``path`` is written is raised as WriteError, which names it."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(path, error.strerror or str(error)) from error
