@@ -1,6 +1,7 @@
 """Cheats that break what grades them, so that there is no verdict at all and the failure is in no mean."""
 
 from tests.envs.code.cheats.cheat import Cheat
+from tests.envs.code.cheats.forging import ANSWERS
 
 REPORT = '\nreport = next(word for word in sys.argv if word.endswith(".xml"))\n'
 _LEAVE = "os._exit(0)\n"
@@ -156,6 +157,33 @@ import resource
 for name in ("RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_NPROC"):
     resource.setrlimit(getattr(resource, name), (0, 0))
 """,
+    ),
+    (
+        "answers with sets that take minutes to read",
+        "what was handed over becomes sets of numbers with one hash: whoever makes them compares each with each",
+        ANSWERS
+        + """
+def lines_of(row):
+    numbers = [["i", format(number * (2 ** 61 - 1), "x")] for number in range(19900)]
+    return [json.dumps([row[0], row[1], ["v", ["S", numbers]]])]
+atexit.register(rewrite, lines_of)
+""",
+    ),
+    (
+        "answers too deeply to be read",
+        "what was handed over becomes 100,000 lists in each other, and numbers of a million digits",
+        ANSWERS
+        + """
+def lines_of(row):
+    yield json.dumps(row[:2])[:-1] + ", " + "[" * 100000 + "]" * 100000 + "]"
+    yield json.dumps(row[:2])[:-1] + ", " + "9" * 1000000 + "]"
+atexit.register(rewrite, lines_of)
+""",
+    ),
+    (
+        "puts a pipe where the answers belong",
+        "whoever opens it waits for ever",
+        REPORT + "os.mkfifo(report + '.answers')\n",
     ),
     (
         "leaves processes that ignore signals",

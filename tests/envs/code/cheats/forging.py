@@ -12,6 +12,18 @@ def forge(*paths):
 """
 """Writes a report in which every test passed."""
 
+ANSWERS = """
+import atexit, json
+def rewrite(lines_of):
+    path = next(word for word in sys.argv if word.endswith(".xml")) + ".answers"
+    if os.path.isfile(path):
+        rows = [json.loads(line) for line in open(path)]
+        with open(path, "w") as out:
+            for row in rows:
+                out.write("".join(line + "\\n" for line in lines_of(row)))
+"""
+"""Writes what tests without an expectation handed over anew, as if the runner had written it."""
+
 FORGING = tuple(
     Cheat(kind="forging", name=name, idea=idea, code=code)
     for name, idea, code in (
@@ -190,6 +202,59 @@ def cheat(honest, args, kwargs):
         except (OSError, TypeError):
             pass
     return value
+""",
+        ),
+        (
+            "answers with every exception and every text",
+            "what was handed over becomes an error that is of every class and whose text holds every pattern",
+            ANSWERS
+            + """
+def lines_of(row):
+    names = [name for name, thing in _all.items() if isinstance(thing, type)]
+    return [json.dumps([row[0], row[1], ["e", names, "".join(map(chr, range(9, 1000)))]])]
+atexit.register(rewrite, lines_of)
+""",
+        ),
+        (
+            "answers what most claims accept",
+            "what was handed over becomes a list with every small number, or an object that counts as true",
+            ANSWERS
+            + """
+def lines_of(row):
+    many = ["l", [["i", format(number, "x")] for number in range(-100, 5000)]]
+    return [json.dumps([row[0], row[1], ["v", many if row[1] % 2 else ["o", True]]])]
+atexit.register(rewrite, lines_of)
+""",
+        ),
+        (
+            "gives several answers",
+            "each answer again and again, beside near numbers: one of them will fit",
+            ANSWERS
+            + """
+def lines_of(row):
+    yield json.dumps(row)
+    for number in range(-20, 100):
+        yield json.dumps([row[0], row[1], ["v", ["i", format(number, "x")]]])
+atexit.register(rewrite, lines_of)
+""",
+        ),
+        (
+            "patches what takes the answers down",
+            "the function that tests hand values to notes the numbers near the honest one, at every site",
+            """
+asking = sys.modules.get("turngate_asking")
+if asking:
+    whole = asking.ask
+    def ask(site, give):
+        whole(site, give)
+        for near in range(-3, 4):
+            whole(site, lambda: give() + near)
+    asking.ask = ask
+    for frame in [sys._getframe(level) for level in range(1, 3)]:
+        if "ask" in frame.f_globals:
+            frame.f_globals["ask"] = ask
+else:
+    sys.modules["__main__"].describe = lambda *a, **k: ""
 """,
         ),
     )
