@@ -7,7 +7,7 @@ nothing else in the text differs.
 
 What a test expects is found where it is written: a literal beside ``==`` or ``is``, in ``approx``, in a method of
 unittest, in a parameter, a row of a loop or a variable that is compared, the class in ``raises``, or the truth of a
-call.
+call. Where two values are compared and neither is a literal, the comparison becomes its opposite.
 """
 
 from __future__ import annotations
@@ -28,6 +28,24 @@ _Edit: TypeAlias = tuple[ast.expr, Change]
 """An expression, and what becomes of its text."""
 
 _TRUTHS = frozenset({"assertTrue", "assertFalse"})
+_OPPOSITES: dict[type, tuple[str, str]] = {
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: (r"\bis\b", "is not"),
+    ast.IsNot: (r"\bis\s+not\b", "is"),
+    ast.In: (r"\bin\b", "not in"),
+    ast.NotIn: (r"\bnot\s+in\b", "in"),
+    ast.Lt: ("<", ">="),
+    ast.LtE: ("<=", ">"),
+    ast.Gt: (">", "<="),
+    ast.GtE: (">=", "<"),
+}
+_OPPOSITE_METHODS = {
+    **dict.fromkeys(EQUALITY_METHODS - {"assertCountEqual"}, "assertNotEqual"),
+    "assertIs": "assertIsNot",
+    "assertIn": "assertNotIn",
+    "assertIsInstance": "assertNotIsInstance",
+}
 _EXPECTED = re.compile(r"expect|result|want|output|answer|correct|should", re.IGNORECASE)
 _ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "ZeroDivisionError", "OSError")
 
@@ -86,18 +104,39 @@ def _changes(test: _Def, tree: ast.Module) -> Iterator[_Edit]:
     for node in nodes:
         for side in _sides(node):
             compared |= _named(side)
+    covered = set[str]()  # where the value of a name is altered, what it is compared with stays as it is
+    for names, edits in _values(test, nodes, tree, compared):
+        covered |= set(names)
+        yield from edits
+    for node in nodes:
+        if covered.isdisjoint(*map(_named, _sides(node))):
+            yield from _of_node(node)
+
+
+def _values(
+    test: _Def, nodes: list[ast.AST], tree: ast.Module, compared: Collection[str]
+) -> Iterator[tuple[list[str], list[_Edit]]]:
+    """Names that get their values from data, and the edits to it: of parameters, of variables, of rows of loops."""
+    found: list[tuple[list[str], list[_Edit]]] = []
     for decorator in test.decorator_list:
         match decorator:
             case ast.Call(func=ast.Attribute(attr="parametrize"), args=[names, values, *_]):
-                yield from _of_rows(_names(names), _rows(values, tree), compared)
+                columns = _wanted(_names(names), compared)
+                found.append(([name for name in columns if name], list(_of_rows(columns, _rows(values, tree)))))
     for node in nodes:
-        yield from _of_node(node)
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in compared:
-                yield from _one_of([value])
+                found.append(([name], list(_one_of([value]))))
             case ast.For(target=target, iter=ast.List(elts=rows) | ast.Tuple(elts=rows)):
                 targets = [item.id for item in ast.walk(target) if isinstance(item, ast.Name)]
-                yield from _of_rows(targets, rows, compared)
+                columns = _wanted(targets, compared)
+                found.append(([name for name in columns if name], list(_of_rows(columns, rows))))
+    return ((names, edits) for names, edits in found if edits)
+
+
+def _wanted(names: list[str], compared: Collection[str]) -> list[str]:
+    """The names of columns that are expected; "" for another one."""
+    return [name if name in compared or _EXPECTED.search(name) else "" for name in names]
 
 
 def _sides(node: ast.AST) -> list[ast.expr]:
@@ -125,12 +164,16 @@ def _named(side: ast.expr) -> set[str]:
 
 
 def _of_node(node: ast.AST) -> Iterator[_Edit]:
-    if sides := _sides(node):
-        yield from _one_of(sides)
+    if found := list(_one_of(_sides(node))):
+        yield from found
         return
     match node:
         case ast.Assert(test=ast.Compare(ops=[ast.Is()], comparators=[ast.Constant(value=bool() | None) as right])):
             yield right, _other_singleton
+        case ast.Assert(test=ast.Compare(ops=[op]) as claim) if type(op) in _OPPOSITES:
+            yield claim, _opposite
+        case ast.Call(func=ast.Attribute(attr=name) as method, args=[_, _, *_]) if name in _OPPOSITE_METHODS:
+            yield method, lambda text, _rng: text.removesuffix(name) + _OPPOSITE_METHODS[name]
         case ast.Assert(test=ast.Call() as claim):
             yield claim, lambda text, _rng: f"not {text}"
         case ast.Assert(test=ast.UnaryOp(op=ast.Not(), operand=ast.Call()) as claim):
@@ -145,14 +188,13 @@ def _of_node(node: ast.AST) -> Iterator[_Edit]:
             yield error, _other_error
 
 
-def _of_rows(names: list[str], rows: list[ast.expr], compared: Collection[str]) -> Iterator[_Edit]:
+def _of_rows(names: list[str], rows: list[ast.expr]) -> Iterator[_Edit]:
     """What is expected in rows of values for these names."""
-    wanted = [name in compared or bool(_EXPECTED.search(name)) for name in names]
     for row in rows:
         values = row.args if isinstance(row, ast.Call) else getattr(row, "elts", [])
         values = [row] if len(names) == 1 and not isinstance(row, ast.Call) else values
-        for value, is_wanted in zip(values, wanted, strict=False):
-            if is_wanted:
+        for value, name in zip(values, names, strict=False):
+            if name:
                 yield from _one_of([value])
 
 
@@ -251,6 +293,19 @@ def _groups(node: ast.expr) -> list[ast.expr]:
         case ast.Call(func=ast.Name(id="approx") | ast.Attribute(attr="approx"), args=[value, *_]):
             return _groups(value)
     return []
+
+
+def _opposite(text: str, _rng: Random) -> str:
+    """A comparison with the opposite operator."""
+    claim = ast.parse(f"({text}\n)", mode="eval").body
+    assert isinstance(claim, ast.Compare)
+    right, starts = claim.comparators[0], _line_starts(f"({text}")
+    low = starts[(claim.left.end_lineno or 1) - 1] + (claim.left.end_col_offset or 0) - 1
+    high = starts[right.lineno - 1] + right.col_offset - 1
+    old, new = _OPPOSITES[type(claim.ops[0])]
+    source = text.encode()
+    between = re.sub(old, new, source[low:high].decode(), count=1)
+    return source[:low].decode() + between + source[high:].decode()
 
 
 def _other_singleton(text: str, rng: Random) -> str:
