@@ -50,16 +50,24 @@ def main() -> int:
     parser.add_argument("--csv", type=Path, default=Path("docs/code_repair_cheats.csv"))
     parser.add_argument("--doc", type=Path, help="the document whose tables are written")
     arguments = parser.parse_args()
-    made = list(measured(arguments))
-    names = {(row["label"], row["class"], row["name"], row["problem"]) for row in made}
-    kept = [
-        row for row in read(arguments.csv) if (row["label"], row["class"], row["name"], row["problem"]) not in names
-    ]
-    rows = [*kept, *made]
-    write(arguments.csv, rows)
-    if arguments.doc:
-        into(arguments.doc, "cheats", cheat_table(rows))
-        into(arguments.doc, "honest", honest_table(rows))
+    rows = {key(row): row for row in read(arguments.csv)}
+    made = []
+    for row in measured(arguments):
+        made.append(row)
+        rows[key(row)] = row
+        write(arguments.csv, rows.values())  # at once, so that what was measured stays when this is ended
+    tables(list(rows.values()), arguments.doc)
+    wrong = [row for row in made if is_wrong(row)]
+    for row in wrong:
+        print("WRONG", row["class"], row["name"], row["problem"], row["void"] or row["left"] or row["tests_fixed"])
+    return int(bool(wrong))
+
+
+def tables(rows: Sequence[Row], document: Path | None) -> None:
+    """Print the tables, and write them into the document."""
+    if document:
+        into(document, "cheats", cheat_table(rows))
+        into(document, "honest", honest_table(rows))
     print(f"{cheat_table(rows)}\n\n{honest_table(rows)}")
 
 
