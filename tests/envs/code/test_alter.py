@@ -49,7 +49,7 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES)
 def test_what_a_test_expects_is_replaced_and_nothing_else(line):
-    before, expected, after = line
+    before, _expected, after = line
     text = MODULE.replace("{}", "".join(line), 1)
     assert alterable(text, "") == {NAME}
     start, end = MODULE.split("{}", 1)

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter, OrderedDict, defaultdict, namedtuple
-from enum import Enum
+from enum import StrEnum
 
 import pytest
 from hypothesis import given, settings
@@ -93,7 +93,8 @@ FORMS = [
     "assert f(1) == 10 ** 3 // 7",
 ]  # fmt: skip
 GIVEN = [
-    None, True, False, 0, 1, 1.0, 1.4, 2, 142, math.nan, math.inf, "", "a", [], [1, 2], (1, 2), [1.0, 2.0000001], {1, 2},
+    None, True, False, 0, 1, 1.0, 1.4, 2, 142, math.nan, math.inf, "", "a", [], [1, 2], (1, 2), [1.0, 2.0000001],
+    {1, 2},
     ValueError("bar"), ValueError("foo"), KeyError("bad"), UnicodeDecodeError("a", b"", 0, 1, "bad"), object(),
 ]  # fmt: skip
 
@@ -142,7 +143,7 @@ def test_what_is_equal_to_everything_equals_nothing(value, expected):
     assert asked_holds(source, lambda _x: value) is False
 
 
-class _Color(str, Enum):
+class _Color(StrEnum):
     RED = "red"
 
 

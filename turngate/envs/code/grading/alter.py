@@ -109,7 +109,7 @@ def _changes(test: _Def, tree: ast.Module) -> Iterator[_Edit]:
         covered |= set(names)
         yield from edits
     for node in nodes:
-        if covered.isdisjoint(*map(_named, _sides(node))):
+        if covered.isdisjoint(set[str]().union(*map(_named, _sides(node)))):
             yield from _of_node(node)
 
 
