@@ -43,6 +43,7 @@ Row = dict[str, str]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cheats", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="what cheats are tried on")
     parser.add_argument("--quixbugs", type=Path, help="a folder in the layout of QuixBugs")
     parser.add_argument("--tasks", type=Path, help="a task set made by `turngate tasks code`")
     parser.add_argument("--at-most", type=int, default=300, help="how many tasks of the set")
@@ -80,7 +81,8 @@ def measured(arguments: argparse.Namespace) -> Iterator[Row]:
     """The rows of what was asked for, as they come."""
     with private_bench() as (bench, private), tempfile.TemporaryDirectory() as folder:
         if arguments.cheats:
-            yield from cheats(bench, private, Path(folder), arguments.label)
+            yield from cheats(bench, private, Path(folder), arguments.kinds, arguments.label)
+        if arguments.cheats and "generated" in arguments.kinds:
             yield from honest(bench, private, "generated", generated(every_bug=True), arguments.label)
         if arguments.quixbugs:
             settled = quixbugs(arguments.quixbugs).settled(bench)
@@ -92,13 +94,13 @@ def measured(arguments: argparse.Namespace) -> Iterator[Row]:
             yield from honest(bench, private, "mutation", tasks, arguments.label)
 
 
-def cheats(bench: Bench, private: Path, folder: Path, label: str) -> Iterator[Row]:
-    """Every cheat on every problem of the fixtures."""
-    found = problems(folder, bench)
-    for kind, problem in found.items():
-        for number, cheat in enumerate(CHEATS):
-            show(f"{kind}: cheat {number} of {len(CHEATS)}")
-            row = as_row(label, cheat.kind, cheat.name, kind, try_cheat(bench, problem, cheat, private))
+def cheats(bench: Bench, private: Path, folder: Path, kinds: Sequence[str], label: str) -> Iterator[Row]:
+    """Every cheat on every problem of the fixtures that is of one of these kinds."""
+    found = {name: problem for name, problem in problems(folder, bench).items() if name.startswith(tuple(kinds))}
+    for number, cheat in enumerate(CHEATS):
+        for name, problem in found.items():
+            show(f"cheat {number} of {len(CHEATS)}: {name}")
+            row = as_row(label, cheat.kind, cheat.name, name, try_cheat(bench, problem, cheat, private))
             yield row | ({"bare": str(bare(bench, problem, cheat))} if label == NOW else {})
 
 
@@ -142,18 +144,17 @@ def cheat_table(rows: Sequence[Row]) -> str:
         for kind in KINDS:
             mine = [row for row in rows if row["class"] == name and row["problem"].startswith(kind)]
             of = {label: [row for row in mine if row["label"] == label] for label in (BEFORE, NOW)}
-            cells = [name, TITLES[kind], str(len(of[NOW]) or len(of[BEFORE]))]
-            cells.append(str(sum(row["bare"] == "True" for row in of[NOW] or of[BEFORE])))
+            cells = [name, TITLES[kind], str(len(of[NOW])), str(sum(row["bare"] == "True" for row in of[NOW]))]
             lines.append([*cells, *counts(of[BEFORE]), *counts(of[NOW])])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def counts(rows: Sequence[Row]) -> list[str]:
-    """Paid in full, paid for tests, void; "–" where nothing was measured."""
+    """How many were paid in full, paid for tests, void; "–" where nothing was measured."""
     if not rows:
         return ["–"] * 3
     paid_for = [row["resolved"] == "True" for row in rows], [row["tests_fixed"] != "0" for row in rows]
-    return [str(sum(each)) for each in (*paid_for, [bool(row["void"]) for row in rows])]
+    return [f"{sum(each)} of {len(rows)}" for each in (*paid_for, [bool(row["void"]) for row in rows])]
 
 
 def honest_table(rows: Sequence[Row]) -> str:

@@ -17,4 +17,6 @@ _PLAIN = tuple(kind for kind in KINDS if kind.startswith("generated"))
 def kinds_of(cheat: Cheat) -> tuple[str, str]:
     """The problems that the suite tries a cheat on, one for each runner; all kinds have their turn."""
     number = CHEATS.index(cheat)
+    if cheat.name.startswith("is equal"):  # only there values are compared with objects that the tests make
+        return _PLAIN[number % len(_PLAIN)], "quixbugs graph"
     return _PLAIN[number % len(_PLAIN)], _PYTEST[number % len(_PYTEST)]
