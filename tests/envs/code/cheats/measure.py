@@ -1,6 +1,7 @@
 """What a cheat was paid, whether it voided its episode, and whether anything is left of it on the host."""
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -107,17 +108,20 @@ def paid(bench: Bench, problem: Problem, changes: Changes, private: Path) -> Pai
 @contextmanager
 def private_bench(deadline_s: float = DEADLINE_S) -> Iterator[tuple[Bench, Path]]:
     """A bench whose folders all lie in one that nobody else uses; that one is empty when the bench is closed."""
-    kept = tempfile.tempdir
     folder = Path(tempfile.mkdtemp(prefix="paid-"))
     folder.chmod(0o755)
-    tempfile.tempdir = str(folder)
+    kept, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
-        with Bench(deadline_s=deadline_s) as bench:
-            yield bench, folder
-        assert not list(folder.iterdir()), "the bench left folders behind"
-        folder.rmdir()
+        bench = Bench(deadline_s=deadline_s)
     finally:
         tempfile.tempdir = kept
+    try:
+        with bench:
+            assert list(folder.glob("turngate-sandbox-*")), "the bench keeps its sandboxes somewhere else"
+            yield bench, folder
+        assert not list(folder.iterdir()), "the bench left folders behind"
+    finally:
+        shutil.rmtree(folder)
 
 
 def _left(private: Path, before: frozenset[str]) -> tuple[str, ...]:
