@@ -124,6 +124,7 @@ class _Row(BaseModel):
     sensitive: tuple[str, ...]
     import_paths: tuple[str, ...]
     requires: tuple[str, ...]
+    options: tuple[str, ...] = ()
     about: dict[str, Any]
 
 

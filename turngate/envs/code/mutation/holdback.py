@@ -7,12 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from random import Random
 
-from turngate.envs.code.mutation.coverage import file_of
-
-
-def test_function(test: str) -> str:
-    """``path::Class::name`` of a test id, without its parameters."""
-    return test.partition("[")[0]
+from turngate.envs.code.mutation.coverage import file_of, test_function
 
 
 def hold_back(failing: Collection[str], texts: Mapping[str, str], rng: Random) -> tuple[dict[str, str], frozenset[str]]:
