@@ -42,7 +42,7 @@ CANDIDATES_PER_TASK = 8
 """After so many candidates for each wanted problem, a package has given what it has."""
 LIMIT_S = 600.0
 """One package may take so long, unless another limit is given."""
-PROBLEM_CPU_S = 5.0
+PROBLEM_CPU_S = 2.0
 """The test files of a problem may need so much of the CPU together; those that say least about it are left out."""
 SAY_S = 30.0
 """How often candidates are counted aloud."""
@@ -117,7 +117,7 @@ def harvest(
             f"n is {n}, workers is {workers} and limit_s is {limit_s}; n and workers must be at least 1, "
             "limit_s above 0"
         )
-    start_s = said_s = time.monotonic()
+    start_s = time.monotonic()
     coverage = measure(package, bench, repetitions=repetitions, limit_s=limit_s / 2, say=say)
     spots = spots_of(package, coverage)
     if not spots:
@@ -125,14 +125,12 @@ def harvest(
     n_functions = len({spot.function for spot in spots})
     say(f"{len(spots)} changes to {n_functions} functions; up to {CANDIDATES_PER_TASK * n} candidates are drawn")
     maker = _Maker(package, coverage, Timed(bench, start_s + limit_s), seed, repetitions, Pristine())
+    clock = _Clock(start_s, limit_s, say)
     problems: dict[str, Problem] = {}  # by patch: two operators may make the same bug
     refused, used, number, stopped = Counter[str](), Counter[object](), 0, False
     with ThreadPoolExecutor(workers) as pool:
         while spots and len(problems) < n and number < CANDIDATES_PER_TASK * n and not stopped:
             found(len(problems))
-            if time.monotonic() - said_s > SAY_S:
-                said_s = time.monotonic()
-                say(f"{number} candidates, {len(problems)} of {n} tasks, {said_s - start_s:.0f} s of {limit_s:.0f} s")
             drawn = _round(spots, used, maker, number)
             number += len(drawn)
             for chosen, made in zip(drawn.values(), pool.map(maker.make, drawn, drawn.values()), strict=True):
@@ -145,6 +143,7 @@ def harvest(
                 elif len(problems) < n:
                     problems[made.patch] = made
                     used.update(key for spot in chosen for key in (spot.mutation.operator, spot.function))
+                clock.say(f"{len(problems) + refused.total()} candidates, {len(problems)} of {n} tasks")
     return Harvest(
         package=package,
         problems=tuple(problems.values()),
@@ -161,6 +160,20 @@ def harvest(
         repetitions=repetitions,
         time_s=time.monotonic() - start_s,
     )
+
+
+class _Clock:
+    """Says how far it is, every ``SAY_S`` at most."""
+
+    def __init__(self, start_s: float, limit_s: float, say: Say) -> None:
+        self._start_s, self._limit_s, self._say, self._said_s = start_s, limit_s, say, start_s
+
+    def say(self, line: str) -> None:
+        """Say a line, with the time, unless one was said just now."""
+        now_s = time.monotonic()
+        if now_s - self._said_s >= SAY_S:
+            self._said_s = now_s
+            self._say(f"{line}, {now_s - self._start_s:.0f} s of {self._limit_s:.0f} s")
 
 
 # --- which bugs -------------------------------------------------------------------------------------------------------
