@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TypeAlias
 
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.mutation.packages import Package
-from turngate.envs.code.mutation.suite import TEST_S, Function, Suite, run_suite
+from turngate.envs.code.mutation.suite import TEST_S, Function, NotRun, Suite, run_suite
 from turngate.envs.code.problem import Problem
 from turngate.errors import TaskRefused
 
@@ -24,14 +25,17 @@ MAX_OPTIONS_BYTES = 60_000
 FAILED, UNSTEADY = "did not pass here", "did not pass every time"
 DESELECTED = "left out by the package's own settings"
 SLOW = f"took more than {TEST_CPU_S:g} s of CPU or {TEST_S:g} s"
+STUCK = "ended the whole run, or could not be interrupted"
 TRIMMED = f"the slowest of a file whose tests take more than {FILE_CPU_S:g} s of CPU"
 NAMED_LIKE = "named like one that is left out"
 UNREACHED = "not reached in the time for the suite"
 TOO_MANY = "in a file of which too many tests would have to be left out one by one"
-_OUT = (SLOW, TRIMMED, UNREACHED)  # they must not run in a task
+_OUT = (SLOW, STUCK, TRIMMED, UNREACHED)  # they must not run in a task
 
 Say: TypeAlias = Callable[[str], None]
 """Gets a line for a person."""
+
+_BAD_FILTER = re.compile("warning configuration|filter module")  # pytest's words for a warning that it cannot import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +86,7 @@ def measure(
     end_s = time.monotonic() + limit_s
     n_runs = max(2, repetitions)
     say(f"running its tests {n_runs} times, for at most {limit_s:.0f} s")
-    problem, first, dropped = _first(package, bench, limit_s / n_runs)
+    problem, first, dropped = _first(package, bench, limit_s / 2)
     why = _reasons(first)
     slow = _deselected(first.found, why)
     stable = {name for name in first.found if name not in why}
@@ -142,8 +146,8 @@ def _first(package: Package, bench: Bench, deadline_s: float) -> tuple[Problem, 
     problem, dropped = _probe(package), package.settings.dropped
     try:
         return problem, run_suite(problem, bench, deadline_s=deadline_s), dropped
-    except TaskRefused as error:
-        if "warning configuration" not in str(error):  # pytest's words for a category that it cannot import
+    except NotRun as error:
+        if not _BAD_FILTER.search(error.output):
             raise
     problem = replace(problem, options=(*problem.options, "-o", "filterwarnings="))
     return problem, run_suite(problem, bench, deadline_s=deadline_s), (*dropped, "filterwarnings")
@@ -158,7 +162,9 @@ def _reasons(suite: Suite) -> dict[str, str]:
     cost: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))  # of functions, by file
     for name in suite.found:
         test = suite.ran.get(name)
-        if name in suite.stuck or (test and (test.cpu_s > TEST_CPU_S or test.time_s >= TEST_S)):
+        if name in suite.stuck:
+            why[name] = STUCK
+        elif test and (test.slow or test.cpu_s > TEST_CPU_S):
             why[name] = SLOW
         elif test is None:
             why[name] = UNREACHED

@@ -37,6 +37,8 @@ class Ran:
     """What became of one test."""
 
     passed: bool
+    slow: bool
+    """Whether it was ended because it took longer than ``TEST_S``."""
     cpu_s: float
     """Of the CPU, so that a busy machine finds the same tests fast enough."""
     time_s: float
@@ -62,9 +64,17 @@ class Suite:
         return frozenset(name for name, test in self.ran.items() if test.passed)
 
 
+class NotRun(TaskRefused):
+    """pytest did not come to run any test. ``output``: what it wrote."""
+
+    def __init__(self, why: str, output: str) -> None:
+        super().__init__(why)
+        self.output = output
+
+
 def run_suite(problem: Problem, bench: Bench, *, deadline_s: float, traced: bool = False) -> Suite:
     """Run the test files of a problem on what the agent finds, for at most ``deadline_s``; a test that ends the whole
-    run is passed over. Raises TaskRefused if pytest does not come to run any test.
+    run is passed over. Raises NotRun, or TaskRefused if what happened is not known.
     """
     test_s = TEST_S * TRACED if traced else TEST_S
     env = {"TURNGATE_SUITE": _LOG, "TURNGATE_TEST_S": str(test_s)} | ({"TURNGATE_TRACE": "1"} if traced else {})
@@ -78,8 +88,8 @@ def run_suite(problem: Problem, bench: Bench, *, deadline_s: float, traced: bool
             before, lines = _begun(lines), _read(sandbox)
             if not any("found" in line for line in lines):
                 late = f"its tests were not even collected within {deadline_s:.0f} s" if report.killed else ""
-                said = f"its tests do not run here: {report.problem}; {report.output[-400:].strip()!r}"
-                raise TaskRefused(late or said)
+                said = f"its tests do not run here: {report.problem}; {report.output[-300:].strip()!r}"
+                raise NotRun(late or said, report.output)
             found = next(line["found"] for line in lines if "found" in line)
             begun = _begun(lines)
             if len(begun) >= len(found) or len(begun) == len(before) or time.monotonic() >= end_s:
@@ -111,6 +121,7 @@ def _suite(lines: Sequence[Mapping[str, Any]], *, interrupted: bool) -> Suite:
             functions += [Function(path=path, name=name) for path, name in line["new"]]
             ran[line["ended"]] = Ran(
                 passed=line["verdict"] == "passed",
+                slow=line["verdict"] == "slow",
                 cpu_s=line["cpu_s"],
                 time_s=line["time_s"],
                 calls=frozenset(functions[number] for number in line["calls"]),

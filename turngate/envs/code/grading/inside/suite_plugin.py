@@ -87,6 +87,7 @@ def pytest_runtest_logstart(nodeid: str, location: object) -> None:
 
 def give_up(number: int, frame: object) -> None:
     """End the test."""
+    fell.add("slow")
     raise TooSlow
 
 
@@ -105,7 +106,7 @@ def pytest_runtest_logfinish(nodeid: str, location: object) -> None:
     sys.settrace(None)
     threading.settrace(None)
     faulthandler.cancel_dump_traceback_later()
-    verdict = "failed" if "failed" in fell else "skipped" if fell else "passed"
+    verdict = next((word for word in ("slow", "failed", "skipped") if word in fell), "passed")
     used = {"verdict": verdict, "cpu_s": cpu_s() - start_cpu_s, "time_s": time.monotonic() - start_s}
     new = [*numbers][n_written:]
     n_written += len(new)
