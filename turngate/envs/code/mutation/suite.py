@@ -86,11 +86,11 @@ def run_suite(problem: Problem, bench: Bench, *, deadline_s: float, traced: bool
             left_s = max(1.0, end_s - time.monotonic())
             report = run_tests(sandbox, problem, problem.test_files, deadline_s=left_s, plugin="suite_plugin", env=env)
             before, lines = _begun(lines), _read(sandbox)
-            if not any("found" in line for line in lines):
+            found = next((line["found"] for line in lines if "found" in line), [])
+            if not found:
                 late = f"its tests were not even collected within {deadline_s:.0f} s" if report.killed else ""
                 said = f"its tests do not run here: {report.problem}; {report.output[-300:].strip()!r}"
                 raise NotRun(late or said, report.output)
-            found = next(line["found"] for line in lines if "found" in line)
             begun = _begun(lines)
             if len(begun) >= len(found) or len(begun) == len(before) or time.monotonic() >= end_s:
                 return _suite(lines, interrupted=report.killed)
