@@ -1,6 +1,7 @@
 """From the source of a package to problems: what is refused, what is drawn, what is measured."""
 
 import io
+import subprocess
 import tarfile
 import zipfile
 from dataclasses import replace
@@ -121,6 +122,19 @@ def test_only_names_of_packages_are_given_to_pip(tmp_path, name, monkeypatch):
     monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("pip was called"))
     with pytest.raises(DataError, match="is neither a folder nor the name of a package"):
         fetch(name, tmp_path)
+
+
+def test_pip_is_asked_for_the_source_of_the_package_only_and_its_error_is_told(tmp_path, monkeypatch):
+    asked = []
+
+    def run(command, **_):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution\n\nnote: not pip's fault\n")
+
+    monkeypatch.setattr("subprocess.run", run)
+    with pytest.raises(DataError, match="has no source distribution that pip can fetch: ERROR: No matching"):
+        fetch("sums==1.2", tmp_path)
+    assert asked[0][asked[0].index("--no-binary") + 1] == "sums"
 
 
 # --- what the tests of a package cover --------------------------------------------------------------------------------

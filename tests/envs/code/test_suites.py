@@ -171,6 +171,12 @@ def test_a_run_that_is_cut_off_gives_what_it_had(tmp_path, bench):
         run_suite(measuring._probe(waits), bench, deadline_s=0.1)
 
 
+def test_what_is_missing_is_named(tmp_path, bench):
+    package = opened(tmp_path, **{"tests/conftest.py": "import nothing_like_this\n"})
+    with pytest.raises(TaskRefused, match="its tests need 'nothing_like_this', which is not installed here"):
+        measure(package, bench, repetitions=1)
+
+
 def test_the_costliest_functions_of_a_slow_file_are_left_out_and_long_lists_of_tests_with_their_file(monkeypatch):
     tests = {f"a.py::test_{number}": 0.1 * number for number in range(1, 5)} | {
         "a.py::test_p[1]": 0.4,

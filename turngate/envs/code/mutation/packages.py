@@ -84,15 +84,17 @@ def fetch(name: str, folder: Path) -> Path:
     target = folder / "archive"
     target.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--no-binary", ":all:", "--no-deps", "--dest", str(target), "--", name]
+    own = name.partition("==")[0]  # what its build needs may be wheels
+    command += ["--no-binary", own, "--no-deps", "--dest", str(target), "--", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_S, check=False)
     except subprocess.TimeoutExpired:
         raise DataError(name, f"could not be fetched within {DOWNLOAD_S:g} s; try again") from None
     archives = sorted(target.iterdir())
     if done.returncode != 0 or len(archives) != 1:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["pip said nothing"]
-        raise DataError(name, f"has no source distribution that pip can fetch: {lines[-1]}")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["pip said nothing"]
+        why = next((line for line in reversed(lines) if line.startswith(("ERROR:", "×"))), lines[-1])
+        raise DataError(name, f"has no source distribution that pip can fetch: {why}")
     return unpack(archives[0], folder / "source")
 
 

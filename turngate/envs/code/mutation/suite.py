@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from turngate.envs.code.grading.bench import Bench, run_tests
+from turngate.envs.code.grading.report import Report
 from turngate.envs.code.problem import Problem
 from turngate.envs.sandbox import Sandbox, SandboxFileError
 from turngate.envs.sandbox.base import TMP
@@ -89,11 +91,17 @@ def run_suite(problem: Problem, bench: Bench, *, deadline_s: float, traced: bool
             found = next((line["found"] for line in lines if "found" in line), [])
             if not found:
                 late = f"its tests were not even collected within {deadline_s:.0f} s" if report.killed else ""
-                said = f"its tests do not run here: {report.problem}; {report.output[-300:].strip()!r}"
-                raise NotRun(late or said, report.output)
+                raise NotRun(late or _why(report), report.output)
             begun = _begun(lines)
             if len(begun) >= len(found) or len(begun) == len(before) or time.monotonic() >= end_s:
                 return _suite(lines, interrupted=report.killed)
+
+
+def _why(report: Report) -> str:
+    """Why pytest ran nothing, in one line."""
+    if missing := re.search(r"No module named '(\w+)", report.output):
+        return f"its tests need '{missing[1]}', which is not installed here; install it and name another folder"
+    return f"its tests do not run here: {report.problem or 'pytest found none'}; {report.output[-300:].strip()!r}"
 
 
 def _begun(lines: Sequence[Mapping[str, Any]]) -> list[str]:
