@@ -88,7 +88,7 @@ def run_suite(problem: Problem, bench: Bench, *, deadline_s: float, traced: bool
             left_s = max(1.0, end_s - time.monotonic())
             report = run_tests(sandbox, problem, problem.test_files, deadline_s=left_s, plugin="suite_plugin", env=env)
             before, lines = _begun(lines), _read(sandbox)
-            found = next((line["found"] for line in lines if "found" in line), [])
+            found: list[str] = next((line["found"] for line in lines if "found" in line), [])
             if not found:
                 late = f"its tests were not even collected within {deadline_s:.0f} s" if report.killed else ""
                 raise NotRun(late or _why(report), report.output)
