@@ -283,13 +283,13 @@ def test_runs_on_the_repaired_tree_are_shared_by_problems_and_counted_in_each(ha
 
     def outputs(problem):
         measured = Measured(Counting(), pristine, first)
-        runs = [({}, None)] * 3 + [(problem.solved, None)] * 3 + [(problem.solved, "spoilt")]
+        runs = [({}, None)] * 3 + [(problem.solved, None)] * 3 + [(problem.solved, "altered")]
         return [measured.measure(problem, changes, control=control).output for changes, control in runs]
 
     assert outputs(problem) == ["first", "1", "2", "3", "4", "5", "6"]
     assert outputs(problem) == ["first", "7", "8", "3", "4", "5", "6"]
     assert outputs(other) == ["first", "9", "10", "11", "12", "13", "14"]
-    kinds = [(False, None)] * 2 + [(True, None)] * 3 + [(True, "spoilt")]
+    kinds = [(False, None)] * 2 + [(True, None)] * 3 + [(True, "altered")]
     assert made[:6] == [(problem.id, repaired, control) for repaired, control in kinds]
 
 

@@ -173,7 +173,7 @@ def _checks(card: Mapping[str, Any], repetitions: str) -> str:
             f"- The reference repair passes every deciding test, in each of {repetitions} repetitions: {n}/{n}.",
             f"- The bug fails every one that it has to, in each of {repetitions} repetitions: {n}/{n}.",
             f"- Deciding tests: {card['n_fail_to_pass']} that have to pass, of which {card['n_sensitive']} fail when "
-            f"they are spoilt; {card['n_pass_to_pass']} that must not break.",
+            f"what they expect is altered, or run without it; {card['n_pass_to_pass']} that must not break.",
             f"- Tests that differed between repetitions, and so do not count: {card['n_unsteady']}.",
         )
     )

@@ -43,7 +43,11 @@ class Problem:
     fail_to_pass: tuple[str, ...] = ()
     pass_to_pass: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
-    """Tests that fail when they are spoilt (see ``control.py``) and the tree is solved: they can tell a cheat."""
+    """Deciding tests that can tell a cheat: those that are asked, and those that the reference repair fails once what
+    they expect is altered (see ``grading/pair.py``)."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Tests that run without what they expect (see ``grading/asked.py``): test id → its id where it runs. They are all
+    the tests of a test function, or none."""
     import_paths: tuple[str, ...] = (".",)
     """Folders that modules are imported from."""
     requires: tuple[str, ...] = ()

@@ -122,6 +122,7 @@ class _Row(BaseModel):
     fail_to_pass: tuple[str, ...] = Field(min_length=1)
     pass_to_pass: tuple[str, ...]
     sensitive: tuple[str, ...]
+    asked: dict[str, str] = {}
     import_paths: tuple[str, ...]
     requires: tuple[str, ...]
     options: tuple[str, ...] = ()

@@ -12,7 +12,8 @@ from collections.abc import Hashable
 from threading import Lock
 
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.grading.control import Control
+from turngate.envs.code.grading.forms import alterable_functions
+from turngate.envs.code.grading.pair import Control
 from turngate.envs.code.grading.report import Report
 from turngate.envs.code.problem import Problem, Texts
 
@@ -51,7 +52,8 @@ class Pristine:
 
     def report(self, bench: Timed, problem: Problem, number: int, *, control: Control | None) -> Report:
         """Run number ``number`` (from 0) of the tests of a problem on its repaired tree."""
-        key = (problem.test_files, control)
+        altered = alterable_functions(problem) if control == "altered" else None  # depends on what the agent is shown
+        key = (problem.test_files, control, altered)
         with self._lock:
             lock, reports = self._locks[key], self._reports[key]
         with lock:
