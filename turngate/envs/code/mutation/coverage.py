@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.forms import function_of
 from turngate.envs.code.mutation.packages import Package
 from turngate.envs.code.mutation.suite import TEST_S, Function, NotRun, Suite, run_suite
 from turngate.envs.code.problem import Problem
@@ -63,11 +64,6 @@ class Coverage:
 def file_of(test: str) -> str:
     """The test file of a test id."""
     return test.partition("::")[0]
-
-
-def test_function(test: str) -> str:
-    """``path::Class::name`` of a test id, without its parameters."""
-    return test.partition("[")[0]
 
 
 def measure(
@@ -169,7 +165,7 @@ def _reasons(suite: Suite) -> dict[str, str]:
         elif test is None:
             why[name] = UNREACHED
         else:
-            cost[file_of(name)][test_function(name)] += test.cpu_s
+            cost[file_of(name)][function_of(name)] += test.cpu_s
             if not test.passed:
                 why[name] = FAILED
     trimmed = set[str]()
@@ -181,7 +177,7 @@ def _reasons(suite: Suite) -> dict[str, str]:
             total_s -= cpu_s
             trimmed.add(function)
     return why | {
-        name: TRIMMED for name in suite.found if test_function(name) in trimmed and why.get(name, FAILED) == FAILED
+        name: TRIMMED for name in suite.found if function_of(name) in trimmed and why.get(name, FAILED) == FAILED
     }
 
 
@@ -192,7 +188,7 @@ def _deselected(found: Sequence[str], why: dict[str, str]) -> dict[str, tuple[st
     """
     functions: dict[str, list[str]] = defaultdict(list)
     for name in found:
-        functions[test_function(name)].append(name)
+        functions[function_of(name)].append(name)
     options: dict[str, list[str]] = defaultdict(list)
     for function, names in functions.items():
         out = [name for name in names if why.get(name) in _OUT]

@@ -20,8 +20,9 @@ from random import Random
 from typing import TypeVar
 
 from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.forms import alterable_functions, asked_form, function_of
 from turngate.envs.code.grading.report import FIXED, Report
-from turngate.envs.code.mutation.coverage import Coverage, Say, file_of, measure, test_function
+from turngate.envs.code.mutation.coverage import Coverage, Say, file_of, measure
 from turngate.envs.code.mutation.holdback import hold_back
 from turngate.envs.code.mutation.measured import Measured, OutOfTime, Pristine, Timed
 from turngate.envs.code.mutation.mutate import Mutation, apply, mutations
@@ -267,11 +268,14 @@ class _Maker:
         texts = {path: text for path, text in problem.hidden.items() if text is not None}
         shortened, held = hold_back(failing, texts, self.rng("hold back", number))
         problem = replace(problem, files={**problem.files, **shortened})
+        telling = asked_form(problem).sites.keys() | alterable_functions(problem)
+        if not any(function_of(test) in telling for test in failing):  # settling would find out after all its runs
+            raise TaskRefused("none of its deciding tests can tell a cheat")
         measured = Measured(self.bench, self.pristine, report)
         settled = self._only_stable(settle(problem, measured, repetitions=self.repetitions))
         if not set(settled.fail_to_pass) <= failing or 2 * len(settled.fail_to_pass) > len(covering):
             raise TaskRefused("other tests fail when it is measured again")
-        n_held_back = sum(test_function(test) in held for test in settled.fail_to_pass)
+        n_held_back = sum(function_of(test) in held for test in settled.fail_to_pass)
         if n_held_back == len(settled.fail_to_pass):
             raise TaskRefused("every deciding test would be held back")
         about = {"n_covering": len(covering), "n_held_back": n_held_back, "candidate": number}
