@@ -84,6 +84,7 @@ SLOW = """
     report/test_monitors.py
     rewards/test_known_parts.py
     rewards/test_safety.py
+    run/test_odd_environments.py
     run/test_policy_tournament.py
     test_cli.py
     test_cli_credit.py

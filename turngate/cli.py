@@ -47,9 +47,16 @@ def train(
     train(Console(), settings)
 
 
-@app.command("eval")
+@app.command("eval", context_settings=_WITH_OVERRIDES)
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub name, a model folder, or RUN/model.")],
+    context: typer.Context,
+    folder: Annotated[str, typer.Argument(metavar="[MODEL]", help="A hub name, a model folder, or RUN/model.")] = "",
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file, as for train: its environments, policy and eval count.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; evaluations/NAME if not given.")
+    ] = None,
     env: Annotated[str, typer.Option(help="Registered id.")] = "turngate/Sql-v1",
     split: Annotated[str, typer.Option(help="Split of its tasks.")] = "heldout",
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 200,
@@ -58,25 +65,62 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     kwargs: Annotated[str, typer.Option(help="Arguments of the environment as a TOML inline table.")] = "{}",
     turn_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a turn.")] = 64,
-    context: Annotated[int, typer.Option(min=16, help="Most tokens of an episode.")] = 1024,
+    context_tokens: Annotated[int, typer.Option("--context", min=16, help="Most tokens of an episode.")] = 1024,
+    policy: Annotated[str, typer.Option(help="local, or openai for a server.")] = "local",
+    url: Annotated[str, typer.Option(help="Address of the server.")] = "",
+    model: Annotated[str, typer.Option(help="Name of the model on the server, or the model of --config.")] = "",
+    key_variable: Annotated[
+        str, typer.Option(help="Environment variable that holds the server's key.")
+    ] = "OPENAI_API_KEY",
 ) -> None:
-    """Unaided success of a model on an environment, with a 95 % interval."""
-    from turngate.commands.eval import evaluate_model
-    from turngate.config import parse_table
+    """Unaided success of a model or a server, with a 95 % interval; every episode is kept.
 
-    evaluate_model(
-        Console(),
-        model,
+    With --config, keys are set as for train: --eval.tasks=50.
+    """
+    from turngate.commands.eval import evaluate_config, settings_for
+    from turngate.config import load, parse_table
+    from turngate.errors import ConfigError
+
+    words = [word for word in (folder, *context.args) if word]
+    overrides = [word for word in words if word.startswith("--")]  # they may stand where the model could
+    folder, *others = [*(word for word in words if word not in overrides), ""]
+    if others[:-1]:
+        raise ConfigError(f"'{others[0]}' is one model too many; evaluate one after the other")
+    if config is not None:
+        source = context.get_parameter_source
+        given = [name for name in context.params if (found := source(name)) and found.name == "COMMANDLINE"]
+        idle = [name for name in given if name not in ("config", "out", "model", "folder")]
+        if idle:
+            raise ConfigError(f"--{idle[0].replace('_', '-')} has no effect with --config; set a key: --eval.tasks=50")
+        named = [f"--model={folder or model}"] if folder or model else []
+        settings = load(config, [*overrides, *named])
+        if named and not settings.policy.trainable:
+            raise ConfigError(f"{named[0]} has no effect on a server; write --policy.model=NAME")
+        evaluate_config(Console(), settings, out=out, temperatures=(settings.policy.temperature, 0.0))
+        return
+    if overrides:
+        raise ConfigError(f"unknown option '{overrides[0]}'; keys of a config can be set with --config only")
+    limits = {"turn_tokens": turn_tokens, "context": context_tokens, "temperature": temperature or 1.0}
+    asked: dict[str, object] = {"type": policy, **limits}
+    if policy == "openai":
+        asked |= {"url": url, "model": model or folder, "key_variable": key_variable}
+    elif url or model:
+        raise ConfigError("--url and --model need --policy openai; a model of your own is the first argument")
+    elif not folder:
+        raise ConfigError(
+            "name a model to evaluate, for instance RUN/model, or a server: --policy openai --url … --model …"
+        )
+    settings = settings_for(
+        model or folder,
+        policy=asked,
         env_id=env,
         kwargs=parse_table("kwargs", kwargs),
         split=split,
         n_tasks=tasks,
         samples=samples,
-        temperature=temperature,
         seed=seed,
-        turn_tokens=turn_tokens,
-        context=context,
     )
+    evaluate_config(Console(), settings, out=out, temperatures=(temperature,))
 
 
 @app.command()

@@ -285,7 +285,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if isinstance(self.model, TinyModel) and self.warm_start is None:
+        if isinstance(self.model, TinyModel) and self.warm_start is None and self.policy.trainable:
             raise ValueError("a tiny model starts from random weights and its tokenizer from text; add [warm_start]")
         if isinstance(self.model, TinyModel) and self.policy.top_k >= self.model.vocabulary:
             raise ValueError(

@@ -12,6 +12,7 @@
     │   ├── EnvError         the environment broke, and nothing that the agent did can be the cause
     │   ├── VerifierError    the outcome could not be measured
     │   ├── PolicyError      the sampler failed
+    │   │   └── OutOfRoom    the episode does not fit into its context any more: it ends there, cut short
     │   └── AgentFault       what the agent did broke the episode: a failure, not an episode without a result
     └── RunError             the run itself cannot be trusted any more and stops
         ├── MismatchError    sampler and learner disagree about the same tokens
@@ -101,6 +102,10 @@ class VerifierError(EpisodeError):
 
 class PolicyError(EpisodeError):
     """The policy could not produce a completion."""
+
+
+class OutOfRoom(PolicyError):
+    """The episode is too long for the engine's context. It ends as ``Ending.TOKEN_BUDGET`` and is scored as it is."""
 
 
 class AgentFault(EpisodeError):

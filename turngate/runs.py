@@ -4,6 +4,7 @@ runs/NAME/
     config.toml machine.json            what was asked for, and on what machine
     metrics.jsonl                       a line per training step
     evaluations.jsonl alarms.jsonl      a line per evaluation, a line per alarm
+    result.json                         what ``turngate eval`` found: its folder is that of a run without training
     trajectories/step=000012/           every episode; set_aside/ holds those of steps that were played again
     verdicts.sqlite                     what judges said
     warm_start/ model/                  the model that training began from, and the one that it made
@@ -97,6 +98,11 @@ class RunFolder:
     def evaluations(self) -> Path:
         """The results of each evaluation."""
         return self.path / "evaluations.jsonl"
+
+    @property
+    def result(self) -> Path:
+        """What ``turngate eval`` found, in a few numbers."""
+        return self.path / "result.json"
 
     @property
     def alarms(self) -> Path:

@@ -35,6 +35,20 @@ def derive_seed(*parts: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
+def storable(text: str, most: int | None = None) -> str:
+    """A text that every file and tokenizer takes: ``text`` itself, or with ``?`` for each lone surrogate.
+
+    Of more than ``most`` characters the first are kept, before a mark that says how many are missing.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = text.encode(errors="replace").decode()
+    cut = 0 if most is None else len(text) - most
+    return text if cut <= 0 else f"{text[:most]}\n[… {cut} more characters …]"
+
+
 # --- what happened ---------------------------------------------------------------------------------------------------
 
 
@@ -87,7 +101,10 @@ class EndedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Completion:
-    """Tokens of one turn as sampled. ``logprobs_K`` are the sampler's own, at its temperature, never recomputed."""
+    """Tokens of one turn as sampled. ``logprobs_K`` are the sampler's own, at its temperature, never recomputed.
+
+    A server that gives text alone says nothing of its tokens: then both are empty, and nothing can be learned from it.
+    """
 
     ids_K: IntArray
     logprobs_K: FloatArray
@@ -530,9 +547,20 @@ class Sampling:
 PLAIN = Sampling()  # the model's own distribution: temperature 1 over the whole vocabulary
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What one party of a conversation said."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache."""
+    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache.
+
+    ``messages`` is the context of an episode as text, for policies behind a server.
+    """
 
     episode: str
     task_id: str
@@ -541,6 +569,7 @@ class Request:
     seed: int
     max_tokens: int
     sampling: Sampling = PLAIN
+    messages: tuple[Message, ...] = ()
 
 
 Metrics: TypeAlias = dict[str, float]

@@ -103,6 +103,16 @@ class StuckInClose(PoolEnv):
         time.sleep(60)
 
 
+class RaisesInClose(PoolEnv):
+    def close(self):
+        raise OSError("still in use")
+
+
+class ExitsInClose(PoolEnv):
+    def close(self):
+        sys.exit(3)
+
+
 class BrokenConstructor(PoolEnv):
     def __init__(self):
         raise OSError("no disk")

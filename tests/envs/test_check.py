@@ -218,8 +218,42 @@ class EvidenceIsADict(Sum):
 class EvidenceCannotBeStored(Sum):
     def act(self, action):
         outcome = super().act(action)
-        fact = Evidence(name="raw", value={1, 2})
-        return Outcome(observation=outcome.observation, evidence=(*outcome.evidence, fact), done=outcome.done)
+        facts = () if action.parse_error else (Evidence(name="raw", value={1, 2}),)
+        return Outcome(observation=outcome.observation, evidence=outcome.evidence + facts, done=outcome.done)
+
+
+class HandsOverNumpy(Sum):
+    def act(self, action):
+        outcome = super().act(action)
+        facts = (Evidence(name="speed", value=np.float32(0.5)), Evidence(name="all", value={"sum": np.int64(3)}))
+        return Outcome(observation=outcome.observation, evidence=outcome.evidence + facts, done=outcome.done)
+
+
+class WritesHalfACharacter(Sum):
+    def see(self, text):
+        return Observation(text=f"{text} \ud800", state_key=f"{self.turn} {self.said}")
+
+
+class SaysTooMuch(Sum):
+    def see(self, text):
+        return Observation(text=text * 1_000_000, state_key=f"{self.turn} {self.said}")
+
+
+class SaysANumber(Sum):
+    def start(self, task, rng):
+        return replace(super().start(task, rng), text=17)
+
+
+class ExitsInTheStep(Sum):
+    def act(self, action):
+        if not action.parse_error:
+            raise SystemExit(3)
+        return super().act(action)
+
+
+class ExitsWhenClosed(Sum):
+    def close(self):
+        raise SystemExit(3)
 
 
 class ShowsTheAnswer(Sum):
@@ -344,6 +378,16 @@ BROKEN = [
     (AnswersANumber, "answer", "the answer of AnswersANumber is 42; it must be text or None"),
     (AnswersForTheAgent, "answer", r"the answer to task 'sum/\d' shows private\['answer'\] although nothing was done"),
     (CannotAnswer, "answer", r"CannotAnswer broke when it was asked for the answer: KeyError\('said'\)"),
+    (EvidenceCannotBeStored, "handed_over", r"broke in turn 0: evidence 'raw' holds \{1, 2\} \(set\); it must be what"),
+    (HandsOverNumpy, "handed_over", "evidence 'all' holds a numpy int64, which is converted; hand over a plain Python"),
+    (
+        WritesHalfACharacter,
+        "handed_over",
+        r"the text of an observation holds a lone surrogate, which is replaced by '\?'",
+    ),
+    (SaysTooMuch, "handed_over", "an observation of more than 100,000 characters was cut; shorten it"),
+    (SaysANumber, "reset", r"SaysANumber could not start task 'sum/\d': the text of an observation is 17 \(int\)"),
+    (ExitsInTheStep, "handed_over", r"raised SystemExit\(3\)"),
     (ShiftingTasks, "tasks", "task 0 of split 'train' differs between two calls"),
     (ForgetfulTasks, "tasks", r"find\('sum/0'\) gives another task"),
     (SaysNothing, "observation", "the text of observation 1 is ' '"),
@@ -361,7 +405,6 @@ BROKEN = [
     (PaysTwice, "reward_sum", "the rewards of an episode sum to 2, but its score is 1"),
     (EvidenceOfAnotherTurn, "evidence", "evidence 'parsed' of turn 0 is stamped with turn 1"),
     (EvidenceIsADict, "evidence", "evidence holds a dict"),
-    (EvidenceCannotBeStored, "evidence", "evidence 'raw' of turn 0 cannot be stored: Object of type set"),
     (ShowsTheAnswer, "private", r"shows private\['answer'\]"),
     (ShowsADeepSecret, "private", r"shows private\['steps'\]"),
     (WrongOracle, "oracle", r"the oracle failed on task 'sum/\d': outcome 0\.0"),
@@ -375,8 +418,10 @@ BROKEN = [
     (NumpysRandom, "global_rng", "numpy's global random"),
     (Late, "deadline", r"deadline_s is 0"),
     (WithoutOracle, "solvable", "no oracle is declared"),
+    (ExitsWhenClosed, "close", r"raised SystemExit\(3\)"),
     (ClosesOnce, "close", r"raised RuntimeError\('closed already'\)"),
 ]
+CONVERTED = (HandsOverNumpy, WritesHalfACharacter, SaysTooMuch)
 
 
 def test_a_sound_environment_has_no_findings():
@@ -388,7 +433,7 @@ def test_each_breach_is_found_by_its_own_rule_only(kind, rule, message):
     findings = check_env(kind())
     assert {finding.rule for finding in findings} == {rule}, findings
     assert any(re.search(message, finding.message) for finding in findings), findings
-    level = "warning" if rule in ("deadline", "solvable") else "error"
+    level = "warning" if rule in ("deadline", "solvable") or kind in CONVERTED else "error"
     assert {finding.level for finding in findings} == {level}
 
 

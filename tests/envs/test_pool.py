@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from turngate.envs.pool import EnvPool
-from turngate.errors import AgentFault, ConfigError, EnvError, UnknownName, VerifierError
+from turngate.errors import AgentFault, ConfigError, EnvError, RunError, UnknownName, VerifierError
 from turngate.types import Ending
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned processes get this path too
@@ -311,6 +311,53 @@ def test_a_stuck_thread_is_named_when_the_pool_closes(caplog):
         await until(lambda: env_threads() == [])
 
     run(scenario())
+
+
+def test_threads_that_hang_for_ever_are_bounded_and_the_line_says_what_helps():
+    async def scenario():
+        async with EnvPool(PoolEnv, size=2, deadline_s=20.0, close_s=0.1) as pool:
+
+            async def hang():
+                async with pool.lease() as env:
+                    await env.reset()
+                    pool.deadline_s = 0.05
+                    with pytest.raises(AgentFault, match="took longer than"):
+                        await env.step("do wait b")
+                    pool.deadline_s = 20.0
+
+            for _ in range(4):
+                await hang()
+            line = r'4 threads hang in environments .*; set env\.isolation = "process", so that .* is killed'
+            for _ in range(2):  # every time, and the slot is not lost
+                with pytest.raises(RunError, match=line):
+                    async with pool.lease():
+                        pass
+            assert pool.lost_workers == 4
+            assert all(thread.daemon for thread in env_threads())
+            pool_envs.GATES["b"].set()
+            await until(lambda: env_threads() == [])  # they came back after all
+            async with pool.lease() as env:
+                await env.reset()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", ["raises", "exits"])
+def test_an_environment_that_cannot_be_closed_is_a_warning(mode, how, caplog):
+    async def scenario():
+        kind = {"raises": pool_envs.RaisesInClose, "exits": pool_envs.ExitsInClose}[how]
+        async with EnvPool(kind, size=1, isolation=mode) as pool, pool.lease() as env:
+            await env.reset()
+        assert pool.lost_workers == 0
+        assert env_threads() == []
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    raised = {"raises": "OSError('still in use')", "exits": "SystemExit(3)"}[how]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"an environment could not be closed, and what it held may be left: {raised}"
+    ]
 
 
 def test_a_process_that_hangs_in_close_is_killed():

@@ -155,22 +155,29 @@ def test_the_markdown_table_word_for_word():
     before = [success(48, 80), success(10, 20, temperature=0.0), success(1, 4, guided=True, unusable=3)]
     after = [success(56, 70), success(5, 5, split="train")]
     assert comparison_markdown(before, after).splitlines() == [
-        "| split   | help   | temperature | before, % [95 %]  | n  | after, % [95 %]     | n  "
+        "| split   | help   | temperature | before, % [95 %]  | n  | of all, % | after, % [95 %]     | n  | of all, % "
         "| difference, points [95 %] |",
-        "|---------|--------|-------------|-------------------|----|---------------------|----"
+        "|---------|--------|-------------|-------------------|----|-----------|---------------------|----|-----------"
         "|---------------------------|",
-        "| heldout | none   | 1           | 60.0 [49.0, 70.0] | 80 | 80.0 [69.2, 87.7]   | 70 "
+        "| heldout | none   | 1           | 60.0 [49.0, 70.0] | 80 | 60.0      | 80.0 [69.2, 87.7]   | 70 | 80.0      "
         "| +20.0 [+5.2, +33.4]       |",
-        "| train   | none   | 1           | –                 | –  | 100.0 [56.6, 100.0] | 5  "
+        "| train   | none   | 1           | –                 | –  | –         | 100.0 [56.6, 100.0] | 5  | 100.0     "
         "| –                         |",
-        "| heldout | none   | 0 (greedy)  | 50.0 [29.9, 70.1] | 20 | –                   | –  "
+        "| heldout | none   | 0 (greedy)  | 50.0 [29.9, 70.1] | 20 | 50.0      | –                   | –  | –         "
         "| –                         |",
-        "| heldout | guided | 1           | 25.0 [4.6, 69.9]  | 4  | –                   | –  "
+        "| heldout | guided | 1           | 25.0 [4.6, 69.9]  | 4  | 14.3      | –                   | –  | –         "
         "| –                         |",
         "",
         "Intervals: Wilson for a rate; for a difference a bootstrap over tasks where both sides played the same "
-        "tasks, else Newcombe. 3 unusable episodes are left out.",
+        "tasks, else Newcombe. 3 unusable episodes are left out, but 'of all, %' counts them as failures.",
     ]
+
+
+def test_rates_of_all_episodes_are_shown_only_where_some_were_unusable():
+    assert "of all" not in comparison_markdown([success(3, 12)], [success(9, 12)])
+    line = comparison_markdown([success(0, 0, unusable=4)], [success(2, 2, unusable=6)]).splitlines()[2]
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    assert cells[3:9] == ["–", "0", "0.0", "100.0 [34.2, 100.0]", "2", "25.0"]
 
 
 def test_the_same_tasks_are_compared_in_pairs():

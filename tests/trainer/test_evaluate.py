@@ -2,14 +2,19 @@
 
 import asyncio
 import inspect
+import json
 import math
 
 import models
+import odd_envs
 import pytest
 
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
+from turngate.evaluations import add_evaluation, read_evaluations
+from turngate.report.tables import Success, comparison_markdown
+from turngate.rewards.monitors.broken import unusable_share
 from turngate.trainer.evaluate import Evaluation, evaluate
 from turngate.types import Score
 
@@ -97,3 +102,54 @@ def test_no_parameter_lets_help_in():
     parameters = set(inspect.signature(evaluate).parameters)
     looking = {"examining", "reads"}  # after the episodes have ended
     assert parameters == {"player", "worlds", "score", "tasks", "split", "samples", "seed", *looking}
+
+
+# --- an agent that voids what it cannot win ---------------------------------------------------------------------------
+
+
+def voiding(how, tasks, known):
+    """Solves the tasks that it knows, and does ``how`` in the last turn of the others."""
+    lines = {task.id: list(LockEnv().oracle(task)) for task in tasks}
+    for task in tasks:
+        if task.id not in known:
+            lines[task.id] = [*["press z"] * 2, f"press {how}"]
+    return lambda request: lines[request.task_id][request.turn]
+
+
+@pytest.mark.parametrize(
+    ("how", "usable", "rate"),
+    [
+        ("void", 3, 1.0),  # a hole of the environment, which takes a fault of the agent for its own
+        ("fault", 10, 0.3),  # closed: an AgentFault is a failure
+        ("z", 10, 0.3),  # an agent that plays fair
+    ],
+)
+def test_success_over_all_episodes_cannot_be_raised_by_voiding_what_fails(tmp_path, how, usable, rate):
+    tasks = models.tasks(10, "heldout")
+    known = {task.id for task in tasks[:3]}
+    result, played = run(voiding(how, tasks, known), tasks, make_env=odd_envs.Breakable)
+    assert (len(result.success_B), result.unusable) == (usable, 10 - usable)
+    assert result.rate == pytest.approx(rate)
+    assert result.rate_of_all == pytest.approx(0.3)
+    alarm = unusable_share(played).alarm
+    assert (alarm is None) == (how != "void")
+
+    add_evaluation(tmp_path, "before", result)
+    add_evaluation(tmp_path, "after", result)
+    row = json.loads((tmp_path / "evaluations.jsonl").read_text().splitlines()[0])
+    assert (row["rate"], row["rate_of_all"]) == (pytest.approx(rate), pytest.approx(0.3))
+    assert read_evaluations(tmp_path) == [("before", result), ("after", result)]
+    success = Success(split="heldout", temperature=0.5, successes=3, n=usable, unusable=result.unusable)
+    shown = comparison_markdown([success], [success])
+    assert f"{100 * rate:.1f} [" in shown
+    assert ("| 30.0      |" in shown) == (how == "void")  # elsewhere both rates are the same, and one is shown
+
+
+def test_an_evaluation_without_usable_episodes_has_no_rate_but_one_over_all(tmp_path):
+    tasks = models.tasks(2, "heldout")
+    result, _ = run(voiding("void", tasks, set()), tasks, make_env=odd_envs.Breakable)
+    assert math.isnan(result.rate)
+    assert result.rate_of_all == 0
+    add_evaluation(tmp_path, "before", result)
+    row = json.loads((tmp_path / "evaluations.jsonl").read_text())
+    assert (row["rate"], row["rate_of_all"], row["unusable"]) == (None, 0.0, 2)

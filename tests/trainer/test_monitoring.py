@@ -63,10 +63,12 @@ def test_what_cannot_be_told_is_missing_and_not_zero():
         assert (f"monitor/{monitor.name}" in metrics) == (f"monitor/{monitor.name}_alarm" in metrics)
 
 
-def test_a_step_in_which_nothing_can_be_used_says_nothing():
+def test_a_step_in_which_nothing_can_be_used_says_that_and_nothing_else():
     watch = Watch()
     watch(1, step_of(1), {})
-    assert watch(2, [group(episode(usable=False))], {}) == {}
+    broken = {"monitor/unusable_share": 1.0, "monitor/unusable_share_alarm": 1.0}
+    calm = {"monitor/agent_fault_share": 0.0, "monitor/agent_fault_share_alarm": 0.0}
+    assert watch(2, [group(episode(usable=False))], {}) == broken | calm
 
 
 def grams(ids):

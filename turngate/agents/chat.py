@@ -16,6 +16,7 @@ from turngate.agents.models import Tokenizer
 from turngate.errors import ConfigError
 from turngate.types import EndedBy, IntArray
 
+_NO_TOKENS = "this needs the tokens of a policy behind a server, which gives text alone; use a local model"
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
 
 
@@ -82,3 +83,26 @@ class Chat:
     @staticmethod
     def _join(*parts: list[int]) -> IntArray:
         return np.asarray([token for part in parts for token in part], np.int32)
+
+
+class TextChat(Chat):
+    """For a policy that takes messages as text: nobody knows the tokens of its contexts, so they have no ids."""
+
+    def __init__(self) -> None:
+        self.eos_id = -1  # no token has it
+
+    def opening(self, text: str) -> IntArray:
+        """No ids."""
+        return self._join()
+
+    def follow_up(self, text: str, ended_by: EndedBy) -> IntArray:
+        """No ids."""
+        return self._join()
+
+    def encode_turn(self, text: str) -> IntArray:
+        """Raises ConfigError: there is no tokenizer."""
+        raise ConfigError(_NO_TOKENS)
+
+    def decode(self, ids: IntArray) -> str:
+        """Raises ConfigError: there is no tokenizer."""
+        raise ConfigError(_NO_TOKENS)

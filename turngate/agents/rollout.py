@@ -18,7 +18,7 @@ import numpy as np
 
 from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
-from turngate.errors import AgentFault, EnvError, PolicyError, VerifierError
+from turngate.errors import AgentFault, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
     FAULT,
     PLAIN,
@@ -30,6 +30,7 @@ from turngate.types import (
     Guidance,
     Info,
     IntArray,
+    Message,
     Observation,
     Request,
     Sampling,
@@ -38,7 +39,11 @@ from turngate.types import (
     Trajectory,
     Turn,
     derive_seed,
+    storable,
 )
+
+REASON_CHARS = 2_000
+"""Longest reason of a broken episode that is recorded."""
 
 
 class World(Protocol):
@@ -100,6 +105,7 @@ class _Play:
 
     episode: Episode
     ids: list[IntArray] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
 
@@ -108,7 +114,7 @@ class _Play:
         return sum(len(part) for part in self.ids)
 
     def fail(self, fault: AgentFault, *, turn: int | None) -> Ending:
-        self.evidence.append(Evidence(name=FAULT, value=str(fault), turn=turn))
+        self.evidence.append(Evidence(name=FAULT, value=storable(str(fault), REASON_CHARS), turn=turn))
         return Ending.AGENT_FAULT
 
     def end(self, ending: Ending, error: str = "") -> Trajectory:
@@ -121,7 +127,7 @@ class _Play:
             seed=episode.seed,
             evidence=tuple(self.evidence),
             guidance=episode.guidance,
-            error=error,
+            error=storable(error, REASON_CHARS),
         )
 
 
@@ -198,15 +204,21 @@ class Player:
         episode, outside = play.episode, self.policy.outside
         start_s = time.monotonic()
         observation, _ = await outside(world.reset(episode.task, derive_seed(episode.seed, "env")))
-        context = self.chat.opening(self._text(observation, episode, turn=0))
+        text = self._text(observation, episode, turn=0)
+        context = self.chat.opening(text)
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             if time.monotonic() - start_s > self.limits.episode_s:
                 return await self._cut(world, play, Ending.TIME_BUDGET)
             play.ids.append(context)
-            completion = await self.policy.complete(self._request(play))
+            play.messages.append(Message(role="user", content=text))
+            try:
+                completion = await self.policy.complete(self._request(play))
+            except OutOfRoom:
+                return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
+            play.messages.append(Message(role="assistant", content=completion.text))
             try:
                 reply, _, terminated, truncated, info = await outside(world.step(completion.text))
             except AgentFault as fault:  # of one that could not say so itself: it hung, or its process died
@@ -241,6 +253,7 @@ class Player:
             seed=derive_seed(play.episode.seed, turn),
             max_tokens=self.limits.turn_tokens,
             sampling=self.sampling,
+            messages=tuple(play.messages),
         )
 
     @staticmethod

@@ -15,13 +15,22 @@ from typing import Any, ClassVar, Literal, Protocol
 import gymnasium
 import numpy as np
 
+from turngate.envs import handed
+from turngate.envs.handed import Unfit
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
+from turngate.envs.texts import Texts
 from turngate.envs.tools import Tool, parse
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
-from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Record, Score, Task
+from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Record, Score, Task, storable
 
 ANSWER_CHARS = 20_000
 """Longest answer that is recorded; what is longer is cut, with a mark."""
+OBSERVATION_CHARS = 100_000
+"""Longest text of an observation, unless an environment declares another; what is longer is cut, with a mark."""
+FAULT_CHARS = 2_000
+"""Longest reason of an AgentFault that is recorded."""
+CONVERSIONS = 20
+"""So many different conversions are noted."""
 
 
 class SupportsScoring(Protocol):
@@ -40,6 +49,7 @@ class SupportsScoring(Protocol):
 class TurnSpec:
     """What an environment declares about itself. ``fork``: how a state can be copied; ``deadline_s``: longest step.
 
+    ``observation_chars``: longest text of an observation, in characters; the rest of a longer one is cut, with a mark.
     ``tasks``: where its tasks come from unless others are named; those must be of the same kind.
     """
 
@@ -48,6 +58,7 @@ class TurnSpec:
     max_turns: int
     tasks: TaskSourcePart | None = None
     deadline_s: float = 30.0
+    observation_chars: int = OBSERVATION_CHARS
     fork: Literal["exact", "replay", "none"] = "none"
     side_effects: Literal["none", "local", "external"] = "none"
     extra: str = ""
@@ -64,22 +75,6 @@ class Outcome:
     observation: Observation
     evidence: tuple[Evidence, ...] = ()
     done: bool = False
-
-
-class Texts(gymnasium.Space[Any]):
-    """The space of texts of any length and alphabet (gymnasium's ``Text`` rejects a space or a newline)."""
-
-    def __init__(self, kind: type, examples: Sequence[object], seed: int | None = None) -> None:
-        super().__init__(None, None, seed)
-        self._kind, self._examples = kind, tuple(examples)
-
-    def contains(self, x: object) -> bool:
-        """Whether ``x`` is a text of this kind."""
-        return isinstance(x, (self._kind, str))
-
-    def sample(self, mask: Any = None, probability: Any = None) -> Any:
-        """One of the examples."""
-        return self._examples[int(self.np_random.integers(len(self._examples)))]
 
 
 @dataclass(slots=True)
@@ -129,6 +124,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         self.action_space = Texts(Action, [tool.usage for tool in self.turn_spec.tools] or [""])
         self.render_mode = None
         self._episode: _Episode | None = None
+        self._conversions: dict[str, None] = {}
 
     # --- what a subclass writes ---------------------------------------------------------------------------------------
 
@@ -184,9 +180,12 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         task = self._pick(options or {})
         self._episode = None
         try:
-            observation = self.start(task, self.np_random)
+            seen = self.start(task, self.np_random)
+            observation = self._seen(seen)
         except EpisodeError:
             raise
+        except Unfit as problem:
+            raise EnvError(f"{type(self).__name__} could not start task '{task.id}': {problem}") from None
         except Exception as error:
             raise EnvError(f"{type(self).__name__} could not start task '{task.id}': {error!r}") from error
         self._episode = _Episode(task=task, state_key=observation.state_key)
@@ -197,14 +196,16 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     ) -> tuple[Observation, float, bool, bool, Info]:
         """One turn. The floats of an episode sum to its settled total; those before the last are already certain."""
         episode = self._running()
-        parsed = parse(action, self.turn_spec.tools) if isinstance(action, str) else action
+        parsed = self._read(action)
         turn = episode.n_turns
         try:
-            outcome = self.act(parsed)
+            outcome = self._checked(self.act(parsed))
         except AgentFault as fault:
             return self._broken(parsed, fault)
         except EpisodeError:
             raise
+        except Unfit as problem:
+            raise EnvError(f"{type(self).__name__} broke in turn {turn}: {problem}") from None
         except Exception as error:
             raise EnvError(f"{type(self).__name__} broke in turn {turn}: {error!r}") from error
         facts = tuple([replace(fact, turn=turn) if fact.turn is None else fact for fact in outcome.evidence])
@@ -235,11 +236,14 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         episode = self._running()
         try:
             answer = self._answered()
-            measured = tuple(replace(fact, by="verifier") if fact.by == "env" else fact for fact in self.verify())
+            facts = handed.evidence(self.verify(), self._note)
+            measured = tuple(replace(fact, by="verifier") if fact.by == "env" else fact for fact in facts)
         except AgentFault as fault:
             return self._end_by(fault, turn=None)
         except EpisodeError:
             raise
+        except Unfit as problem:
+            raise VerifierError(f"the verifier of {type(self).__name__} broke: {problem}") from None
         except Exception as error:
             raise VerifierError(f"the verifier of {type(self).__name__} broke: {error!r}") from error
         if odd := _unplayed(measured, episode.n_turns):
@@ -248,6 +252,11 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
                 f"of {episode.n_turns}"
             )
         return self._settled((answer, *measured), ending)
+
+    @property
+    def conversions(self) -> tuple[str, ...]:
+        """What it handed over that had to be converted before it could be kept: the first few, in words."""
+        return tuple(self._conversions)
 
     def snapshot(self) -> Snapshot:
         """The running episode at this moment. ``restore`` goes on from it, as often as you like, here or elsewhere."""
@@ -294,6 +303,27 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             raise gymnasium.error.ResetNeeded("no episode is running; call reset() first")
         return self._episode
 
+    def _read(self, action: Action | str) -> Action:
+        if isinstance(action, str):
+            return parse(action, self.turn_spec.tools)
+        try:
+            return handed.action(action)
+        except Unfit as problem:
+            raise ConfigError(f"step() of {type(self).__name__}: {problem}") from None
+
+    def _checked(self, outcome: object) -> Outcome:
+        if not isinstance(outcome, Outcome):
+            raise Unfit(f"act() returned {outcome!r:.80}; it must return an Outcome")
+        facts = handed.evidence(outcome.evidence, self._note)
+        return replace(outcome, observation=self._seen(outcome.observation), evidence=facts)
+
+    def _seen(self, observation: object) -> Observation:
+        return handed.observation(observation, self._note, most=self.turn_spec.observation_chars)
+
+    def _note(self, conversion: str) -> None:
+        if len(self._conversions) < CONVERSIONS:
+            self._conversions[conversion] = None
+
     def _broken(self, action: Action, fault: AgentFault) -> tuple[Observation, float, bool, bool, Info]:
         """The end of a turn that broke the episode."""
         episode = self._running()
@@ -301,10 +331,10 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         episode.said, episode.state_key = action.text, ""
         reward, info = self._end_by(fault, turn=episode.n_turns - 1)
         info["action"] = action
-        return Observation(text=f"the episode is over: {fault}"), reward, True, False, info
+        return Observation(text=f"the episode is over: {_reason(fault)}"), reward, True, False, info
 
     def _end_by(self, fault: AgentFault, *, turn: int | None) -> tuple[float, Info]:
-        return self._settled((Evidence(name=FAULT, value=str(fault), turn=turn),), Ending.AGENT_FAULT)
+        return self._settled((Evidence(name=FAULT, value=_reason(fault), turn=turn),), Ending.AGENT_FAULT)
 
     def _settled(self, measured: tuple[Evidence, ...], ending: Ending) -> tuple[float, Info]:
         """The end of the episode: the rest of its reward, and info."""
@@ -324,7 +354,7 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             raise EnvError(f"{name} broke when it was asked for the answer: {error!r}") from error
         if not isinstance(answer, str | None):
             raise EnvError(f"the answer of {name} is {answer!r:.80}; it must be text or None")
-        return Evidence(name=ANSWER, value=None if answer is None else _kept(answer))
+        return Evidence(name=ANSWER, value=None if answer is None else storable(answer, ANSWER_CHARS))
 
     def _record(self, ending: Ending) -> Record:
         episode = self._episode
@@ -349,8 +379,5 @@ def _unplayed(facts: Sequence[Evidence], n_turns: int) -> Evidence | None:
     return next((fact for fact in facts if fact.turn is not None and not 0 <= fact.turn < n_turns), None)
 
 
-def _kept(answer: str) -> str:
-    """An answer as it is stored: no lone surrogates, which no file holds, and at most ``ANSWER_CHARS``."""
-    answer = answer.encode(errors="replace").decode()
-    cut = len(answer) - ANSWER_CHARS
-    return answer if cut <= 0 else f"{answer[:ANSWER_CHARS]}\n[… {cut} more characters …]"
+def _reason(fault: AgentFault) -> str:
+    return storable(str(fault), FAULT_CHARS)

@@ -52,7 +52,7 @@ def _findings(rule: str, level: Level, problems: Problems) -> list[Finding]:
     messages: list[str] = []
     try:
         messages.extend(problems)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # code that calls sys.exit() breaks its rule, not the command
         level, messages = "error", [*messages, f"raised {error!r}"]
     return [Finding(level=level, rule=rule, message=message) for message in dict.fromkeys(messages)]
 

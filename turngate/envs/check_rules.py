@@ -6,7 +6,6 @@ see is reported by one of them only.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -116,6 +115,13 @@ def reset_rule(env: TurnEnv, seeds: Sequence[int]) -> Problems:
         yield f"reset() returned a {type(observation).__name__} as observation; it must be an Observation"
     if missing := [key for key in INFO_KEYS if key not in info]:
         yield f"info lacks {missing} after reset()"
+
+
+def _handed_over(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Texts and facts can be kept as they are; the environment raises EnvError for what cannot be kept at all."""
+    for seed in seeds:
+        _to_the_end(env, seed)
+    yield from env.conversions
 
 
 def _tasks(env: TurnEnv, seeds: Sequence[int]) -> Problems:
@@ -254,7 +260,7 @@ def _answer(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Facts are Evidence with plain JSON values; what they are about is a turn that was played, or the episode."""
+    """Facts are Evidence; what they are about is a turn that was played, or the episode."""
     for seed in seeds:
         for turn, step in enumerate(_play(env, seed).steps):
             for fact in step.info.get("evidence", ()):
@@ -264,16 +270,6 @@ def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
                     fact.by == "env" and fact.turn is None and fact.name != ANSWER
                 ):
                     yield f"evidence '{fact.name}' of turn {turn} is stamped with turn {fact.turn}"
-                elif problem := _not_json(fact.value):
-                    yield f"evidence '{fact.name}' of turn {turn} cannot be stored: {problem}"
-
-
-def _not_json(value: Any) -> str:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return ""
 
 
 def _private(env: TurnEnv, seeds: Sequence[int]) -> Problems:
@@ -371,6 +367,7 @@ def _deadline(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 RULES: dict[str, tuple[Level, Rule]] = {
     "answer": ("error", _answer),  # first: an answer that is no text breaks every episode, and is said once
+    "handed_over": ("warning", _handed_over),  # before all others that play, which would raise the same
     "tasks": ("error", _tasks),
     "observation": ("error", _observation),
     "state_key": ("error", _state_key),

@@ -13,6 +13,10 @@ What happens to a call:
   error that is not the caller's own, the environment is closed and built anew for the next episode;
 * it takes longer than its deadline, or its process dies: AgentFault in ``step`` and ``finish``, where an action of the
   agent can be the cause, EnvError in ``reset``; the worker is abandoned, counted in ``lost_workers`` and replaced.
+
+An abandoned process is killed. An abandoned thread goes on until its call ends, perhaps never, so there is a bound:
+when as many threads hang as the pool may have environments (at least ``LEAST_STUCK``), ``lease`` raises RunError. All
+are daemons, so none of them keeps the program from ending.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from turngate.envs.base import TurnEnv
 from turngate.envs.process import ProcessEnv, as_env_error, broken, pickled
-from turngate.errors import ConfigError, EnvError, UserError
+from turngate.errors import ConfigError, EnvError, RunError, UserError
 from turngate.types import Action, Ending, Info, Observation, Task
 
 MakeEnv: TypeAlias = Callable[[], TurnEnv]
@@ -40,6 +44,8 @@ MakeEnv: TypeAlias = Callable[[], TurnEnv]
 OPEN_DEADLINE_S = 300.0  # building an environment may start a browser or a container
 CALLS_PER_STEP = 2  # the last step acts and verifies, each for at most the declared deadline
 MARGIN_S = 5.0  # the environment's own deadline must fire first: it ends one action, ours ends the environment
+LEAST_STUCK = 4
+"""So many threads may hang in any pool, also in a smaller one, before it gives up."""
 
 _log = logging.getLogger(__name__)
 _numbers = count()
@@ -126,8 +132,8 @@ class _Worker(threading.Thread):
         try:
             if self._env is not None:
                 self._env.close()
-        except Exception:
-            _log.warning("%s: the environment could not be closed", self.name, exc_info=True)
+        except BaseException as error:  # also SystemExit: the thread has yet to say that it is gone
+            _log.warning("an environment could not be closed, and what it held may be left: %r", error)
         self._env = self.declared_s = None
 
 
@@ -199,15 +205,20 @@ class EnvPool:
 
     @asynccontextmanager
     async def lease(self, task: Task | None = None) -> AsyncIterator[LeasedEnv]:
-        """Borrow an environment; waits while all are in use. Raises EnvError once the pool is closed.
+        """Borrow an environment; waits while all are in use.
 
+        Raises EnvError once the pool is closed, RunError when too many of its threads hang.
         Every environment here plays any ``task``; see ``EnvPools`` for several kinds.
         """
         await self._slots.acquire()
         if self._closed:
             self._slots.release()  # wakes the next one who waits, so that nobody waits for ever
             raise EnvError("the pool is closed")
-        worker = self._idle.pop() if self._idle else self._hire()
+        try:
+            worker = self._idle.pop() if self._idle else self._hire()
+        except RunError:
+            self._slots.release()
+            raise
         worker.leased = True
         try:
             yield LeasedEnv(self, worker)
@@ -247,13 +258,13 @@ class EnvPool:
                 self._fail(worker, EnvError(f"the pool was closed during '{worker.call.method}'"))
             worker.inbox.put(None)
         self._idle.clear()
-        await self._wait_for_exits(self.close_s)
+        await self._wait_for_exits(lambda worker: not worker.lost)  # a lost thread comes back when it likes, or never
         for worker in self._alive:
             self.lost_workers += not worker.lost
             worker.lost = True
             worker.kill()
         if self.isolation == "process":
-            await self._wait_for_exits(self.close_s)
+            await self._wait_for_exits(lambda worker: True)
         if self._alive:
             names = ", ".join(sorted(worker.name for worker in self._alive))
             _log.warning("%d environment threads are stuck in a call and were left: %s", len(self._alive), names)
@@ -261,6 +272,12 @@ class EnvPool:
     # --- workers; all of this runs in the event loop's thread ---------------------------------------------------------
 
     def _hire(self) -> _Worker:
+        stuck = sum(worker.lost for worker in self._alive) if self.isolation == "thread" else 0
+        if stuck >= max(self.size, LEAST_STUCK):
+            raise RunError(
+                f"{stuck} threads hang in environments that passed their deadline, and a thread cannot be ended; "
+                'set env.isolation = "process", so that an environment that hangs is killed'
+            )
         if self._news is None:
             self._news = _News(asyncio.get_running_loop())
         worker = _Worker(self, self._build, self._news)
@@ -324,7 +341,7 @@ class EnvPool:
         worker.join()
         self._alive.discard(worker)
 
-    async def _wait_for_exits(self, limit_s: float) -> None:
-        end_s = time.monotonic() + limit_s
-        while self._alive and time.monotonic() < end_s:
+    async def _wait_for_exits(self, of: Callable[[_Worker], bool]) -> None:
+        end_s = time.monotonic() + self.close_s
+        while any(map(of, self._alive)) and time.monotonic() < end_s:
             await asyncio.sleep(0.002)

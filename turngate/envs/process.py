@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,18 @@ class ProcessEnv:
             self._connection.send(None)
         if not wait([self._process.sentinel], timeout=CLOSE_S):
             _log.warning("an environment's process did not close within %g s and is killed", CLOSE_S)
+        elif problem := self._last_word():
+            _log.warning("an environment could not be closed, and what it held may be left: %s", problem)
         self._bury()
+
+    def _last_word(self) -> str:
+        """What went wrong when the environment closed; empty if nothing did."""
+        with suppress(EOFError, OSError):
+            while self._connection.poll():
+                result, _ = self._connection.recv()
+                if isinstance(result, _Unclosed):
+                    return result.problem
+        return ""
 
     def kill(self) -> None:
         """End the process and everything below it, now."""
@@ -117,6 +129,13 @@ class ProcessEnv:
                 self._connection.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Unclosed:
+    """The last word of a process whose environment could not be closed."""
+
+    problem: str
+
+
 def broken(method: str, problem: str) -> EpisodeError:
     """The error of a call that hung or whose process died: AgentFault where an action of the agent can be the cause."""
     return (EnvError if method in ("construction", "reset") else AgentFault)(problem)
@@ -149,7 +168,15 @@ def _serve(connection: Connection, make_env: bytes) -> None:
         connection.send_bytes(pickle.dumps((None, as_env_error(error, "construction", portable=True))))
     finally:
         if env is not None:
-            env.close()
+            _close(env, connection)
+
+
+def _close(env: TurnEnv, connection: Connection) -> None:
+    try:
+        env.close()
+    except (Exception, SystemExit) as error:
+        with suppress(OSError):  # nobody listens any more
+            connection.send((_Unclosed(repr(error)), None))
 
 
 def _next(connection: Connection) -> Any:

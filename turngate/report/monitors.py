@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MONITORS: tuple[Monitor[Any], ...] = (*BATCH_MONITORS, *TREND_MONITORS)
 HEADINGS = ("step", "alarm", "evidence", "look at")
+USABLE = 0.9  # a run below it says so at its end; the number is ours
 LABELLED = 6  # above so many alarms in a panel their step numbers would cover each other
 SEVERITY_COLOURS = {"warning": COLOURS[1], "notice": COLOURS[4]}
 
@@ -39,6 +40,18 @@ def no_alarms(rows: Rows) -> str:
     if not is_monitored(rows):
         return "no alarms are known: this run was not monitored"
     return f"no alarm was raised in {len(rows)} steps"
+
+
+def usable_line(rows: Rows) -> str:
+    """What to say of a run of whose episodes fewer than ``USABLE`` were usable, mean of its steps; else empty."""
+    shares = [row["train/unusable_share"] for row in rows if "train/unusable_share" in row]
+    if not shares or (usable := 1 - sum(shares) / len(shares)) >= USABLE:
+        return ""
+    worst = max(rows, key=lambda row: row.get("train/unusable_share", 0.0))
+    return (
+        f"only {usable:.0%} of the episodes of training were usable (below {USABLE:.0%}; {max(shares):.0%} unusable in "
+        f"step {worst['step']:.0f}): rates and rewards leave the others out; 'turngate show' says why they broke"
+    )
 
 
 def alarm_table(raised: Sequence[Raised]) -> Table:

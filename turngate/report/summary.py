@@ -11,7 +11,7 @@ from turngate.config import Config, load
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_runs
-from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors
+from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
 from turngate.report.tables import Success, by_task, comparison_markdown, comparison_table
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
@@ -64,12 +64,16 @@ def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: C
     """Print the alarms of one run, or that there are none; the same as a section of the summary."""
     raised, heading = read_alarms(run.path), f"alarms, {title}"
     console.print(f"\n{heading}", highlight=False)
+    lost = usable_line(rows)
+    if lost:
+        console.print(lost, highlight=False, soft_wrap=True)
+    said = f"## {heading}\n\n" + (f"{lost}\n\n" if lost else "")
     if not raised:
         sentence = no_alarms(rows)
         console.print(sentence, highlight=False)
-        return f"## {heading}\n\n{sentence}\n"
+        return f"{said}{sentence}\n"
     console.print(alarm_table(raised))
-    return f"## {heading}\n\n{alarm_markdown(raised)}"
+    return f"{said}{alarm_markdown(raised)}"
 
 
 def _runs(run: RunFolder) -> list[tuple[str, RunFolder]]:
@@ -97,7 +101,10 @@ def _draw(run: RunFolder) -> list[Path]:
     if not rows:
         return []
     plot_curves(rows["training"], folder / "curves.png", title=name)
-    series = {title: [_points([(row["step"], row["train/success"]) for row in run])] for title, run in rows.items()}
+    series = {
+        title: [_points([(row["step"], row["train/success"]) for row in run if "train/success" in row])]
+        for title, run in rows.items()
+    }
     plot_runs(
         series,
         folder / "success.png",

@@ -19,14 +19,18 @@ from rich.text import Text
 
 from turngate.errors import ShapeError
 
+OF_ALL = "of all, %"
+"""Heading of the rates with unusable episodes counted as failures, shown where there are any."""
 HEADINGS = (
     "split",
     "help",
     "temperature",
     "before, % [95 %]",
     "n",
+    OF_ALL,
     "after, % [95 %]",
     "n",
+    OF_ALL,
     "difference, points [95 %]",
 )
 
@@ -152,25 +156,35 @@ def _check(successes: int, n: int) -> None:
 def comparison_table(before: Sequence[Success], after: Sequence[Success]) -> Table:
     """Before and after side by side, matched by split, help and temperature; a dash where one side is missing.
 
+    Where any episode was unusable, each side has a further rate, of all episodes, with the unusable ones as failures.
     Raises ShapeError when one side has two entries for the same row.
     """
     table = Table(caption=_note([*before, *after]), caption_justify="left")
-    for number, heading in enumerate(HEADINGS):
+    headings, *rows = _cells(before, after)
+    for number, heading in enumerate(headings):
         table.add_column(Text(heading), justify="left" if number < 2 else "right")
-    for cells in _rows(before, after):
+    for cells in rows:
         table.add_row(*map(Text, cells))
     return table
 
 
 def comparison_markdown(before: Sequence[Success], after: Sequence[Success]) -> str:
     """The same table in Markdown, which also reads well as plain text."""
-    rows = [list(HEADINGS), *_rows(before, after)]
+    rows = _cells(before, after)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
     ]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([lines[0], rule, *lines[1:], "", _note([*before, *after])]) + "\n"
+
+
+def _cells(before: Sequence[Success], after: Sequence[Success]) -> list[list[str]]:
+    """The headings, then the rows."""
+    rows = [list(HEADINGS), *_rows(before, after)]
+    if any(success.unusable for success in (*before, *after)):
+        return rows
+    return [[cell for number, cell in enumerate(row) if HEADINGS[number] != OF_ALL] for row in rows]
 
 
 def _rows(before: Iterable[Success], after: Iterable[Success]) -> list[list[str]]:
@@ -200,11 +214,14 @@ def _index(successes: Iterable[Success]) -> dict[tuple[str, bool, float], Succes
     return found
 
 
-def _rate(success: Success | None) -> tuple[str, str]:
-    if success is None or not success.n:
-        return "–", "–"
+def _rate(success: Success | None) -> tuple[str, str, str]:
+    if success is None or not success.n + success.unusable:
+        return "–", "–", "–"
+    of_all = f"{100 * success.successes / (success.n + success.unusable):.1f}"
+    if not success.n:
+        return "–", "0", of_all
     low, high = wilson(success.successes, success.n)
-    return f"{100 * success.successes / success.n:.1f} [{100 * low:.1f}, {100 * high:.1f}]", str(success.n)
+    return f"{100 * success.successes / success.n:.1f} [{100 * low:.1f}, {100 * high:.1f}]", str(success.n), of_all
 
 
 def _change(before: Success | None, after: Success | None) -> str:
@@ -219,7 +236,9 @@ def _change(before: Success | None, after: Success | None) -> str:
 
 def _note(successes: Iterable[Success]) -> str:
     unusable = sum(success.unusable for success in successes)
-    left_out = f" {unusable} unusable episodes are left out." if unusable else ""
+    left_out = (
+        f" {unusable} unusable episodes are left out, but '{OF_ALL}' counts them as failures." if unusable else ""
+    )
     return (
         "Intervals: Wilson for a rate; for a difference a bootstrap over tasks where both sides played the same tasks, "
         f"else Newcombe.{left_out}"

@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from turngate.agents.rollout import Worlds
 from turngate.config import WarmStart
-from turngate.errors import ConfigError, DataError, EpisodeError, UnknownName
+from turngate.errors import ConfigError, DataError, EnvError, EpisodeError, UnknownName, UserError
 from turngate.jsonl import read_rows
 from turngate.run.environments import Environments
 from turngate.types import Task
 
-Demonstrations: TypeAlias = tuple[list[Task], dict[str, list[str]]]
-"""Tasks, and by the id of each what to write in its turns."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstrations:
+    """``lines``: by the id of each task what to write in its turns. ``failed``: why others could not be had, each."""
+
+    tasks: list[Task]
+    lines: dict[str, list[str]]
+    failed: tuple[str, ...] = ()
 
 
 def demonstrations(environments: Environments, section: WarmStart) -> Demonstrations:
@@ -27,12 +34,27 @@ def demonstrations(environments: Environments, section: WarmStart) -> Demonstrat
     _need_oracles(environments, section.episodes)
     tasks: list[Task] = []
     lines: dict[str, list[str]] = {}
+    failed: list[str] = []
     for label, count in environments.split(section.episodes).items():
-        env = environments[label]
-        for task in environments.heldout(label, environments.sections[label].split, count):
-            tasks.append(task)
-            lines[task.id] = list(env.oracle(task))
-    return tasks, lines
+        split = environments.sections[label].split
+        for index in environments.indices(label, split, count):
+            try:
+                task = environments.task(label, split, index)
+                lines[task.id] = _lines(environments[label].oracle(task))
+            except UserError:
+                raise
+            except (Exception, SystemExit) as error:  # one task that is broken costs one demonstration
+                failed.append(f"task {index} of '{label}' {split}: {error!r:.200}")
+            else:
+                tasks.append(task)
+    return Demonstrations(tasks=tasks, lines=lines, failed=tuple(failed))
+
+
+def _lines(written: Sequence[str]) -> list[str]:
+    lines = list(written)
+    if odd := [line for line in lines if not isinstance(line, str)]:
+        raise EnvError(f"the oracle wrote {odd[0]!r:.80}; it must write texts")
+    return lines
 
 
 def check_demonstrations(environments: Environments, section: WarmStart) -> None:
@@ -93,4 +115,4 @@ def _read(environments: Environments, path: Path) -> Demonstrations:
         tasks[task.id], lines[task.id] = task, data["actions"]
     if not lines:
         raise DataError(path, "holds no demonstration")
-    return list(tasks.values()), lines
+    return Demonstrations(tasks=list(tasks.values()), lines=lines)

@@ -7,6 +7,7 @@ the name too, because ids of tasks are unique in one environment only.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -24,6 +25,8 @@ from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
 from turngate.rewards import Rubric
 from turngate.trainer.curriculum import TaskStream, shares
 from turngate.types import Group, ScoredGroup, Task, derive_seed
+
+_log = logging.getLogger(__name__)
 
 
 class Environments:
@@ -62,9 +65,12 @@ class Environments:
         self.close()
 
     def close(self) -> None:
-        """Close every environment."""
-        for env in self._envs.values():
-            env.close()
+        """Close every environment; one that cannot be is named in a warning, and spares the others and the run."""
+        for label, env in self._envs.items():
+            try:
+                env.close()
+            except (Exception, SystemExit) as error:
+                _log.warning("'%s' could not be closed, and what it held may be left: %r", label, error)
 
     def __iter__(self) -> Iterator[tuple[str, TurnEnv]]:
         """Name and environment, in the order of the config."""
@@ -107,10 +113,16 @@ class Environments:
 
     def heldout(self, label: str, split: str, count: int) -> list[Task]:
         """The first ``count`` tasks of a split, or all of a smaller one."""
-        tasks = self._envs[label].tasks
-        size = tasks.size(split)
-        indices = range(count if size is None else min(size, count))
-        return [self._stamped(label, tasks.task(split, index)) for index in indices]
+        return [self.task(label, split, index) for index in self.indices(label, split, count)]
+
+    def indices(self, label: str, split: str, count: int) -> range:
+        """The first ``count`` places of a split, or all of a smaller one."""
+        size = self._envs[label].tasks.size(split)
+        return range(count if size is None else min(size, count))
+
+    def task(self, label: str, split: str, index: int) -> Task:
+        """The task at one place of a split."""
+        return self._stamped(label, self._envs[label].tasks.task(split, index))
 
     def split(self, n: int) -> dict[str, int]:
         """``n`` things shared among the environments by their weights."""

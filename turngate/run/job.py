@@ -45,6 +45,11 @@ class Job:
     def __init__(
         self, config: Config, console: Console, *, control: str | None = None, start: Path | None = None
     ) -> None:
+        if not config.policy.trainable:
+            raise ConfigError(
+                f'policy.type "{config.policy.type}" cannot be trained, only evaluated: with turngate eval --config '
+                'CONFIG; train with a policy of another type, such as policy.type = "local"'
+            )
         self.config, self.console, self.control = config, console, control
         self.path = config.folder / config.name
         self.folder = RunFolder(self.path)

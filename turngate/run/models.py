@@ -12,13 +12,16 @@ from turngate.errors import MissingExtra
 
 
 def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
-    """Model and tokenizer of a hub name or a folder, on the accelerator if there is one. Raises MissingExtra."""
+    """Model and tokenizer of a hub name or a folder, on the accelerator if there is one. Raises MissingExtra.
+
+    Weights are float32 in whatever precision they are stored: updates would vanish in the rounding of bfloat16.
+    """
     _require_torch()
     import torch
 
     from turngate.agents import tiny
 
-    return tiny.load(name, device="cuda" if torch.cuda.is_available() else "cpu")
+    return tiny.load(name, dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 def check_model(name: str) -> None:
@@ -47,7 +50,7 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
 
 
 def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write both in Hugging Face format; the folder appears when all of it is written."""
+    """Write both in Hugging Face format, in the precision of the weights; the folder appears when all is written."""
     from turngate.agents import tiny
 
     writing = folder.with_name(f"writing_{folder.name}")

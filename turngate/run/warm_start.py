@@ -10,26 +10,32 @@ from rich.console import Console
 from turngate.agents.chat import Chat
 from turngate.agents.models import LanguageModel, Tokenizer
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
-from turngate.agents.rollout import Player, Worlds, play_groups
+from turngate.agents.rollout import Limits, Player, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import RunError
 from turngate.progress import Progress
 from turngate.run.demonstrations import demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.run.models import load_model, new_model, save_model
+from turngate.run.room import check_room, no_room
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.imitate import imitate
 from turngate.trainer.loss import PolicyLoss
-from turngate.types import Metrics, Score, Task, Trajectory, derive_seed
+from turngate.types import FAULT, Ending, Metrics, Score, Task, Trajectory, derive_seed
 
 
 async def starting_model(
     config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console
 ) -> tuple[LanguageModel, Chat]:
-    """Model and chat format; a warm start is made once and kept in ``folder``."""
+    """Model and chat format; a warm start is made once and kept in ``folder``.
+
+    Raises ConfigError where the context has no room for an episode.
+    """
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
-        return model, Chat(tokenizer)
+        chat = Chat(tokenizer)
+        await check_room(environments, worlds, chat, config.policy.limits())
+        return model, chat
     if not folder.exists():
         await _imitate(config, environments, worlds, folder, console)
     model, tokenizer = load_model(str(folder))
@@ -39,17 +45,21 @@ async def starting_model(
 async def _imitate(config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console) -> None:
     section = config.warm_start
     assert section is not None
-    tasks, lines = demonstrations(environments, section)
+    shown = demonstrations(environments, section)
+    if not shown.tasks:
+        raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
+    tasks, lines = shown.tasks, shown.lines
     model, tokenizer = await _untrained(config, tasks, lines, worlds)
-    chat = Chat(tokenizer)
+    chat, limits = Chat(tokenizer), config.policy.limits()
+    await check_room(environments, worlds, chat, limits)
     policy = ScriptedPolicy(by_task(lines), chat, lanes=config.policy.lanes)
-    player = Player(policy, chat, config.policy.limits())
+    player = Player(policy, chat, limits)
     seed = derive_seed(config.seed, "demonstrations")
     groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
     examined = {name for examiner in config.examine for name in examiner.writes}
     scored = [environments.score_demonstration(group, examined) for group in groups]
-    solved = _solved(played, [score for group in scored for score in group.scores], console)
+    solved = _solved(played, [score for group in scored for score in group.scores], shown.failed, limits, console)
     learner = config.learner.open(model, lr=section.lr)
     with Progress(console, "warm start") as progress:
 
@@ -78,12 +88,30 @@ async def _untrained(
     return new_model(config.model, texts, context=config.policy.context, seed=seed)
 
 
-def _solved(played: Sequence[Trajectory], scores: Sequence[Score], console: Console) -> list[Trajectory]:
-    """Only demonstrations that solve their task are imitated; the others are counted aloud."""
-    solved = [t for t, s in zip(played, scores, strict=True) if s.usable and (s.outcome or 0.0) >= SUCCESS]
+def _solved(
+    played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], limits: Limits, console: Console
+) -> list[Trajectory]:
+    """Only demonstrations that solve their task are imitated; the others are counted aloud, ``failed`` ones too."""
+    pairs = list(zip(played, scores, strict=True))
+    solved = [t for t, s in pairs if s.usable and (s.outcome or 0.0) >= SUCCESS]
+    n = len(played) + len(failed)
+    broken = [*failed, *(_why(t, s) for t, s in pairs if not s.usable or t.ending is Ending.AGENT_FAULT)]
+    full = no_room(played, limits)
+    cut = f"; {full}" if full else ""
     if not solved:
-        problem = next((t.error for t in played if t.error), "none of them solves its task")
-        raise RunError(f"none of {len(played)} demonstrations can be used: {problem}")
-    if len(solved) < len(played):
-        console.print(f"{len(played) - len(solved)} of {len(played)} demonstrations do not solve their task")
+        problem = broken[0] if broken else "none of them solves its task"
+        raise RunError(f"none of {n} demonstrations can be used: {problem}{cut}")
+    if broken:
+        _say(console, f"{len(broken)} of {n} demonstrations broke and are left out; the first: {broken[0]}")
+    if unsolved := n - len(solved) - len(broken):
+        _say(console, f"{unsolved} of {n} demonstrations do not solve their task{cut}")
     return solved
+
+
+def _why(trajectory: Trajectory, score: Score) -> str:
+    faults = [str(fact.value) for fact in trajectory.evidence if fact.name == FAULT]
+    return f"task '{trajectory.task.id}': {trajectory.error or next(iter(faults), score.problem)}"
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(" ".join(line.split()), markup=False, highlight=False, soft_wrap=True)

@@ -27,6 +27,15 @@ class Evaluation:
         """Share of usable episodes that succeeded; NaN if there is none."""
         return sum(self.success_B) / len(self.success_B) if self.success_B else float("nan")
 
+    @property
+    def rate_of_all(self) -> float:
+        """Share of all episodes that succeeded, the unusable ones counted as failures; NaN if none was played.
+
+        An agent that breaks what it cannot solve raises ``rate``, and cannot raise this one.
+        """
+        n = len(self.success_B) + self.unusable
+        return sum(self.success_B) / n if n else float("nan")
+
 
 async def evaluate(
     player: Player,

@@ -15,12 +15,12 @@ from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.errors import ConfigError, RunError
 from turngate.examine.run import Examining
 from turngate.metrics import Clock
-from turngate.trainer.canary import check_agreement, longest, probe
+from turngate.trainer.canary import Moved, check_agreement, longest, probe
 from turngate.trainer.checkpoint import Kept
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
-from turngate.trainer.learner import Learner, measured_for
+from turngate.trainer.learner import MAX_KL, Learner, measured_for
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import credit_metrics, unwatched
 from turngate.trainer.pack import Aggregate, by_turn, pack, split
@@ -29,6 +29,7 @@ from turngate.trainer.table import tabulate
 from turngate.types import (
     Batch,
     Credit,
+    Ending,
     Group,
     Guidance,
     Metrics,
@@ -71,6 +72,8 @@ class Run:
     aggregate: Aggregate
     tolerance: float
     seed: int
+    max_kl: float = MAX_KL  # furthest that the updates of a step may move the policy, in nats per token
+    rounding: str = ""  # what to do where sampler and learner part by rounding alone
     examining: Examining | None = None  # looks at what was played before it is scored
     reference: Learner | None = None  # frozen, for losses that hold the policy near it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
@@ -147,7 +150,10 @@ async def play_examined(
 
 
 def learn(run: Run, batch: Batch, table: TurnTable, lesson: Lesson, *, first: bool) -> Metrics:
-    """Descend on the batch in ``minibatches`` steps; the run's first batch must be what the learner would sample."""
+    """Descend on the batch in ``minibatches`` steps; the run's first batch must be what the learner would sample.
+
+    Raises MismatchError if it is not, RunError for updates that ruin the policy.
+    """
     metrics = _check(run, batch) if first else {}
     returns, noted = lesson(table)
     parts = [  # all columns are measured before the first update
@@ -155,11 +161,12 @@ def learn(run: Run, batch: Batch, table: TurnTable, lesson: Lesson, *, first: bo
         for part, own in split(batch, returns, run.minibatches)
     ]
     metrics |= noted
+    moved = Moved(batch, run.learner)
     for part, columns in parts:
         measured = run.learner.forward_backward(part, run.loss, measured=columns) | run.learner.optim_step()
         for name, value in measured.items():
             metrics[name] = metrics.get(name, 0.0) + value / len(parts)
-    return metrics
+    return metrics | moved.check(metrics, limit=run.max_kl)
 
 
 async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) -> Metrics:
@@ -171,14 +178,16 @@ async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) ->
 
 
 def _check(run: Run, batch: Batch) -> Metrics:
-    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.sampling.truncates)
+    truncates = run.player.sampling.truncates
+    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=truncates, rounding=run.rounding)
 
 
 def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
     """Success and payments of a step, and of each environment where there are several (``env/NAME/…``).
 
-    Unusable episodes are counted, not averaged in. Raises RunError if none is usable, unless scores wait for facts that
-    examiners could not have (``waits``): then that is told, and only a step in which all episodes broke ends the run.
+    Unusable episodes are counted, not averaged in, except by ``success_of_all``, where they are failures. Raises
+    RunError if none is usable, unless scores wait for facts that examiners could not have (``waits``): then that is
+    told, and only a step in which all episodes broke ends the run.
     """
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     if not any(score.usable for _, score in pairs):
@@ -199,16 +208,21 @@ def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
 
 def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     usable = [(trajectory, score) for trajectory, score in pairs if score.usable]
-    unusable_share = 1 - len(usable) / len(pairs)
+    successes = sum((score.outcome or 0.0) >= SUCCESS for _, score in usable)
+    of_all = {
+        "unusable_share": 1 - len(usable) / len(pairs),
+        "agent_fault_share": sum(t.ending is Ending.AGENT_FAULT for t, _ in pairs) / len(pairs),
+        "success_of_all": successes / len(pairs),
+    }
     if not usable:
-        return {"unusable_share": unusable_share}
+        return of_all
     n_tokens = sum(len(turn.completion.ids_K) for trajectory, _ in usable for turn in trajectory.turns)
     return {
-        "success": float(np.mean([(score.outcome or 0.0) >= SUCCESS for _, score in usable])),
+        "success": successes / len(usable),
         "outcome": float(np.mean([score.outcome or 0.0 for _, score in usable])),
         "paid": float(np.mean([score.total for _, score in usable])),
         "turns": float(np.mean([len(trajectory.turns) for trajectory, _ in usable])),
         "finished_share": float(np.mean([trajectory.ending.terminated for trajectory, _ in usable])),
-        "unusable_share": unusable_share,
         "sampled_tokens": float(n_tokens),
+        **of_all,
     }

@@ -1,14 +1,15 @@
 """All monitors together: each can fire, each can be calm, and what they say of themselves is true."""
 
 import inspect
+from dataclasses import replace
 
 import pytest
 from facts import course
-from scores import episode, event, group, turn
+from scores import alarm_of, episode, event, group, turn
 
-from turngate.rewards.monitors.step_facts import MEMORY, START, Opened
+from turngate.rewards.monitors.step_facts import MEMORY, START, Opened, Tally
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
-from turngate.types import Evidence
+from turngate.types import Ending, Evidence
 
 EVERY = (*BATCH_MONITORS, *TREND_MONITORS)
 
@@ -18,7 +19,7 @@ def named(monitors):
 
 
 def test_names_are_unique():
-    assert len({monitor.name for monitor in EVERY}) == len(EVERY) == 26
+    assert len({monitor.name for monitor in EVERY}) == len(EVERY) == 31
 
 
 @named([monitor for monitor in EVERY if monitor.limits])
@@ -35,7 +36,7 @@ def test_the_limits_that_are_drawn_are_the_defaults(monitor):
     assert {abs(limit) for limit in monitor.limits} <= defaults
 
 
-@named(BATCH_MONITORS)
+@named([monitor for monitor in BATCH_MONITORS if not monitor.name.startswith("unusable_")])
 def test_without_usable_episodes_no_alarm_is_raised(monitor):
     assert monitor.look([]) is None
     bad = [
@@ -47,7 +48,7 @@ def test_without_usable_episodes_no_alarm_is_raised(monitor):
         )
         for i in range(40)
     ]
-    assert monitor.look([group(*bad)]) is None
+    assert alarm_of(monitor.look([group(*bad)])) is None
 
 
 def hacked():
@@ -79,7 +80,23 @@ def nothing_differs():
     return [group(*(episode(outcome=1.0) for _ in range(4)))]
 
 
-BATCHES = {"paid_concentration": one_source, "advantage_concentration": one_source, "silent_groups": nothing_differs}
+def broken():
+    return [group(*(episode(f"t{i}", usable=i > 2) for i in range(4)))]
+
+
+def broken_by_the_agent():
+    trajectory, score = episode()
+    return [group(*[(replace(trajectory, ending=Ending.AGENT_FAULT), score)] * 2)]
+
+
+BATCHES = {
+    "paid_concentration": one_source,
+    "advantage_concentration": one_source,
+    "silent_groups": nothing_differs,
+    "unusable_share": broken,
+    "unusable_task": broken,
+    "agent_fault_share": broken_by_the_agent,
+}
 
 
 @named(BATCH_MONITORS)
@@ -141,6 +158,7 @@ BAD = course(
     effective_share=0.1,
     guided=0.9,
     unguided=0.1,
+    tasks={f"t{i}": Tally(n=8, unusable=i // 4, faults=i // 4, failures=i // 4) for i in range(16)},
 )
 CALM = course(
     MEMORY,
@@ -155,6 +173,7 @@ CALM = course(
     effective_share=1.0,
     guided=0.6,
     unguided=0.5,
+    tasks={f"t{i}": Tally(n=8, unusable=i % 2, faults=i % 2, failures=i // 4) for i in range(16)},
 )
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from turngate.rewards.monitors.alarm import NAMED, Episode, mean_known, usable_episodes
-from turngate.types import ScoredGroup
+from turngate.types import Ending, ScoredGroup
 
 START, MEMORY = 10, 60
 """How many of the first and of the latest steps the monitors look at."""
@@ -26,6 +27,15 @@ class Opened:
     n_open: int
     n: int
     gate: str = ""
+
+
+class Tally(NamedTuple):
+    """Episodes of a task: all, the unusable, those that the agent broke, and the other usable ones that failed."""
+
+    n: int
+    unusable: int
+    faults: int
+    failures: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +61,8 @@ class StepFacts:
     success than in a failure (ties count half). ``spread`` is the standard deviation of paid within a group (ddof 0),
     mean over groups. ``overlap`` is the share of token 4-grams that neighbouring siblings have in common (Jaccard).
     ``open_groups`` is the share of groups with process payments in which two episodes have open ones; ``guided`` and
-    ``unguided`` are the mean outcomes of episodes with and without help. ``learner`` is what credit and the learner
-    measured.
+    ``unguided`` are the mean outcomes of episodes with and without help. ``tasks`` counts, by the
+    id of each task, which of its episodes broke or failed. ``learner`` is what credit and the learner measured.
     """
 
     step: int
@@ -70,6 +80,7 @@ class StepFacts:
     open_groups: float | None = None
     guided: float | None = None
     unguided: float | None = None
+    tasks: Mapping[str, Tally] = field(default_factory=dict)
     learner: Learned = field(default_factory=Learned)
     longest: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
@@ -102,10 +113,27 @@ def measure(step: int, groups: Sequence[ScoredGroup], learner: Learned | None = 
         open_groups=_open_groups(episodes),
         guided=mean_known([outcome for outcome, helped in outcomes if helped]),
         unguided=mean_known([outcome for outcome, helped in outcomes if not helped]),
+        tasks=tallies(groups),
         learner=learner or Learned(),
         longest=tuple(episode.trajectory.id for episode in by_length[:NAMED]),
         closed=closed,
     )
+
+
+def tallies(groups: Sequence[ScoredGroup]) -> dict[str, Tally]:
+    """How the episodes of each task ended, by its id."""
+    found: dict[str, list[int]] = {}
+    for group in groups:
+        counts = found.setdefault(group.task.id, [0] * len(Tally._fields))
+        for trajectory, score in zip(group.trajectories, group.scores, strict=True):
+            counts[0] += 1
+            if not score.usable:
+                counts[1] += 1
+            elif trajectory.ending is Ending.AGENT_FAULT:
+                counts[2] += 1
+            else:
+                counts[3] += (score.outcome or 0.0) < SUCCESS
+    return {task: Tally(*counts) for task, counts in found.items()}
 
 
 def _outcome(episode: Episode) -> float:

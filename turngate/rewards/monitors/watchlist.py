@@ -1,14 +1,15 @@
-"""Every hacking and starvation monitor at its defaults, in the order in which they are reported."""
+"""Every monitor at its defaults, in the order in which they are reported."""
 
 from __future__ import annotations
 
+from turngate.rewards.monitors.broken import BROKEN_MONITORS, BROKEN_TRENDS
 from turngate.rewards.monitors.conduct import CONDUCT_MONITORS
 from turngate.rewards.monitors.payments import PAYMENT_MONITORS
 from turngate.rewards.monitors.starving import STARVATION_MONITORS, STARVATION_TRENDS
 from turngate.rewards.monitors.trends import HACKING_TRENDS
 
-BATCH_MONITORS = (*PAYMENT_MONITORS, *CONDUCT_MONITORS, *STARVATION_MONITORS)
+BATCH_MONITORS = (*PAYMENT_MONITORS, *CONDUCT_MONITORS, *STARVATION_MONITORS, *BROKEN_MONITORS)
 """They look at the scored groups of one step."""
 
-TREND_MONITORS = (*HACKING_TRENDS, *STARVATION_TRENDS)
+TREND_MONITORS = (*HACKING_TRENDS, *STARVATION_TRENDS, *BROKEN_TRENDS)
 """They look at what is remembered of many steps."""

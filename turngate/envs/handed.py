@@ -1,0 +1,135 @@
+"""What an environment hands over, checked and made fit to be kept, in one place.
+
+A text that is no text or a fact that no file can hold costs its episode (``Unfit``, which ``TurnEnv`` turns into an
+EnvError that names class and turn). What can be converted without changing what it says is converted, and noted:
+
+* numpy scalars and arrays become Python numbers and lists;
+* lone surrogates, which neither tokenizers nor files take, become ``?``;
+* the text of an observation ends after ``most`` characters, with a mark that says how many are missing.
+
+``TurnEnv.conversions`` holds the notes, and ``turngate check`` tells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from turngate.types import JSON, Action, Evidence, Observation, ToolCall, storable
+
+Note: TypeAlias = Callable[[str], None]
+"""Hears of each conversion, in words."""
+
+DEPTH = 64
+"""Deepest value of a fact; the JSON parsers that read it back stop at about a thousand."""
+BITS = 10_000
+"""Longest whole number of a fact; Python reads back no more than 4,300 digits."""
+_PLAIN = (bool, int, float, type(None))
+
+
+class Unfit(Exception):
+    """What was handed over cannot be kept; the message says what it was and what it must be."""
+
+
+def observation(handed: object, note: Note, *, most: int) -> Observation:
+    """An observation whose texts are texts without lone surrogates, of at most ``most`` characters. Raises Unfit."""
+    if not isinstance(handed, Observation):
+        raise Unfit(f"the observation is {_shown(handed)}; it must be an Observation")
+    for name, value in (("text", handed.text), ("state_key", handed.state_key)):
+        if not isinstance(value, str):
+            raise Unfit(f"the {name} of an observation is {_shown(value)}; it must be text")
+    images = handed.images
+    if not isinstance(images, Sequence) or not all(isinstance(image, bytes) for image in images):
+        raise Unfit(f"the images of an observation are {_shown(images)}; they must be a tuple of bytes")
+    text = _text(handed.text, "the text of an observation", note)
+    if len(text) > most:
+        note(f"an observation of more than {most:,} characters was cut; shorten it, or raise observation_chars")
+        text = storable(text, most)
+    key = _text(handed.state_key, "the state_key of an observation", note)
+    if text is handed.text and key is handed.state_key and isinstance(images, tuple):
+        return handed
+    return Observation(text=text, images=tuple(images), state_key=key)
+
+
+def evidence(handed: object, note: Note) -> tuple[Evidence, ...]:
+    """Facts with values that JSON can say, each with a name. Raises Unfit."""
+    if not isinstance(handed, Iterable) or isinstance(handed, str | bytes | Mapping):
+        raise Unfit(f"the evidence is {_shown(handed)}; it must be a tuple of Evidence")
+    facts = handed if isinstance(handed, tuple) else tuple(handed)
+    checked = tuple([_fact(fact, note) for fact in facts])
+    same = all(one is other for one, other in zip(facts, checked, strict=True))
+    return facts if same else checked
+
+
+def action(handed: object) -> Action:
+    """An action that a caller read by itself. Raises Unfit."""
+    if not isinstance(handed, Action):
+        raise Unfit(f"the action is {_shown(handed)}; it must be text or an Action")
+    for name, value in (("text", handed.text), ("thought", handed.thought), ("parse_error", handed.parse_error)):
+        if not isinstance(value, str) and not (name == "parse_error" and value is None):
+            raise Unfit(f"the {name} of the action is {_shown(value)}; it must be text")
+    if not isinstance(handed.calls, Sequence) or not all(isinstance(call, ToolCall) for call in handed.calls):
+        raise Unfit(f"the calls of the action are {_shown(handed.calls)}; they must be a tuple of ToolCall")
+    return handed
+
+
+def _fact(fact: object, note: Note) -> Evidence:
+    if not isinstance(fact, Evidence):
+        raise Unfit(f"the evidence holds {_shown(fact)}; it must hold Evidence only")
+    if not isinstance(fact.name, str) or not fact.name:
+        raise Unfit(f"the name of a fact is {_shown(fact.name)}; it must be text, and not empty")
+    where = f"evidence '{fact.name:.80}'"
+    if fact.by not in ("env", "verifier", "judge"):
+        raise Unfit(f"{where} is by {_shown(fact.by)}; write 'env', 'verifier' or 'judge'")
+    if not isinstance(fact.turn, int | np.integer | None) or isinstance(fact.turn, bool):
+        raise Unfit(f"{where} is about turn {_shown(fact.turn)}; it must be the number of a turn, or None")
+    name = _text(fact.name, "the name of a fact", note)
+    turn = int(fact.turn) if isinstance(fact.turn, np.integer) else fact.turn
+    value = _json(fact.value, where, note, DEPTH)
+    if value is fact.value and turn is fact.turn and name is fact.name:
+        return fact
+    return replace(fact, name=name, value=value, turn=turn)
+
+
+def _json(value: object, where: str, note: Note, depth: int) -> JSON:
+    """``value`` itself where it can be kept as it is."""
+    if isinstance(value, np.generic | np.ndarray):  # before the rest: np.float64 is a float, and np.str_ a text
+        note(f"{where} holds a numpy {value.dtype}, which is converted; hand over a plain Python value")
+        return _json(value.tolist(), where, note, depth)
+    if isinstance(value, int) and value.bit_length() > BITS:
+        raise Unfit(f"{where} holds a whole number of {value.bit_length()} bits; at most {BITS} can be kept")
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, str):
+        return _text(value, where, note)
+    if not depth:
+        raise Unfit(f"{where} is nested more than {DEPTH} levels deep; hand over something flatter")
+    if isinstance(value, Mapping):
+        if odd := [key for key in value if not isinstance(key, str)]:
+            raise Unfit(f"{where} has the key {_shown(odd[0])}; keys must be text")
+        found = {_text(key, where, note): _json(part, where, note, depth - 1) for key, part in value.items()}
+        same = all(found.get(key) is part for key, part in value.items())
+        return value if same and isinstance(value, dict) else found
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        parts = [_json(part, where, note, depth - 1) for part in value]
+        same = all(one is other for one, other in zip(parts, value, strict=True))
+        return value if same and isinstance(value, list | tuple) else parts
+    raise Unfit(
+        f"{where} holds {_shown(value)}; it must be what JSON can say: None, a truth value, number, text, list or "
+        "object with text as keys"
+    )
+
+
+def _text(text: str, what: str, note: Note) -> str:
+    kept = storable(text)
+    if kept is text:
+        return text
+    note(f"{what} holds a lone surrogate, which is replaced by '?'; decode bytes with errors='replace'")
+    return kept
+
+
+def _shown(value: object) -> str:
+    return "None" if value is None else f"{value!r:.80} ({type(value).__name__})"

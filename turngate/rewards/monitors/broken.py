@@ -1,0 +1,232 @@
+"""Monitors over episodes that broke: the unusable ones, which leave every mean, and those that the agent broke itself.
+
+An agent that could void an episode would void those that it cannot win, and its mean would rise. So two things are
+watched: how many episodes break, in a step and of a task; and whether the tasks on which the policy fails are those
+that break. They return what ``monitors`` describes: a ``Check``, or None where they cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import comb
+
+import numpy as np
+
+from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Floats, Monitor
+from turngate.rewards.monitors.payments import correlation
+from turngate.rewards.monitors.step_facts import StepFacts, Tally, tallies
+from turngate.types import FAULT, Ending, Score, ScoredGroup, Trajectory
+
+REASON_CHARS = 120
+
+
+# --- one batch -------------------------------------------------------------------------------------------------------
+
+
+def unusable_share(groups: Sequence[ScoredGroup], *, at_most: float = 0.2) -> Check | None:
+    """More than ``at_most`` of the episodes are unusable; the value is their share. The limit is ours."""
+    pairs = _pairs(groups)
+    bad = [(trajectory, _reason(trajectory, score)) for trajectory, score in pairs if not score.usable]
+    return _share("unusable_share", "are unusable and leave every mean", bad, len(pairs), at_most)
+
+
+def agent_fault_share(groups: Sequence[ScoredGroup], *, at_most: float = 0.1) -> Check | None:
+    """The agent broke more than ``at_most`` of the episodes; the value is their share. The limit is ours.
+
+    They count as failures, so nothing is gained by it; but it says what the agent does, or that an environment takes a
+    fault of its own for one of the agent.
+    """
+    pairs = _pairs(groups)
+    bad = [(trajectory, _reason(trajectory, score)) for trajectory, score in pairs if _is_fault(trajectory)]
+    return _share("agent_fault_share", "were broken by the agent", bad, len(pairs), at_most)
+
+
+def unusable_task(groups: Sequence[ScoredGroup], *, at_most: float = 0.5, least: int = 4) -> Check | None:
+    """More than ``at_most`` of the episodes of one task are unusable.
+
+    The value is the largest such share of a task with ``least`` episodes or more; no such task: None. Both numbers are
+    ours.
+    """
+    counted = {task: tally for task, tally in tallies(groups).items() if tally.n >= max(least, 1)}
+    if not counted:
+        return None
+    task = max(counted, key=lambda name: counted[name].unusable / counted[name].n)
+    worst = counted[task]
+    share = worst.unusable / worst.n
+    if share <= at_most:
+        return Check(value=share)
+    n_tasks = sum(tally.unusable > at_most * tally.n for tally in counted.values())
+    bad = [
+        (trajectory, _reason(trajectory, score))
+        for trajectory, score in _pairs(groups)
+        if trajectory.task.id == task and not score.usable
+    ]
+    alarm = Alarm(
+        name="unusable_task",
+        severity="warning",
+        sentence=(
+            f"{worst.unusable} of {worst.n} episodes of task '{task}' are unusable (limit {at_most:.0%}), "
+            f"as more than the limit are of {n_tasks} of {len(counted)} tasks{_mostly(bad)}"
+        ),
+        evidence={"task": task, "share": share, "tasks": n_tasks, "limit": at_most, "trajectories": _first(bad)},
+    )
+    return Check(value=share, alarm=alarm)
+
+
+# --- many steps ------------------------------------------------------------------------------------------------------
+
+
+def unusable_with_failure(trend: Sequence[StepFacts], *, below: float = 0.001, least: int = 10) -> Check | None:
+    """Tasks on which the policy fails more have more unusable episodes, over the tasks of the steps remembered.
+
+    Per task, x is the share of unusable episodes and y that of failures among the usable ones. The value is their
+    rank correlation; the alarm is raised if the exact p of ``median_test`` is below ``below``, which takes 13 tasks at
+    least. Tasks are the unit, so one that always breaks counts once. A task without usable episodes has no y and is
+    left out: a policy that voids all that it fails is not seen here but by ``unusable_share``. Fewer than ``least``
+    tasks, or no variation: None. Both numbers are ours.
+    """
+    table = _summed(trend)
+    return _together(
+        "unusable_with_failure",
+        "are unusable",
+        {task: t for task, t in table.items() if t.n > t.unusable},
+        lambda t: t.unusable / t.n,
+        lambda t: (t.failures + t.faults) / (t.n - t.unusable),
+        below,
+        least,
+    )
+
+
+def faults_with_failure(trend: Sequence[StepFacts], *, below: float = 0.001, least: int = 10) -> Check | None:
+    """The same for episodes that the agent broke: x is their share of the usable ones, y that of failures of the rest.
+
+    Faults are failures by definition, so only the others say how hard a task is.
+    """
+    table = _summed(trend)
+    return _together(
+        "faults_with_failure",
+        "were broken by the agent",
+        {task: t for task, t in table.items() if t.n > t.unusable + t.faults},
+        lambda t: t.faults / (t.n - t.unusable),
+        lambda t: t.failures / (t.n - t.unusable - t.faults),
+        below,
+        least,
+    )
+
+
+def rank_correlation(x_N: Floats, y_N: Floats) -> float | None:
+    """Spearman's correlation of two columns, with mid-ranks for ties, in [−1, 1]; None if one does not vary."""
+    return correlation(_ranks(x_N), _ranks(y_N))
+
+
+def median_test(x_N: Floats, y_N: Floats) -> float:
+    """P(as many entries above both medians, or more), if x says nothing about y; Fisher's exact test, one-sided.
+
+    With N entries, a of them above the median of x and b above that of y, the number k above both is hypergeometric
+    when every order of x is as likely as any other: p = Σ_{i≥k} C(b, i)·C(N−b, a−i) / C(N, a). It is exact for any N
+    and any ties, also where almost all x are 0; nothing is drawn at random.
+    """
+    x_high, y_high = x_N > np.median(x_N), y_N > np.median(y_N)
+    n, a, b = len(x_N), int(x_high.sum()), int(y_high.sum())
+    k = int((x_high & y_high).sum())
+    return sum(comb(b, i) * comb(n - b, a - i) for i in range(k, min(a, b) + 1)) / comb(n, a)
+
+
+BROKEN_MONITORS: tuple[Monitor[Sequence[ScoredGroup]], ...] = (
+    Monitor(name="unusable_share", look=unusable_share, unit="share of episodes", limits=(0.2,)),
+    Monitor(name="unusable_task", look=unusable_task, unit="largest share of a task", limits=(0.5,)),
+    Monitor(name="agent_fault_share", look=agent_fault_share, unit="share of episodes", limits=(0.1,)),
+)
+
+BROKEN_TRENDS: tuple[Monitor[Sequence[StepFacts]], ...] = (
+    Monitor(name="unusable_with_failure", look=unusable_with_failure, unit="rank correlation"),
+    Monitor(name="faults_with_failure", look=faults_with_failure, unit="rank correlation"),
+)
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _pairs(groups: Sequence[ScoredGroup]) -> list[tuple[Trajectory, Score]]:
+    return [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
+
+
+def _is_fault(trajectory: Trajectory) -> bool:
+    return trajectory.ending is Ending.AGENT_FAULT
+
+
+def _reason(trajectory: Trajectory, score: Score) -> str:
+    faults = (str(fact.value) for fact in trajectory.evidence if fact.name == FAULT)
+    return " ".join((next(faults, "") or trajectory.error or score.problem).split())[:REASON_CHARS]
+
+
+def _mostly(bad: Iterable[tuple[Trajectory, str]]) -> str:
+    reasons = Counter(reason for _, reason in bad if reason)
+    return f"; most often: {reasons.most_common(1)[0][0]}" if reasons else ""
+
+
+def _first(bad: Iterable[tuple[Trajectory, str]]) -> list[str]:
+    return [trajectory.id for trajectory, _ in bad][:NAMED]
+
+
+def _share(name: str, what: str, bad: Sequence[tuple[Trajectory, str]], n: int, at_most: float) -> Check | None:
+    if not n:
+        return None
+    share = len(bad) / n
+    if share <= at_most:
+        return Check(value=share)
+    alarm = Alarm(
+        name=name,
+        severity="warning",
+        sentence=f"{len(bad)} of {n} episodes {what} (limit {at_most:.0%}){_mostly(bad)}",
+        evidence={"share": share, "episodes": n, "limit": at_most, "trajectories": _first(bad)},
+    )
+    return Check(value=share, alarm=alarm)
+
+
+def _summed(trend: Sequence[StepFacts]) -> dict[str, Tally]:
+    found: dict[str, list[int]] = defaultdict(lambda: [0] * len(Tally._fields))
+    for fact in trend:
+        for task, tally in fact.tasks.items():
+            found[task] = [one + other for one, other in zip(found[task], tally, strict=True)]
+    return {task: Tally(*counts) for task, counts in found.items()}
+
+
+def _together(
+    name: str,
+    what: str,
+    table: Mapping[str, Tally],
+    breaks: Callable[[Tally], float],
+    fails: Callable[[Tally], float],
+    below: float,
+    least: int,
+) -> Check | None:
+    if len(table) < max(least, 2):
+        return None
+    x_N = np.array([breaks(tally) for tally in table.values()], np.float64)
+    y_N = np.array([fails(tally) for tally in table.values()], np.float64)
+    r = rank_correlation(x_N, y_N)
+    if r is None:
+        return None
+    p = median_test(x_N, y_N)
+    if p >= below:
+        return Check(value=r)
+    alarm = Alarm(
+        name=name,
+        severity="warning",
+        sentence=(
+            f"of tasks on which the policy fails more, more episodes {what}: rank correlation {r:.2f} over "
+            f"{len(table)} tasks (exact median test p {p:.1g}, limit {below:g})"
+        ),
+        evidence={"r": r, "p": p, "tasks": len(table), "limit": below},
+    )
+    return Check(value=r, alarm=alarm)
+
+
+def _ranks(values_N: Floats) -> Floats:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, place_N, count = np.unique(values_N, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    ranks: Floats = (last - (count - 1) / 2)[place_N]
+    return ranks
