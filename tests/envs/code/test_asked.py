@@ -93,7 +93,8 @@ FORMS = [
     "assert f(1) == 10 ** 3 // 7",
 ]  # fmt: skip
 GIVEN = [
-    None, True, False, 0, 1, 1.0, 1.4, 2, 142, math.nan, math.inf, "", "a", [], [1, 2], (1, 2), [1.0, 2.0000001], {1, 2},
+    None, True, False, 0, 1, 1.0, 1.4, 2, 142, math.nan, math.inf, "", "a", [], [1, 2], (1, 2), [1.0, 2.0000001],
+    {1, 2},
     ValueError("bar"), ValueError("foo"), KeyError("bad"), UnicodeDecodeError("a", b"", 0, 1, "bad"), object(),
 ]  # fmt: skip
 

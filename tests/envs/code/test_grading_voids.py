@@ -33,7 +33,7 @@ VOIDS = {
     "reports cannot be read": REPORTS.format("open(path, 'w'); os.chmod(path, 0)", 0),
     "their folder is closed": "import os\nos.chmod('/tmp', 0)\nos.chmod('/work', 0)",
     "its files are closed": "import os\nos.closerange(0, 1000)",
-    "forks": "import os\nfor _ in range(500):\n    try:\n        if not os.fork():\n            os.kill(os.getpid(), 19)\n"
+    "forks": "import os\nfor _ in range(500):\n    try:\n        os.fork() or os.kill(os.getpid(), 19)\n"
     "    except OSError:\n        break",
     "fills the disk": "open('/tmp/big', 'wb').write(b'0' * (600 << 20))",
     "writes without end": "import os\nwhile True:\n    os.write(1, b'\\xff\\n' * 10000)",
