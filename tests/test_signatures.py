@@ -24,7 +24,6 @@ ALLOWED: dict[str, str] = {
     "turngate.envs.texts:Texts": GYMNASIUM,
     "turngate.envs.texts:Texts.sample": GYMNASIUM,
     "turngate.envs.base:TurnEnv.metadata": GYMNASIUM,
-    "turngate.envs.code.lsp:Message": "what a language server writes, of which a few keys are read",
     "turngate.envs.pool:EnvPool.call": "what the method that is named returns",
     "turngate.envs.registry:make": "as gymnasium.make, arguments of any environment",
     "turngate.envs.sandbox.container:sdk": DOCKER,

@@ -326,11 +326,14 @@ def code_tasks(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     repetitions: Annotated[int, typer.Option(min=1, help="How often each verdict of a test is measured.")] = 3,
     workers: Annotated[int, typer.Option(min=1, help="Sandboxes at a time.")] = 1,
+    limit_s: Annotated[
+        float, typer.Option(min=1, help="Seconds for each package; then it ends with the tasks that it has.")
+    ] = 600.0,
 ) -> None:
     """Break functions of Python packages on purpose, as tasks for turngate/CodeRepair-v1; goes on where it stopped."""
     from turngate.commands.tasks import make_tasks
 
-    make_tasks(_console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers)
+    make_tasks(_console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers, limit_s=limit_s)
 
 
 @tasks_app.command("check")

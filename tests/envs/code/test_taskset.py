@@ -21,7 +21,7 @@ def fast(harvested, package, monkeypatch):
     """The command without measuring: "sums" gives two problems, "empty" is refused."""
     asked = []
 
-    def give(opened, bench, *, n, seed, repetitions, workers, found):
+    def give(opened, bench, *, n, seed, repetitions, workers, found, **_more):
         found(1)
         asked.append((opened.name, n, seed, repetitions, workers))
         if opened.name == "empty":

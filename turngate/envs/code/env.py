@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
+from turngate.envs.code.diagnostics import Diagnoser
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
 from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.grade import Step, grade
@@ -32,7 +33,7 @@ from turngate.envs.sandbox import SandboxFileError
 from turngate.envs.sandbox.base import normal
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tools import one_call
-from turngate.errors import ConfigError, EnvError, UnknownName
+from turngate.errors import ConfigError, UnknownName
 from turngate.types import Action, Evidence, Observation, Task, ToolCall
 
 _LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?")
@@ -59,8 +60,8 @@ class CodeRepairEnv(TurnEnv):
     run, ``bubblewrap`` or ``docker``; ``sandbox``: its settings (``image`` of Docker) and limits (``memory_bytes``).
     ``deadline_s`` bounds each command, ``test_deadline_s`` each run of tests, ``max_chars`` each observation,
     ``view_lines`` what ``view`` shows at once. ``measure``: what the hidden tests are run on, the tree after every turn
-    that changed it (``turns``), or the last one only (``end``). ``diagnostics``: language servers whose findings are
-    counted after every such turn, of ``ruff`` and ``ty``.
+    that changed it (``turns``), or the last one only (``end``). ``diagnostics``: tools whose findings are counted after
+    every such turn, of ``ruff`` and ``ty``.
 
     Raises ConfigError for a setting that is out of range, and what ``TurnEnv`` and ``open_backend`` raise.
     """
@@ -101,7 +102,8 @@ class CodeRepairEnv(TurnEnv):
                 raise ConfigError(f"{name} is {value}; it must be at least {least}")
         if measure not in ("turns", "end"):
             raise UnknownName("value of measure", measure, ["turns", "end"])
-        self._lease = lease(backend, test_deadline_s, tuple(diagnostics), sandbox or {})
+        self._diagnoser = Diagnoser(tuple(diagnostics)) if diagnostics else None
+        self._lease = lease(backend, test_deadline_s, sandbox or {})
         try:
             super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         except BaseException:
@@ -342,26 +344,18 @@ class CodeRepairEnv(TurnEnv):
         self._steps.append(Step(turn=self._turn, changes=changes))
         modules = {path: text for path, text in changes.texts.items() if text is not None and path.endswith(".py")}
         facts = [self._fact("syntax_ok", all(map(parses, modules.values())))]
-        if self._lease.diagnoser is not None:
-            facts += self._diagnose(modules)
+        if self._diagnoser is not None:
+            facts += self._diagnose(self._diagnoser, modules)
         return facts
 
-    def _diagnose(self, modules: Mapping[str, str]) -> list[Evidence]:
-        """What the language servers find in the changed files, and how much more than a turn ago; None = unknown.
-
-        A file can be such that a server does not come to an end with it, so that is no fault of the environment.
-        """
-        assert self._lease.diagnoser is not None
-        try:
-            before = self._lease.diagnoser.measure({path: self._problem.original(path) for path in modules}).weighted()
-            found = self._lease.diagnoser.measure(modules)
-        except EnvError:
-            self._excess = None
-            return [self._fact("diagnostics", None), self._fact("diagnostics_delta", None)]
-        now, previous = found.weighted(), self._excess
-        self._excess = None if now is None or before is None else now - before
+    def _diagnose(self, diagnoser: Diagnoser, modules: Mapping[str, str]) -> list[Evidence]:
+        """What the tools find in the changed files, and how much more than a turn ago; None = unknown."""
+        before = diagnoser.measure({path: self._problem.original(path) for path in modules})
+        found, previous = diagnoser.measure(modules), self._excess
+        self._excess = None if found is None or before is None else found.weighted - before.weighted
         delta = None if self._excess is None or previous is None else self._excess - previous
-        return [self._fact("diagnostics", found.to_json()), self._fact("diagnostics_delta", delta)]
+        counts = None if found is None else found.to_json()
+        return [self._fact("diagnostics", counts), self._fact("diagnostics_delta", delta)]
 
     def _fact(self, name: str, value: Any) -> Evidence:
         return Evidence(name=name, value=value, turn=self._turn)

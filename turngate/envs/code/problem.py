@@ -53,6 +53,8 @@ class Problem:
     """Folders that modules are imported from."""
     requires: tuple[str, ...] = ()
     """Installed distributions that the tests need besides the runner."""
+    options: tuple[str, ...] = ()
+    """Options of pytest with which its tests are run: those of the package itself, and tests that are left out."""
     about: Mapping[str, JSON] = field(default_factory=dict)
     """Where it comes from: package, version, operators, …"""
 

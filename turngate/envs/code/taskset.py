@@ -135,6 +135,7 @@ class _Row(BaseModel):
     asked: dict[str, str] = {}
     import_paths: tuple[str, ...]
     requires: tuple[str, ...]
+    options: tuple[str, ...] = ()
     about: dict[str, Any]
 
 

@@ -302,7 +302,7 @@ def run_tests(
         argv = [INTERPRETER, "-I", "-S", f"{INSIDE}/run_plain.py", name, *tests]
     else:
         paths = ":".join(problem.import_paths)
-        argv = [INTERPRETER, "-P", f"{INSIDE}/run_pytest.py", name, paths, plugin, traces, *tests]
+        argv = [INTERPRETER, "-P", f"{INSIDE}/run_pytest.py", name, paths, plugin, traces, *problem.options, *tests]
     own = python_env(problem) | {"PYTHONPATH": f"{SITE}:{INSIDE}" if plugin else SITE}
     result = sandbox.run(argv, deadline_s=deadline_s, env=own | dict(env or {}))
     if result.killed_by is KilledBy.CLOSED:
