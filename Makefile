@@ -30,8 +30,8 @@ farming: $(STAMPS)/demo ## show a process reward being farmed, and gates that pr
 test: lint ## everything that CI checks: style, types, layers, tests
 	@$(BIN)/python -c 'import sqlite3; sqlite3.Connection.deserialize' \
 		|| { echo "The SQLite of $(PYTHON) was built without deserialize; name another: make PYTHON=… test" >&2; exit 1; }
-	@if [ "$$(id -u)" = 0 ] && ! { command -v bwrap && command -v dockerd && command -v podman; } >/dev/null; then \
-		$(MAKE) --no-print-directory system PACKAGES="bubblewrap docker.io podman"; fi
+	@if [ "$$(id -u)" = 0 ] && ! { command -v bwrap && command -v dockerd; } >/dev/null; then \
+		$(MAKE) --no-print-directory system PACKAGES="bubblewrap docker.io"; fi
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
 
 quick: lint ## style, types, layers and the fast tests, in a minute and a half: for each change while you work on it

@@ -7,15 +7,25 @@ counted, reset and verification are in the time. Gold rows are found once per qu
 siblings, episodes repeat each other's queries, which are then compiled once; ``--new-queries`` makes each one new.
 A round plays every task once. The figure is that of the best round, which other work on the machine slowed least; the
 median is given beside it.
+
+    python -m benchmarks.sql_env --against ../other-checkout --turns 5
+
+plays this checkout and another in turn, each in a process of its own, and gives the median of the ratios of their best
+rounds (above 1: this one is faster). ``--fresh`` opens a connection for every episode, as if no copy could be kept.
 """
 
 import argparse
 import json
+import os
 import sqlite3
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
+from turngate.envs.sql import database as database_module
 from turngate.envs.sql.database import content_key
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.tasks import TaskList
@@ -102,12 +112,36 @@ def steps_per_second(seconds: float, *, new_queries: bool = False) -> dict[str, 
     }
 
 
+def against(other: Path, turns: int, seconds: float) -> dict[str, float | list[float]]:
+    """Ratios of the speed of this checkout to that of another, played in turn."""
+    ratios = []
+    for _ in range(turns):
+        here, there = (_measured(folder, seconds) for folder in (Path.cwd(), other.resolve()))
+        ratios.append(here / there)
+    return {"ratio_median": statistics.median(ratios), "ratios": ratios}
+
+
+def _measured(folder: Path, seconds: float) -> float:
+    command = [sys.executable, "-m", "benchmarks.sql_env", "--seconds", str(seconds)]
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True, text=True)
+    return float(json.loads(done.stdout)["steps_per_second"])
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="Speed of turngate/Sql-v1 on one thread.")
+    parser.add_argument("--against", type=Path, help="another checkout to compare with")
+    parser.add_argument("--turns", type=int, default=5, help="comparisons with the other checkout")
+    parser.add_argument("--fresh", action="store_true", help="open a connection for every episode")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long to play")
     parser.add_argument("--new-queries", action="store_true", help="give every query a text of its own")
     asked = parser.parse_args()
+    if asked.against is not None:
+        print(json.dumps(against(asked.against, asked.turns, asked.seconds), indent=2))
+        return
+    if asked.fresh:
+        database_module._copies.room = 0
     print(json.dumps(steps_per_second(asked.seconds, new_queries=asked.new_queries), indent=2))
 
 

@@ -36,7 +36,6 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
     "a Docker daemon": lambda: (
         "DOCKER_HOST" in os.environ or os.path.exists("/var/run/docker.sock") or shutil.which("dockerd") is not None
     ),
-    "podman": lambda: shutil.which("podman") is not None,
     **{
         package: _importable(package)
         for package in (
@@ -67,6 +66,9 @@ SLOW = """
     agents/policies/test_local.py
     agents/policies/test_local_lean.py
     agents/test_rollout.py
+    commands/test_disk.py
+    commands/test_one_line.py
+    commands/test_stopping.py
     contract
     credit_lab
     envs/code

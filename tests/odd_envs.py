@@ -150,3 +150,15 @@ class Breakable(LockEnv):
             case "fault":
                 raise AgentFault("it broke the lock")
         return super().act(action)
+
+
+class Scratched(LockEnv):
+    """Says 1,000 characters, of which ``most`` are shown."""
+
+    def __init__(self, *, most):
+        super().__init__()
+        self.turn_spec = replace(LockEnv.turn_spec, observation_chars=most)
+
+    def act(self, action):
+        outcome = super().act(action)
+        return replace(outcome, observation=replace(outcome.observation, text="x" * 1000))

@@ -21,7 +21,7 @@ def in_own_session(
     try:
         out, errors = process.communicate(timeout=timeout_s)
         until = time.monotonic() + ENDS_S
-        while (left := _running(process.pid)) and time.monotonic() < until:
+        while (left := running(process.pid)) and time.monotonic() < until:
             time.sleep(0.02)
         assert left == [], left
         return subprocess.CompletedProcess(command, process.returncode, out, errors)
@@ -30,8 +30,8 @@ def in_own_session(
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _running(session: int) -> list[str]:
-    """The command lines of its processes; those that ended and wait to be collected are none."""
+def running(session: int) -> list[str]:
+    """The command lines of the processes of a session; those that ended and wait to be collected are none."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -277,7 +277,8 @@ def test_controls_of_a_given_model_begin_from_that_model(trained: Path, tmp_path
 
 
 def test_eval_prints_an_interval(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert turngate("eval", trained / "model", "--env", "turngate/Lock-v1", "--tasks", 12, "--turn-tokens", 8) == 0
+    options = ("--env", "turngate/Lock-v1", "--tasks", 12, "--turn-tokens", 8, "--out", trained.parent / "evaluated")
+    assert turngate("eval", trained / "model", *options) == 0
     assert "of 12 solved unaided" in capsys.readouterr().out
 
 
@@ -286,7 +287,18 @@ def test_eval_prints_an_interval(trained: Path, capsys: pytest.CaptureFixture[st
     [
         (["train", "{run}/../../lock.toml", "--name=again", "--train.steps=1"], 0),
         (["train", "{run}/../../lock.toml", '--eval.splits=["tarin"]'], 2),
-        (["eval", "{run}/model", "--env", "turngate/Lock-v1", "--tasks", "2", "--turn-tokens", "8"], 0),
+        (
+            [
+                "eval",
+                "{run}/model",
+                "--env",
+                "turngate/Lock-v1",
+                "--tasks=2",
+                "--turn-tokens=8",
+                "--out={run}/../twice",
+            ],
+            0,
+        ),
         (["eval", "{run}/nowhere", "--env", "turngate/Lock-v1"], 2),
         (["play", "turngate/Lock-v1", "--oracle"], 0),
         (["play", "turngate/Lock-v1", "--split", "tarin"], 2),

@@ -30,7 +30,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from turngate.errors import StoreError, UnknownName
+from turngate.errors import StoreError, UnknownName, WriteError
 from turngate.store import Store
 from turngate.types import (
     Action,
@@ -404,7 +404,7 @@ def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
 
     store = Store(tmp_path)
     monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(WriteError, match=r"train.parquet' cannot be written: No space left on device"):
         store.write(0, [group("a")])
     assert [p for p in tmp_path.rglob("*") if p.is_file() and p.name != ".lock"] == []
     assert store.steps() == []

@@ -20,6 +20,7 @@ from turngate.errors import (
     EpisodeError,
     MismatchError,
     MissingExtra,
+    OutOfRoom,
     PolicyError,
     RunError,
     ShapeError,
@@ -29,6 +30,7 @@ from turngate.errors import (
     UnknownName,
     UserError,
     VerifierError,
+    WriteError,
 )
 from turngate.tools.tool import Parameter, Tool, tool
 from turngate.types import (
@@ -77,6 +79,7 @@ __all__ = [
     "MismatchError",
     "MissingExtra",
     "Observation",
+    "OutOfRoom",
     "Outcome",
     "Parameter",
     "PolicyError",
@@ -107,6 +110,7 @@ __all__ = [
     "UnknownName",
     "UserError",
     "VerifierError",
+    "WriteError",
     "cap_process",
     "check_env",
     "make",

@@ -1,15 +1,24 @@
-"""The command line. A mistake of the user is one line on stderr and exit code 2; nothing heavy is imported for it."""
+"""The command line. What goes wrong is one line on stderr, and nothing heavy is imported for it.
+
+Exit codes: 0 done; 1 a check that failed, a run that had to stop, a bug; 2 a mistake of the user; 130 and 143 ended by
+SIGINT and SIGTERM.
+"""
 
 from __future__ import annotations
 
 import sys
+import traceback
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from turngate import __version__
+from turngate.commands.crash import crash_line
 from turngate.errors import TurngateError, UserError
+from turngate.run.stopping import Stopped, stopping_in_order
 
 app = typer.Typer(
     help="Train tool-using agents over many turns.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -23,14 +32,59 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")
 def main() -> None:
     """Entry point of ``turngate``."""
     try:
-        app()
+        with stopping_in_order():
+            app()
+    except Stopped as stop:
+        _end(stop, str(stop), stop.code)
     except UserError as error:
-        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
+        _end(error, f"error: {error}", 2)
     except TurngateError as error:
-        name = type(error).__name__
-        Console(stderr=True).print(f"{name}: {error}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
+        _end(error, f"{type(error).__name__}: {error}", 1)
+    except OSError as error:
+        _end(error, f"error: {_os_problem(error)}", 1)
+    except Exception as error:
+        _end(error, crash_line(error), 1)
+
+
+def _end(error: BaseException, line: str, code: int) -> None:
+    if "--debug" in takewhile(lambda word: word.startswith("-"), sys.argv[1:]):
+        traceback.print_exception(error)
+    line = "; ".join([line, *getattr(error, "__notes__", ())])
+    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+    sys.exit(code)
+
+
+def _os_problem(error: OSError) -> str:
+    """What the system refused, and where."""
+    said = error.strerror or str(error) or type(error).__name__
+    return said if error.filename is None else f"'{error.filename}': {said}"
+
+
+def _console() -> Console:
+    """Lines for people; a pipe or a file has no width at which they would have to be broken."""
+    return Console(soft_wrap=not sys.stdout.isatty())
+
+
+def _command() -> list[str]:
+    """What the user typed."""
+    started_as_module = Path(sys.argv[0]).name == "__main__.py"
+    return [*(["python", "-m", "turngate"] if started_as_module else ["turngate"]), *sys.argv[1:]]
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"turngate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of whatever goes wrong.")] = False,
+) -> None:
+    """Train tool-using agents over many turns."""
 
 
 @app.command(context_settings=_WITH_OVERRIDES)
@@ -44,12 +98,19 @@ def train(
     settings = load(config, context.args)  # first: a mistake in it is told before anything heavy is imported
     from turngate.commands.train import train
 
-    train(Console(), settings)
+    train(_console(), settings, _command())
 
 
-@app.command("eval")
+@app.command("eval", context_settings=_WITH_OVERRIDES)
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A hub name, a model folder, or RUN/model.")],
+    context: typer.Context,
+    folder: Annotated[str, typer.Argument(metavar="[MODEL]", help="A hub name, a model folder, or RUN/model.")] = "",
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file, as for train: its environments, policy and eval count.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; evaluations/NAME if not given.")
+    ] = None,
     env: Annotated[str, typer.Option(help="Registered id.")] = "turngate/Sql-v1",
     split: Annotated[str, typer.Option(help="Split of its tasks.")] = "heldout",
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 200,
@@ -58,25 +119,62 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     kwargs: Annotated[str, typer.Option(help="Arguments of the environment as a TOML inline table.")] = "{}",
     turn_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a turn.")] = 64,
-    context: Annotated[int, typer.Option(min=16, help="Most tokens of an episode.")] = 1024,
+    context_tokens: Annotated[int, typer.Option("--context", min=16, help="Most tokens of an episode.")] = 1024,
+    policy: Annotated[str, typer.Option(help="local, or openai for a server.")] = "local",
+    url: Annotated[str, typer.Option(help="Address of the server.")] = "",
+    model: Annotated[str, typer.Option(help="Name of the model on the server, or the model of --config.")] = "",
+    key_variable: Annotated[
+        str, typer.Option(help="Environment variable that holds the server's key.")
+    ] = "OPENAI_API_KEY",
 ) -> None:
-    """Unaided success of a model on an environment, with a 95 % interval."""
-    from turngate.commands.eval import evaluate_model
-    from turngate.config import parse_table
+    """Unaided success of a model or a server, with a 95 % interval; every episode is kept.
 
-    evaluate_model(
-        Console(),
-        model,
+    With --config, keys are set as for train: --eval.tasks=50.
+    """
+    from turngate.commands.eval import evaluate_config, settings_for
+    from turngate.config import load, parse_table
+    from turngate.errors import ConfigError
+
+    words = [word for word in (folder, *context.args) if word]
+    overrides = [word for word in words if word.startswith("--")]  # they may stand where the model could
+    folder, *others = [*(word for word in words if word not in overrides), ""]
+    if others[:-1]:
+        raise ConfigError(f"'{others[0]}' is one model too many; evaluate one after the other")
+    if config is not None:
+        source = context.get_parameter_source
+        given = [name for name in context.params if (found := source(name)) and found.name == "COMMANDLINE"]
+        idle = [name for name in given if name not in ("config", "out", "model", "folder")]
+        if idle:
+            raise ConfigError(f"--{idle[0].replace('_', '-')} has no effect with --config; set a key: --eval.tasks=50")
+        named = [f"--model={folder or model}"] if folder or model else []
+        settings = load(config, [*overrides, *named])
+        if named and not settings.policy.trainable:
+            raise ConfigError(f"{named[0]} has no effect on a server; write --policy.model=NAME")
+        evaluate_config(_console(), settings, out=out, temperatures=(settings.policy.temperature, 0.0))
+        return
+    if overrides:
+        raise ConfigError(f"unknown option '{overrides[0]}'; keys of a config can be set with --config only")
+    limits = {"turn_tokens": turn_tokens, "context": context_tokens, "temperature": temperature or 1.0}
+    asked: dict[str, object] = {"type": policy, **limits}
+    if policy == "openai":
+        asked |= {"url": url, "model": model or folder, "key_variable": key_variable}
+    elif url or model:
+        raise ConfigError("--url and --model need --policy openai; a model of your own is the first argument")
+    elif not folder:
+        raise ConfigError(
+            "name a model to evaluate, for instance RUN/model, or a server: --policy openai --url … --model …"
+        )
+    settings = settings_for(
+        model or folder,
+        policy=asked,
         env_id=env,
         kwargs=parse_table("kwargs", kwargs),
         split=split,
         n_tasks=tasks,
         samples=samples,
-        temperature=temperature,
         seed=seed,
-        turn_tokens=turn_tokens,
-        context=context,
     )
+    evaluate_config(_console(), settings, out=out, temperatures=(temperature,))
 
 
 @app.command()
@@ -87,7 +185,7 @@ def explain(
     from turngate.commands.explain import explain
     from turngate.config import Config
 
-    explain(Console(), Config, key)
+    explain(_console(), Config, key)
 
 
 @app.command()
@@ -95,7 +193,7 @@ def envs() -> None:
     """List the registered environments."""
     from turngate.commands.envs import list_envs
 
-    list_envs(Console())
+    list_envs(_console())
 
 
 @app.command()
@@ -107,7 +205,7 @@ def check(
     """Check that an environment keeps its contract. Exit code 1 if it does not."""
     from turngate.commands.check import check
 
-    raise typer.Exit(0 if check(Console(), env, episodes=episodes, seed=seed) else 1)
+    raise typer.Exit(0 if check(_console(), env, episodes=episodes, seed=seed) else 1)
 
 
 @app.command()
@@ -120,7 +218,7 @@ def play(
     """Play an environment at the keyboard. An empty line or Ctrl-D ends the episode."""
     from turngate.commands.play import play_by_hand
 
-    play_by_hand(Console(), env, split=split, index=index, oracle=oracle)
+    play_by_hand(_console(), env, split=split, index=index, oracle=oracle)
 
 
 @app.command()
@@ -132,7 +230,7 @@ def show(
     """Print a recorded trajectory turn by turn: evidence, earned, paid, gate and credit."""
     from turngate.commands.show import list_trajectories, show_trajectory
 
-    console = Console()
+    console = _console()
     if trajectory:
         show_trajectory(console, run, trajectory)
     else:
@@ -162,12 +260,12 @@ def credit(
     if probe is None or trajectory is None:
         if delta is not None or earned:
             raise ConfigError("--delta and --earned have no effect without --probe")
-        credit_again(Console(), run, method, settings=arguments, step=step, top=top)
+        credit_again(_console(), run, method, settings=arguments, step=step, top=top)
         return
     if step is not None:
         raise ConfigError("--step has no effect with --probe: the trajectory says which step it was played in")
     probe_turn(
-        Console(),
+        _console(),
         run,
         method,
         settings=arguments,
@@ -199,7 +297,7 @@ def judge_check(
 
     options = {"model": model, "version": version, "key_variable": key_variable}
     part = judge_named(judge, **options, max_tokens=tokens, context=context)
-    judge_check(Console(), labelled, part, criterion=criterion, seed=seed, cache=cache)
+    judge_check(_console(), labelled, part, criterion=criterion, seed=seed, cache=cache)
 
 
 @app.command()
@@ -215,7 +313,7 @@ def rescore(
     """Score the recorded trajectories of a run by another rubric, without a model: what would be paid, and to whom."""
     from turngate.commands.rescore import rescore_command
 
-    rescore_command(Console(), run, rubric, name=write, phase=phase)
+    rescore_command(_console(), run, rubric, name=write, phase=phase)
 
 
 @tasks_app.command("code")
@@ -228,11 +326,14 @@ def code_tasks(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     repetitions: Annotated[int, typer.Option(min=1, help="How often each verdict of a test is measured.")] = 3,
     workers: Annotated[int, typer.Option(min=1, help="Sandboxes at a time.")] = 1,
+    limit_s: Annotated[
+        float, typer.Option(min=1, help="Seconds for each package; then it ends with the tasks that it has.")
+    ] = 600.0,
 ) -> None:
     """Break functions of Python packages on purpose, as tasks for turngate/CodeRepair-v1; goes on where it stopped."""
     from turngate.commands.tasks import make_tasks
 
-    make_tasks(Console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers)
+    make_tasks(_console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers, limit_s=limit_s)
 
 
 @tasks_app.command("check")
@@ -243,7 +344,7 @@ def check_tasks(
     """Measure every task of a set anew: repairs pass, bugs fail. Exit code 1 if one does not hold."""
     from turngate.commands.tasks import check_tasks
 
-    raise typer.Exit(0 if check_tasks(Console(), folder, workers=workers) else 1)
+    raise typer.Exit(0 if check_tasks(_console(), folder, workers=workers) else 1)
 
 
 @app.command()
@@ -251,4 +352,4 @@ def report(run: RunPath) -> None:
     """Print a run's table again and redraw its curves."""
     from turngate.commands.report import report
 
-    report(Console(), run)
+    report(_console(), run)

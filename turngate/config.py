@@ -7,6 +7,7 @@ this tree, and reading it imports no torch.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,15 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
+from turngate.envs.registry import load_plugins
 from turngate.envs.tasks import TaskSourcePart
-from turngate.errors import ConfigError, DataError
+from turngate.errors import ConfigError, DataError, UserError
 from turngate.examine.base import Examiner
+from turngate.jsonl import read_json
+from turngate.parts import Part, import_module
 from turngate.problems import one_line
 from turngate.rubrics import NamedRubric
+from turngate.runs import RunFolder
 from turngate.sinks import ConsoleLines, SinkPart
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
@@ -179,8 +184,9 @@ class EvalSection(Section):
 class Config(Section):
     """Everything that defines a run."""
 
-    name: str = Field("run", pattern=r"^[A-Za-z0-9._-]+$")
-    """Name of the run, and of its folder inside ``folder``."""
+    name: str = "run"
+    """Name of the run, and of its folder inside ``folder``: letters, digits, ".", "_" and "-", beginning with a
+    letter, a digit or "_"."""
     folder: Path = Path("runs")
     """Folder in which runs are kept."""
     seed: int = Field(0, ge=0)
@@ -217,6 +223,16 @@ class Config(Section):
     clearly better than these controls learned nothing from its rewards."""
     control_steps: int | None = Field(None, ge=1)
     """Updates of each control; leave out for as many as train.steps."""
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+            raise ValueError(
+                "names no folder inside of 'folder'; use letters, digits, '.', '_' and '-', and begin with a "
+                "letter, a digit or '_'"
+            )
+        return name
 
     @model_validator(mode="before")
     @classmethod
@@ -285,7 +301,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if isinstance(self.model, TinyModel) and self.warm_start is None:
+        if isinstance(self.model, TinyModel) and self.warm_start is None and self.policy.trainable:
             raise ValueError("a tiny model starts from random weights and its tokenizer from text; add [warm_start]")
         if isinstance(self.model, TinyModel) and self.policy.top_k >= self.model.vocabulary:
             raise ValueError(
@@ -309,6 +325,47 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     for override in overrides:
         _apply(data, override)
     return parse(data)
+
+
+def modules_of(value: object) -> set[str]:
+    """The modules, turngate's own left out, that define the parts in ``value``: a config, or anything in one."""
+    if isinstance(value, Mapping):
+        return set().union(*map(modules_of, value.values()))
+    if isinstance(value, tuple | list):
+        return set().union(*map(modules_of, value))
+    if not isinstance(value, BaseModel):
+        return set()
+    module = type(value).__module__
+    own = module.partition(".")[0] == "turngate" or not isinstance(value, Part)
+    return modules_of([getattr(value, name) for name in type(value).model_fields]) | (set() if own else {module})
+
+
+def import_modules(run: RunFolder) -> list[str]:
+    """Import what defines the parts of a run on disk; what is wrong with each module that cannot be imported.
+
+    A part may be known by a name that only its own module brings, such as ``type = "mine"`` in a rubric.
+    """
+    load_plugins()
+    row = read_json(run.machine) if run.machine.exists() else None
+    names = row.get("modules", []) if isinstance(row, Mapping) else []
+    problems = []
+    for name in names if isinstance(names, list) else []:
+        try:
+            import_module(str(name))
+        except UserError as error:
+            problems.append(str(error))
+    return problems
+
+
+def load_run(run: RunFolder) -> Config:
+    """The settings of a run on disk, with everything imported that it is made of. Raises ConfigError, DataError."""
+    problems = import_modules(run)
+    try:
+        return load(run.config)
+    except UserError as error:
+        if problems:
+            raise ConfigError(f"{error}; of the modules that the run was made with, {'; '.join(problems)}") from error
+        raise
 
 
 def parse(data: Mapping[str, object]) -> Config:

@@ -12,10 +12,12 @@
     │   ├── EnvError         the environment broke, and nothing that the agent did can be the cause
     │   ├── VerifierError    the outcome could not be measured
     │   ├── PolicyError      the sampler failed
+    │   │   └── OutOfRoom    the episode does not fit into its context any more: it ends there, cut short
     │   └── AgentFault       what the agent did broke the episode: a failure, not an episode without a result
     └── RunError             the run itself cannot be trusted any more and stops
         ├── MismatchError    sampler and learner disagree about the same tokens
         ├── StoreError       something recorded is missing or damaged
+        │   └── WriteError   a file cannot be written: the disk is full, read-only or gone
         └── ShapeError       arrays that do not fit together: a bug in the caller's code
 
 A bad answer of the agent is none of these: it is an observation, and evidence.
@@ -103,6 +105,10 @@ class PolicyError(EpisodeError):
     """The policy could not produce a completion."""
 
 
+class OutOfRoom(PolicyError):
+    """The episode is too long for the engine's context. It ends as ``Ending.TOKEN_BUDGET`` and is scored as it is."""
+
+
 class AgentFault(EpisodeError):
     """What the agent did broke the episode, or what measures it; the message says how.
 
@@ -121,6 +127,14 @@ class MismatchError(RunError):
 
 class StoreError(RunError):
     """A record of a run is missing, damaged or would be overwritten."""
+
+
+class WriteError(StoreError):
+    """A file cannot be written: the disk is full, read-only or gone. What was written before it is as it was."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        super().__init__(f"'{path}' cannot be written: {problem}")
+        self.path = str(path)
 
 
 class ShapeError(RunError, ValueError):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
+from turngate.errors import DataError
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.evaluate import Evaluation
 
 
 def read_evaluations(run: Path) -> list[tuple[str, Evaluation]]:
-    """(phase, evaluation) in the order in which they were made. Their rates follow from the episodes, also here."""
+    """(phase, evaluation) in the order in which they were made. Rates follow from the episodes. Raises DataError."""
     file = RunFolder(run).evaluations
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [_read(json.loads(line)) for line in lines]
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [_read(file, number, line) for number, line in enumerate(lines, start=1)]
 
 
 def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
@@ -30,7 +29,19 @@ def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
     write_text_atomic(file, before + json.dumps({"phase": phase, **known, **asdict(evaluation)}) + "\n")
 
 
-def _read(row: Mapping[str, Any]) -> tuple[str, Evaluation]:
-    columns = {field.name: row[field.name] for field in fields(Evaluation)}
-    columns |= {"success_B": tuple(row["success_B"]), "task_B": tuple(row["task_B"])}
-    return row["phase"], Evaluation(**columns)
+def forget_evaluations(run: Path, phase: str) -> None:
+    """Drop those of one phase, which is played again."""
+    file = RunFolder(run).evaluations
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
+    if kept := [line for line in lines if json.loads(line)["phase"] != phase]:
+        write_text_atomic(file, "".join(kept))
+
+
+def _read(file: Path, number: int, line: str) -> tuple[str, Evaluation]:
+    try:
+        row = json.loads(line)
+        columns = {field.name: row[field.name] for field in fields(Evaluation)}
+        columns |= {"success_B": tuple(row["success_B"]), "task_B": tuple(row["task_B"])}
+        return str(row["phase"]), Evaluation(**columns)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(file, f"not an evaluation: {error}", line=number) from error

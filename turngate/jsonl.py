@@ -32,6 +32,26 @@ def read_rows(path: Path) -> Iterator[tuple[int, JSON]]:
             yield number, _parsed(path, line, number)
 
 
+def cut_torn_line(path: Path) -> int:
+    """Cut off a last line that its writer did not finish; how many bytes it had. A file that is not there has none.
+
+    Torn is what has no line break at its end and is not JSON. A line that lacks nothing but its end is given one.
+    """
+    whole = path.read_bytes() if path.exists() else b""
+    last = whole[whole.rfind(b"\n") + 1 :]
+    if not last:
+        return 0
+    with path.open("r+b") as file:
+        try:
+            json.loads(last)
+        except ValueError:
+            file.truncate(len(whole) - len(last))
+            return len(last)
+        file.seek(len(whole))
+        file.write(b"\n")
+    return 0
+
+
 def _parsed(path: Path, text: str, line: int | None) -> JSON:
     try:
         value: JSON = json.loads(text)

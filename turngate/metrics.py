@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from turngate.errors import DataError
+from turngate.runs import writing
 from turngate.types import Metrics
 
 _log = logging.getLogger(__name__)
@@ -50,9 +51,16 @@ class JsonlSink:
             self._replace(_parse(self.path))
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append the line of one step."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(_line({"step": step, **metrics}))
+        """Append the line of one step. Raises WriteError, and leaves no part of the line."""
+        line = _line({"step": step, **metrics}).encode()
+        with writing(self.path), self.path.open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                while line:  # a disk that becomes full takes a part of it first
+                    line = line[file.write(line) :]
+            except OSError:
+                file.truncate(before)
+                raise
 
     def truncate_after(self, step: int) -> int:
         """Drop the lines of later steps and a torn last line; returns how many later lines there were.

@@ -205,22 +205,26 @@ def families() -> Iterator[type[Part]]:
 def import_object(path: str) -> Any:
     """What ``package.module:Name`` names, also in a module of the current folder. Raises ConfigError, MissingExtra."""
     module_name, _, name = path.partition(":")
-    here = os.getcwd()
-    if here not in sys.path:  # a command's own path does not hold the folder that it was called in
-        sys.path.append(here)
-    try:
-        module = importlib.import_module(module_name)
-    except UserError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"'{path}' cannot be imported: {error!r}") from error
-    found: Any = module
+    found: Any = import_module(module_name, wanted=path)
     for step in name.split("."):
         if not hasattr(found, step):
             known = [one for one in vars(found) if not one.startswith("_")] if hasattr(found, "__dict__") else []
             raise ConfigError(str(UnknownName(f"name in {module_name}", name, known)))
         found = getattr(found, step)
     return found
+
+
+def import_module(name: str, *, wanted: str = "") -> ModuleType:
+    """The module of that name, also one of the current folder. Raises ConfigError about ``wanted``, MissingExtra."""
+    here = os.getcwd()
+    if here not in sys.path:  # a command's own path does not hold the folder that it was called in
+        sys.path.append(here)
+    try:
+        return importlib.import_module(name)
+    except UserError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"'{wanted or name}' cannot be imported: {error!r}") from error
 
 
 class _WhenUsed(ModuleType):

@@ -1,4 +1,7 @@
-"""What pydantic found wrong with a table that a user wrote, as one line: the key, the value, and the closest name."""
+"""What pydantic found wrong with what a user wrote, in the user's words.
+
+``one_line``: a table of a config, with the key, the value and the closest name. ``of_row``: a row of a data file.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,37 @@ Steps = Sequence[int | str]
 
 _IN_TOML = {"tuple_type": "must be a list", "model_type": "must be a table", "dict_type": "must be a table"}
 """What a file holds, where pydantic speaks of Python."""
+
+
+_IN_JSON = {
+    **dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "must be a JSON object"),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    **{"string_type": "must be a text", "bool_type": "must be true or false", "int_type": "must be a whole number"},
+}
+"""What a data file holds, where pydantic speaks of Python and of our classes."""
+
+GOT_CHARS = 60  # of a wrong value, in a message
+
+
+def of_row(error: ValidationError) -> tuple[str, str | None]:
+    """The first problem of a row, and its field; None where the row as a whole is meant."""
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"])) or None
+    kind, said = first["type"], first["msg"].removeprefix("Value error, ")
+    if kind == "missing":
+        return "is missing", field
+    if kind == "json_invalid":
+        said = said.removeprefix("Invalid JSON: ").replace("at line 1 column", "at column")  # a row is one line
+        return f"is not JSON: {said}", field
+    if kind in ("string_too_short", "too_short") and not first["input"]:
+        return "is empty", field
+    if kind == "extra_forbidden":
+        return "is unknown", field
+    if kind == "value_error":
+        return said, field
+    got = repr(first["input"])
+    got = got if len(got) <= GOT_CHARS else f"{got[: GOT_CHARS - 1]}…"
+    return f"{_IN_JSON.get(kind, said)}, got {got}", field
 
 
 def one_line(error: ValidationError, model: type[BaseModel], data: object) -> str:

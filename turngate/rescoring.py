@@ -76,6 +76,8 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
         comparison.check_evidence()
         write_text_atomic(writing / "rubric.json", rubric.model_dump_json(indent=2) + "\n")
         shutil.copyfile(source.config, RunFolder(writing).config)
+        if source.machine.exists():  # names the modules that the config needs
+            shutil.copyfile(source.machine, RunFolder(writing).machine)
         writing.rename(final)
     except BaseException:
         shutil.rmtree(writing, ignore_errors=True)

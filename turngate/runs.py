@@ -4,6 +4,7 @@ runs/NAME/
     config.toml machine.json            what was asked for, and on what machine
     metrics.jsonl                       a line per training step
     evaluations.jsonl alarms.jsonl      a line per evaluation, a line per alarm
+    result.json                         what ``turngate eval`` found: its folder is that of a run without training
     trajectories/step=000012/           every episode; set_aside/ holds those of steps that were played again
     verdicts.sqlite                     what judges said
     warm_start/ model/                  the model that training began from, and the one that it made
@@ -12,15 +13,18 @@ runs/NAME/
     controls/NAME/                      negative controls, runs of their own
     rescored/NAME/                      the same trajectories under another rubric
     report/                             tables, curves, monitors
+    traceback.txt .in_use               of an error that nobody expected; who works on the run
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, WriteError
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,11 @@ class RunFolder:
         return self.path / "evaluations.jsonl"
 
     @property
+    def result(self) -> Path:
+        """What ``turngate eval`` found, in a few numbers."""
+        return self.path / "result.json"
+
+    @property
     def alarms(self) -> Path:
         """What the monitors found."""
         return self.path / "alarms.jsonl"
@@ -144,6 +153,16 @@ class RunFolder:
         return self.path / "wandb"
 
     @property
+    def lock(self) -> Path:
+        """Held by the process that works on the run; names it."""
+        return self.path / ".in_use"
+
+    @property
+    def traceback(self) -> Path:
+        """Where an exception that nobody expected came from."""
+        return self.path / "traceback.txt"
+
+    @property
     def report(self) -> Path:
         """Tables and pictures."""
         return self.path / "report"
@@ -155,3 +174,12 @@ class RunFolder:
     def rescored(self, name: str) -> RunFolder:
         """The folder of scores by another rubric."""
         return RunFolder(self.path / "rescored" / name)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses while ``path`` is written is raised as WriteError, which names it."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(path, error.strerror or str(error)) from error

@@ -103,7 +103,10 @@ class EndedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Completion:
-    """Tokens of one turn as sampled. ``logprobs_K`` are the sampler's own, at its temperature, never recomputed."""
+    """Tokens of one turn as sampled. ``logprobs_K`` are the sampler's own, at its temperature, never recomputed.
+
+    A server that gives text alone says nothing of its tokens: then both are empty, and nothing can be learned from it.
+    """
 
     ids_K: IntArray
     logprobs_K: FloatArray
@@ -548,9 +551,20 @@ class Sampling:
 PLAIN = Sampling()  # the model's own distribution: temperature 1 over the whole vocabulary
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What one party of a conversation said."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache."""
+    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache.
+
+    ``messages`` is the context of an episode as text, for policies behind a server.
+    """
 
     episode: str
     task_id: str
@@ -559,6 +573,7 @@ class Request:
     seed: int
     max_tokens: int
     sampling: Sampling = PLAIN
+    messages: tuple[Message, ...] = ()
 
 
 Metrics: TypeAlias = dict[str, float]

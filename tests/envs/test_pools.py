@@ -23,7 +23,7 @@ from turngate.envs import registry
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.pools import EnvPools, maker
-from turngate.envs.process import processes_below
+from turngate.envs.reaper import processes_below
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Ending, Evidence
 

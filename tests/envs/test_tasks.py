@@ -211,13 +211,54 @@ def test_what_is_wrong_is_one_line_with_the_key(tasks: Any, said: str):
 def test_an_unreadable_row_names_key_and_file(spider: Path):
     (spider / "dev.json").write_text('[{"db_id": "pets", "question": "Dogs?"}]')
     table = {"type": "spider", "folder": str(spider)}
-    with pytest.raises(ConfigError, match=r"^tasks: .*/dev\.json, field 'query': record 0: Field required$"):
+    with pytest.raises(ConfigError, match=r"^tasks: .*/dev\.json, field 'query': record 0: is missing$"):
         turngate.make(SQL, tasks=table, split="dev")
     assert turngate.make(SQL, tasks=table, split="train").tasks.size("train") == 2  # nobody asked for the other
     (spider / "train_spider.json").write_text("[]")
     env = turngate.make(SQL, tasks=table)
-    with pytest.raises(ConfigError, match=r"^tasks: split 'train' holds no tasks$"):
+    with pytest.raises(ConfigError, match=r"^tasks: .*/train_spider\.json: holds no questions$"):
         env.reset(seed=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"question": "a", "sql": "SELECT 1", "id": "x"}\n\n{"question": "b", "sql": "SELECT 2", "id": "x"}',
+         ", line 3, field 'id': the id 'x' is used twice, first in line 1"),
+        ('{"question": "a", "sql": "SELECT 1"}\n[1, 2]', ", line 2: must be a JSON object, got [1, 2]"),
+        ('"text"', ", line 1: must be a JSON object, got 'text'"),
+        ('{"question": 7, "sql": "SELECT 1"}', ", line 1, field 'question': must be a text, got 7"),
+        ('{"question": "a"}', ", line 1, field 'sql': is missing"),
+        ('{"question": "", "sql": "SELECT 1"}', ", line 1, field 'question': is empty"),
+        ('{"question": "a", "sql": "S", "ordered": 1}', ", line 1, field 'ordered': must be true or false, got 1"),
+        ("", ": holds no questions"),
+        ("\n  \n", ": holds no questions"),
+    ],
+)  # fmt: skip
+def test_a_file_of_questions_speaks_of_itself(spider: Path, tmp_path: Path, text: str, said: str):
+    """The file that is wrong, its line and field, and no word of Python's or of our classes."""
+    file = tmp_path / "q.jsonl"
+    file.write_text(text)
+    table = {"type": "sqlite", "database": spider / "database/pets/pets.sqlite", "questions": file}
+    with pytest.raises(ConfigError) as caught:
+        turngate.make(SQL, tasks=table)
+    assert str(caught.value).startswith(f"tasks: {file}{said}")
+    assert "_OwnRow" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", ": holds no questions"),
+        ("{}", ": must be a list of questions, [{…}, …]"),
+        ("[3]", ": record 0: must be a JSON object, got 3"),
+    ],
+)
+def test_a_list_of_questions_speaks_of_itself(spider: Path, text: str, said: str):
+    (spider / "dev.json").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        turngate.make(SQL, tasks={"type": "spider", "folder": spider}, split="dev")
+    assert str(caught.value) == f"tasks: {spider / 'dev.json'}{said}"
 
 
 def test_questions_that_none_of_can_be_graded(spider: Path):

@@ -352,7 +352,7 @@ def test_one_server_is_opened_once_and_closed_whatever_happens(monkeypatch):
             with pytest.raises(asyncio.CancelledError):
                 await work
             assert len(opened) == 1
-        assert opened[0]._client is None
+        assert opened[0]._server._client is None
         assert asyncio.all_tasks() == before
         hold.set()
         while server.open:  # every connection ends

@@ -10,9 +10,10 @@ from scripted_judge import CRITERION, item, items
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy
+from turngate.agents.server import MAX_WAIT_S, read_completion, retry_after
 from turngate.errors import ConfigError, PolicyError
 from turngate.judging import Judge, JudgeSettings, OpenAISpeaker, PolicySpeaker, VerdictCache
-from turngate.judging.openai import MAX_WAIT_S, _retry_after, read_reply
+from turngate.judging.openai import reply_of
 from turngate.rewards.judge import Fault, FaultKind, JudgeId, item_of_text, verdict_facts
 
 SETTINGS = JudgeSettings(
@@ -182,6 +183,10 @@ def test_an_address_is_an_address_and_connections_are_opened_first():
         run(Judge(speaker, settings=SETTINGS).pointwise(items(1), CRITERION))
 
 
+def read_reply(body):
+    return reply_of(read_completion(body))
+
+
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"choices": []}', '{"choices": [{"message": "x"}]}', "<html>"])
 def test_a_body_that_is_no_completion(body):
     assert read_reply(body).fault.kind is FaultKind.UNAVAILABLE
@@ -202,4 +207,4 @@ def test_what_a_completion_may_hold():
     [(None, 0), ("", 0), ("2", 2), ("-1", 0), ("9999", MAX_WAIT_S), ("Wed, 21 Oct 2026 07:28:00 GMT", 0), ("nan", 0)],
 )
 def test_how_long_a_server_asks_to_wait(header, seconds):
-    assert _retry_after(header) == seconds
+    assert retry_after(header) == seconds

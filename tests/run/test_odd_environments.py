@@ -7,6 +7,7 @@
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -176,6 +177,16 @@ def test_an_episode_that_the_agent_broke_is_shown_with_its_reason_and_scored_aga
     assert [s.reward_T.tobytes() for s in after] == [s.reward_T.tobytes() for s in before]
 
 
+def test_eval_prints_both_rates(odd, capsys):
+    assert turngate("eval", odd / "model", "--env", "test/OddLock-v0", "--tasks", 11, "--turn-tokens", 8) == 0
+    out, _ = said(capsys)
+    found = re.search(
+        r"(\d) of 5 solved unaided = \S+ \(95 % interval .*\); 6 unusable, with them as failures (.*)", out
+    )
+    assert found is not None, out
+    assert found[2] == f"{found[1]} of 11 = {int(found[1]) / 11:.1%}"
+
+
 # --- 3. demonstrations ------------------------------------------------------------------------------------------------
 
 
@@ -206,8 +217,7 @@ def test_a_demonstration_that_breaks_costs_that_demonstration(tmp_path, capsys):
         (
             "OddLock",
             "kwargs = {ways = ['long']}",
-            "RunError: none of 8 demonstrations can be used: none of them solves its task; 8 ran out of tokens: raise "
-            "policy.context, which is 256",
+            "RunError: none of 8 demonstrations can be used: 8 of them had no room left in policy.context 256: after ",
         ),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turngate.errors import StoreError
+from turngate.errors import StoreError, WriteError
 from turngate.trainer.checkpoint import KEPT, Checkpoints
 
 
@@ -90,3 +90,47 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path):
     checkpoints.save(4, Counter("four"))
     with pytest.raises(StoreError, match=r"no checkpoint of step 5 .* there are \[4\]"):
         checkpoints.load(5, Counter())
+
+
+def test_a_checkpoint_that_was_changed_on_disk_is_set_aside_and_the_one_before_stays(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for step in (1, 2):
+        checkpoints.save(step, Counter(str(step)), {"critic": Counter("c")})
+    assert checkpoints.set_damaged_aside() == {}
+    (tmp_path / "step=000002" / "critic.pt").write_text("d")
+    assert checkpoints.set_damaged_aside() == {2: "critic.pt is not what was written"}
+    assert checkpoints.last() == 1
+    checkpoints.save(2, Counter("again"))
+    (tmp_path / "step=000002" / "sums.json").write_text("{")
+    assert list(checkpoints.set_damaged_aside()) == [2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged-000002", "step=000001"]
+
+
+def test_one_from_before_there_were_sums_is_whole_if_it_is_there(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, Counter("one"))
+    (tmp_path / "step=000001" / "sums.json").unlink()
+    assert checkpoints.set_damaged_aside() == {}
+
+
+def test_what_cannot_be_loaded_is_named(tmp_path):
+    class Picky(Counter):
+        def load(self, path):
+            raise EOFError("Ran out of input")
+
+    Checkpoints(tmp_path).save(1, Counter("one"))
+    with pytest.raises(StoreError, match=r"state\.pt' cannot be loaded: Ran out of input"):
+        Checkpoints(tmp_path).load(1, Picky())
+
+
+def test_a_disk_that_refuses_leaves_the_earlier_ones_and_nothing_else(tmp_path):
+    class Full(Counter):
+        def save(self, path):
+            path.write_text("half")
+            raise RuntimeError("[enforce fail at inline_container.cc:664]\nmore")
+
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, Counter("one"))
+    with pytest.raises(WriteError, match=r"step=000002' cannot be written: \[enforce fail"):
+        checkpoints.save(2, Full())
+    assert [path.name for path in tmp_path.iterdir()] == ["step=000001"]

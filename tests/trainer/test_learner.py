@@ -29,6 +29,8 @@ def test_a_table_without_a_type_opens_torch():
     assert part.settings() == {
         "lr": 0.1,
         "tolerance": 1e-4,
+        "max_kl": 2.0,
+        "dtype": "auto",
         "weight_decay": 0.0,
         "clip_norm": 1.0,
         "tokens_per_pass": 16384,
@@ -46,7 +48,7 @@ def test_what_is_written_reaches_the_learner():
     opened = part.open(models.model(), sampling=Sampling(temperature=0.7))
     expected = updated(by_hand).weights()
     assert all(torch.equal(weight, expected[name]) for name, weight in updated(opened).weights().items())
-    for change in ({"lr": 1e-3}, {"weight_decay": 0.0}):
+    for change in ({"lr": 1e-3}, {"weight_decay": 0.0}, {"dtype": "bfloat16"}):
         other = part.model_copy(update=change).open(models.model(), sampling=Sampling(temperature=0.7))
         assert not all(torch.equal(weight, expected[name]) for name, weight in updated(other).weights().items())
 

@@ -12,7 +12,7 @@ from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
-from turngate.errors import MismatchError, RunError
+from turngate.errors import AgentFault, MismatchError, RunError
 from turngate.trainer.credit import dr_grpo, rloo
 from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
@@ -215,9 +215,25 @@ def test_unusable_episodes_are_counted_and_not_averaged_in():
 
     run, (metrics,) = steps(make_env=Fragile)
     assert metrics["train/unusable_share"] == pytest.approx(1 / 3)
+    assert metrics["train/success_of_all"] == pytest.approx(metrics["train/success"] * 2 / 3)
+    assert metrics["train/agent_fault_share"] == 0
     assert metrics["train/turns"] == 3
     assert (metrics["drop/unusable_trajectories"], metrics["drop/unusable_groups"]) == (4, 1)
     assert [t.ending for t in run.store.written[0][1][1].trajectories] == [Ending.ENV_ERROR] * 4
+
+
+def test_episodes_that_the_agent_broke_are_failures_and_counted_apart():
+    class Fragile(LockEnv):
+        def act(self, action):
+            if self._episode.task.id == "lock/train/1" and len(self._right) == 1:
+                raise AgentFault("it bent the key")
+            return super().act(action)
+
+    run, (metrics,) = steps(make_env=Fragile)
+    assert metrics["train/agent_fault_share"] == pytest.approx(1 / 3)
+    assert metrics["train/unusable_share"] == 0
+    assert metrics["train/success_of_all"] == metrics["train/success"]
+    assert [t.ending for t in run.store.written[0][1][1].trajectories] == [Ending.AGENT_FAULT] * 4
 
 
 def test_an_episode_without_room_for_a_turn_does_not_stop_the_run():

@@ -25,6 +25,7 @@ from turngate.errors import ConfigError
 from turngate.tools.notations import NOTATIONS, of_template
 from turngate.types import JSON, EndedBy, IntArray
 
+_NO_TOKENS = "this needs the tokens of a policy behind a server, which gives text alone; use a local model"
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
 _PROBE = "turngate_probe"
 _CALL_ID = "call00000"  # nine letters and digits, which Mistral's templates insist on
@@ -55,14 +56,21 @@ class Chat:
         self.eos_id: int = tokenizer.eos_token_id
         self._system, self._template = system, dict(template or {})
         self._frames: dict[str, Frames] = {}
-        plain = Frames(self, ())
         listed = _PROBE in self._try([*self._begun(), _user(_OPENING)], [_probe()])
         self.notation = of_template(str(tokenizer.chat_template)) if listed else ""
         """The notation of the calls that the template asks for; "" = the template lists no tools, or in no notation
         that is known, so the environment's own text names them and any notation will do."""
+        self.frames(())
         control = NOTATIONS[self.notation].control if self.notation else ()
         self._marks = re.compile(f"({'|'.join(map(re.escape, control))})") if control else None
-        self.opening, self.follow_up = plain.opening, plain.follow_up
+
+    def opening(self, text: str) -> IntArray:
+        """See ``Frames``; without tools."""
+        return self.frames(()).opening(text)
+
+    def follow_up(self, text: str, ended_by: EndedBy) -> IntArray:
+        """See ``Frames``; without tools."""
+        return self.frames(()).follow_up(text, ended_by)
 
     def frames(self, tools: Sequence[Schema]) -> Frames:
         """What stands around the messages of an episode with these tools."""
@@ -190,6 +198,37 @@ class Frames:
         if answered not in self._answers:
             self._answers[answered] = self._chat.frame_answer(self._tools, answered) or (*self._next, False)
         return self._answers[answered]
+
+
+class TextChat(Chat):
+    """For a policy that takes messages as text: nobody knows the tokens of its contexts, so they have no ids."""
+
+    def __init__(self) -> None:
+        self.eos_id = -1  # no token has it
+        self.notation = ""
+
+    def frames(self, tools: Sequence[Schema]) -> Frames:
+        """Frames without ids."""
+        return _NoFrames()
+
+    def encode_turn(self, text: str) -> IntArray:
+        """Raises ConfigError: there is no tokenizer."""
+        raise ConfigError(_NO_TOKENS)
+
+    def decode(self, ids: IntArray) -> str:
+        """Raises ConfigError: there is no tokenizer."""
+        raise ConfigError(_NO_TOKENS)
+
+
+class _NoFrames(Frames):
+    def __init__(self) -> None:
+        pass
+
+    def opening(self, text: str) -> IntArray:
+        return join()
+
+    def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "") -> IntArray:
+        return join()
 
 
 def join(*parts: list[int]) -> IntArray:

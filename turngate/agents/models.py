@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     from torch import nn
+
+Precision: TypeAlias = Literal["auto", "float32", "bfloat16"]
+"""Of a forward pass; auto: bfloat16 on an accelerator that has it, else float32."""
 
 
 class LanguageModel(Protocol):

@@ -49,6 +49,8 @@ def ids_after(trajectory: Trajectory, turn: int, chat: Chat, *, reply: bool = Tr
     n_turns = len(trajectory.turns)
     if not 0 <= turn < n_turns:
         raise ShapeError(f"trajectory '{trajectory.id}' has {n_turns} turns, counted from 0; there is no turn {turn}")
+    if not len(trajectory.turns[0].context_ids):
+        raise ShapeError(f"trajectory '{trajectory.id}' was played by a server, which gives text alone: it has no ids")
     parts: list[IntArray] = []
     for one in trajectory.turns[: turn + 1]:
         said = one.completion.ids_K

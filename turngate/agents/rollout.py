@@ -18,7 +18,7 @@ import numpy as np
 
 from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
-from turngate.errors import AgentFault, EnvError, PolicyError, VerifierError
+from turngate.errors import AgentFault, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
     FAULT,
     PLAIN,
@@ -30,6 +30,7 @@ from turngate.types import (
     Guidance,
     Info,
     IntArray,
+    Message,
     Observation,
     Request,
     Sampling,
@@ -104,6 +105,7 @@ class _Play:
 
     episode: Episode
     ids: list[IntArray] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
 
@@ -204,15 +206,21 @@ class Player:
         seed = derive_seed(episode.seed, "env")
         observation, info = await outside(world.reset(episode.task, seed, self.chat.notation))
         frames = self.chat.frames(info["tools"])
-        context = frames.opening(self._text(observation, episode, turn=0))
+        text = self._text(observation, episode, turn=0)
+        context = frames.opening(text)
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             if time.monotonic() - start_s > self.limits.episode_s:
                 return await self._cut(world, play, Ending.TIME_BUDGET)
             play.ids.append(context)
-            completion = await self.policy.complete(self._request(play))
+            play.messages.append(Message(role="user", content=text))
+            try:
+                completion = await self.policy.complete(self._request(play))
+            except OutOfRoom:
+                return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
+            play.messages.append(Message(role="assistant", content=completion.text))
             try:
                 reply, _, terminated, truncated, info = await outside(world.step(completion.text))
             except AgentFault as fault:  # of one that could not say so itself: it hung, or its process died
@@ -248,6 +256,7 @@ class Player:
             seed=derive_seed(play.episode.seed, turn),
             max_tokens=self.limits.turn_tokens,
             sampling=self.sampling,
+            messages=tuple(play.messages),
         )
 
     @staticmethod

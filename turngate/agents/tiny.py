@@ -76,9 +76,8 @@ def random_model(
 def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[LanguageModel, Tokenizer]:
     """Model, on a device, and tokenizer of a hub name or a local folder. Raises ConfigError if there is none."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()  # one progress bar is enough, and it is ours
+    _silence()
     with _found(name):
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
         tokenizer: Any = AutoTokenizer.from_pretrained(name)
@@ -107,5 +106,13 @@ def _found(name: str) -> Iterator[None]:
 
 def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
     """Write both in Hugging Face format."""
+    _silence()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _silence() -> None:
+    """One progress bar is enough, and it is ours."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from turngate.config import Config, load
+from turngate.config import Config, load_run
 from turngate.errors import ConfigError, StoreError
 from turngate.run.credit import own_rule
 from turngate.run.learners import learner_of, reference_of
@@ -31,7 +31,7 @@ def credit_again(
 
     rule = CreditRule.named(method, settings)
     run = RunFolder.of(path)
-    store, config = Store(path), load(run.config)
+    store, config = Store(path), load_run(run)
     at = store.last_step() if step is None else step
     if at is None:
         raise ConfigError(f"'{path}' holds no training steps yet")
@@ -76,7 +76,7 @@ def probe_turn(
 
     rule = CreditRule.named(method, settings)
     run = RunFolder.of(path)
-    store, config = Store(path), load(run.config)
+    store, config = Store(path), load_run(run)
     at, _, _ = store.find(trajectory)
     if at not in store.steps():
         raise ConfigError(f"'{trajectory}' was played in an evaluation, which teaches nothing; name one of training")

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from turngate.envs.registry import load_plugins, registered
+from turngate.report.tables import print_table
 
 
 def list_envs(console: Console) -> None:
@@ -14,4 +15,4 @@ def list_envs(console: Console) -> None:
     table = Table("id", "what it is", box=None)
     for id_, entry in sorted(registered().items()):
         table.add_row(id_, entry.description)
-    console.print(table)
+    print_table(console, table)

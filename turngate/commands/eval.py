@@ -1,68 +1,187 @@
-"""``turngate eval``: the unaided success of a model on an environment."""
+"""``turngate eval``: the unaided success of a model, or of a server, on environments; what was played is kept."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from turngate.agents.policies.parts import LocalPolicyPart
-from turngate.config import EnvSection
-from turngate.errors import StoreError
-from turngate.run.environments import Environments
-from turngate.run.models import load_model
-from turngate.types import JSON, derive_seed
+from turngate.agents.chat import Chat
+from turngate.agents.rollout import Player
+from turngate.config import Config, dump, parse
+from turngate.errors import ConfigError, StoreError
+from turngate.evaluations import add_evaluation
+from turngate.examine.base import Desk
+from turngate.examine.facts import recorded_answer
+from turngate.examine.run import Examining
+from turngate.report.tables import wilson
+from turngate.run.assemble import check_examiners
+from turngate.run.environments import Environments, told_at
+from turngate.run.learners import rounded_for
+from turngate.run.models import check_model, load_model
+from turngate.run.room import check_room
+from turngate.runs import RunFolder
+from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.trainer.evaluate import Evaluation, evaluate
+from turngate.types import JSON, ScoredGroup, derive_seed
+
+PHASE = "eval"
 
 
-def evaluate_model(
-    console: Console,
-    model_name: str,
+def settings_for(
+    model: str,
     *,
+    policy: Mapping[str, object],
     env_id: str,
-    kwargs: dict[str, JSON],
+    kwargs: Mapping[str, JSON],
     split: str,
     n_tasks: int,
     samples: int,
-    temperature: float,
     seed: int,
-    turn_tokens: int,
-    context: int,
-) -> None:
-    """Print the unaided success of a model with a 95 % interval."""
-    from turngate.agents.chat import Chat
-    from turngate.report.tables import wilson
-    from turngate.trainer.evaluate import Evaluation, evaluate
+) -> Config:
+    """The config of an evaluation that was asked for by options. ``model`` is not read by a policy that has its own."""
+    name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{model}-{env_id.rpartition('/')[2]}-{split}").strip("-.")
+    table: dict[str, Any] = {
+        "name": name,
+        "folder": "evaluations",
+        "model": model,
+        "seed": seed,
+        "env": {"id": env_id, "kwargs": dict(kwargs)},
+        "policy": dict(policy),
+        "eval": {"splits": [split], "tasks": n_tasks, "samples": samples},
+        "train": {"steps": 0},
+    }
+    return parse(table)
 
-    environments = Environments((EnvSection(id=env_id, kwargs=kwargs),), trained=False)
 
-    async def go() -> Evaluation:
-        tasks = environments.heldout(env_id, split, n_tasks)
-        model, tokenizer = load_model(model_name)
-        policy = LocalPolicyPart(turn_tokens=turn_tokens, context=context, temperature=temperature or 1.0)
-        player = policy.player(model, Chat(tokenizer))
-        if not temperature:
-            player = player.greedy()
-        async with environments.worlds(policy.lanes) as worlds:
-            result, _ = await evaluate(
-                player,
+def evaluate_config(console: Console, config: Config, *, out: Path | None, temperatures: Sequence[float]) -> None:
+    """Play ``eval.splits`` of every environment at each temperature (0: greedy, once), print and keep the results.
+
+    All is kept in ``out``, by default evaluations/NAME, which must not exist: config and versions, every episode, and
+    the successes, so that ``turngate show`` and ``rescore`` read it like a run. Nothing is left there if it fails.
+    Raises ConfigError, StoreError if no episode was usable.
+    """
+    path = Path("evaluations", config.name) if out is None else out
+    with Environments(config.env, trained=False) as environments:
+        for label, env in environments:
+            for split in config.eval.splits:
+                with told_at(f"eval.splits, {label}"):
+                    env.tasks.size(split)
+        check_examiners(config, environments)
+        player = _player(config)
+        with _fresh(path) as folder:
+            write_json_atomic(folder.machine, machine())
+            write_text_atomic(folder.config, dump(config))
+            results = asyncio.run(_play(config, environments, player, folder, temperatures))
+            write_json_atomic(folder.result, {"evaluations": [_row(label, result) for label, result in results]})
+    for label, result in results:
+        console.print(_line(label, result), markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"kept in {path}; look at it with: turngate show {path}", markup=False, highlight=False, soft_wrap=True
+    )
+
+
+def _player(config: Config) -> Player:
+    if not config.policy.trainable:
+        return config.policy.served()
+    if not isinstance(config.model, str):
+        raise ConfigError("model is a table for a new one, which has learned nothing; name a folder: --model RUN/model")
+    with told_at("model"):
+        check_model(config.model)
+    model, tokenizer = load_model(config.model)
+    return config.policy.player(rounded_for(config, model), Chat(tokenizer))
+
+
+@contextmanager
+def _fresh(path: Path) -> Iterator[RunFolder]:
+    """A new folder, which goes away again if what is done in it fails. Raises ConfigError for one that exists."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir()
+    except FileExistsError:
+        raise ConfigError(f"'{path}' exists already, and nothing is overwritten; choose another --out") from None
+    except OSError as error:
+        raise ConfigError(f"'{path}' cannot be made: {error.strerror}; choose another --out") from error
+    try:
+        yield RunFolder(path)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+async def _play(
+    config: Config, environments: Environments, player: Player, folder: RunFolder, temperatures: Sequence[float]
+) -> list[tuple[str, Evaluation]]:
+    """Every environment, split and temperature in turn; each is on disk when the next one begins."""
+    sections, results = environments.sections, []
+    desk = Desk(player=player, step=0, seed=config.seed, answer=recorded_answer, verdicts=folder.verdicts)
+    async with environments.worlds(config.policy.lanes) as worlds, Examining(config.examine, desk) as examining:
+        if config.policy.trainable:
+            for split in config.eval.splits:
+                await check_room(environments, worlds, player.chat, player.limits, split=split)
+        for label, split, temperature in product(sections, config.eval.splits, temperatures):
+            named = f"{label}:{split}" if len(sections) > 1 else split
+            result, played = await evaluate(
+                player if temperature else player.greedy(),
                 worlds,
                 environments.score,
-                tasks,
-                split=split,
-                samples=samples,
-                seed=derive_seed(seed, "eval"),
+                environments.heldout(label, split, config.eval.tasks),
+                split=named,
+                samples=config.eval.samples if temperature else 1,
+                seed=derive_seed(config.seed, PHASE, named, str(temperature)),
+                examining=examining,
+                reads=environments.rubrics[label].readers,
             )
-            return result
+            _keep(folder, result, played)
+            results.append((label, result))
+    return results
 
-    with environments:
-        result = asyncio.run(go())
+
+def _keep(folder: RunFolder, result: Evaluation, played: Sequence[ScoredGroup]) -> None:
+    """Write what was played. Raises StoreError if none of it was usable."""
+    if not result.success_B:
+        raise StoreError(f"none of the {result.unusable} episodes could be used; the first says: {_problem(played)}")
+    phase = f"{PHASE}-{result.split}-{'sampled' if result.temperature else 'greedy'}"
+    Store(folder.path).write(0, played, phase=phase.replace("/", ".").replace(":", "."))
+    add_evaluation(folder.path, PHASE, result)
+
+
+def _problem(played: Sequence[ScoredGroup]) -> str:
+    pairs = (pair for group in played for pair in zip(group.trajectories, group.scores, strict=True))
+    return next((t.error or s.problem for t, s in pairs if t.error or s.problem), "nothing")
+
+
+def _row(label: str, result: Evaluation) -> dict[str, JSON]:
+    """The numbers of an evaluation, with the rate also as if unusable episodes had failed."""
     n, successes = len(result.success_B), sum(result.success_B)
-    if not n:
-        raise StoreError(f"none of the {result.unusable} episodes could be used")
     low, high = wilson(successes, n)
-    console.print(
-        f"{env_id} {split}, temperature {temperature:g}: {successes} of {n} solved unaided = {successes / n:.1%} "
-        f"(95 % interval {low:.1%} to {high:.1%}); {result.unusable} unusable, with them as failures "
-        f"{successes} of {n + result.unusable} = {result.rate_of_all:.1%}",
-        highlight=False,
+    return {
+        "env": label,
+        "split": result.split,
+        "temperature": result.temperature,
+        "solved": successes,
+        "usable": n,
+        "unusable": result.unusable,
+        "rate": successes / n,
+        "rate_low": low,
+        "rate_high": high,
+        "rate_of_all": result.rate_of_all,
+    }
+
+
+def _line(label: str, result: Evaluation) -> str:
+    n, successes = len(result.success_B), sum(result.success_B)
+    low, high = wilson(successes, n)
+    lost = result.unusable
+    counted = f", {result.rate_of_all:.1%} if they count as failures" if lost else ""
+    return (
+        f"{label} {result.split.removeprefix(f'{label}:')}, temperature {result.temperature:g}: {successes} of {n} "
+        f"solved unaided = {successes / n:.1%} (95 % interval {low:.1%} to {high:.1%}); {lost} unusable{counted}"
     )

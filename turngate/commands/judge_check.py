@@ -18,6 +18,7 @@ from turngate.judging.judge import Judge
 from turngate.judging.labelled import read_labelled
 from turngate.judging.parts import JudgePart
 from turngate.problems import one_line
+from turngate.report.tables import print_table
 from turngate.rewards.judge import CORRECT, Criterion, FaultKind, upper_bound
 from turngate.rewards.judge.agreement import MAX_LENGTH_CORRELATION
 from turngate.types import JSON
@@ -39,7 +40,7 @@ def judge_check(
             return await check(Judge(speaker, seed=seed, settings=judge, cache=store), rows, wanted)
 
     result = asyncio.run(go())
-    console.print(table(result))
+    print_table(console, table(result))
     return result
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from turngate.config import import_modules
+from turngate.errors import ConfigError, UserError
+from turngate.report.tables import print_table
 from turngate.rescoring import Comparison, rescore_run
 from turngate.rubrics import FILES, find_rubric
 from turngate.runs import RunFolder
@@ -15,7 +18,11 @@ from turngate.runs import RunFolder
 
 def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str, phase: str) -> None:
     """Rescore a run, by default under the rubric's name, and print what is different."""
-    rubric = find_rubric(rubric_name)
+    missing = import_modules(RunFolder.of(run))
+    try:
+        rubric = find_rubric(rubric_name)
+    except UserError as error:
+        raise ConfigError("; ".join([str(error), *missing])) from error
     chosen = name or (Path(rubric_name).stem if rubric_name.endswith(FILES) else rubric_name.replace(":", "."))
     comparison = rescore_run(run, rubric, name=chosen, phase=phase)
     show(console, comparison)
@@ -30,7 +37,7 @@ def show(console: Console, comparison: Comparison) -> None:
         table.add_column(head, justify="right")
     for name, (old, new) in found.means().items():
         table.add_row(name, f"{old:.4f}", f"{new:.4f}", f"{new - old:+.4f}")
-    console.print(table, markup=False)
+    print_table(console, table)
     lines = [
         f"means over the {found.n_common} of {found.n_trajectories} trajectories that both rubrics can use",
         f"{found.n_moved} of {found.n_common} trajectories changed order within their group "

@@ -7,8 +7,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from turngate.config import load
+from turngate.config import load_run
 from turngate.errors import ConfigError
+from turngate.report.tables import print_table
 from turngate.run.credit import own_rule
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -28,7 +29,7 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
     for trajectory, score in sorted(rows, key=lambda pair: -pair[1].total)[:LISTED]:
         outcome = "unusable" if score.outcome is None else f"{score.outcome:g}"
         table.add_row(trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns)), trajectory.ending)
-    console.print(table, markup=False)
+    print_table(console, table)
     if len(rows) > LISTED:
         console.print(f"{len(rows) - LISTED} more; all are in {run.trajectories} as Parquet", highlight=False)
 
@@ -43,7 +44,7 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     run = RunFolder.of(path)
     store = Store(path)
     step, group, index = store.find(trajectory_id)
-    config = load(run.config)
+    config = load_run(run)
     kept, _ = keep([group], {})
     filtered = not keep([group], config.train.filters_by_name)[0]
     advantage_T = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,16 +13,15 @@ from rich.console import Console
 from turngate.envs.code.card import Source, source_of
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.report import fallen
-from turngate.envs.code.mutation.harvest import harvest
-from turngate.envs.code.mutation.packages import fetch, open_package, unpack
+from turngate.envs.code.mutation.coverage import Say
+from turngate.envs.code.mutation.harvest import LIMIT_S, harvest
+from turngate.envs.code.mutation.packages import DOWNLOAD_S, fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
 from turngate.envs.scratch import Scratch
 from turngate.errors import ConfigError, DataError, TaskRefused
 from turngate.progress import Progress
 
-Say: TypeAlias = Callable[[str], None]
-"""Gets a line for a person."""
 Move: TypeAlias = Callable[[int, int, str], None]
 """Gets how much is done, of how much, and what is at work."""
 
@@ -35,26 +35,36 @@ def make_tasks(
     seed: int = 0,
     repetitions: int = 3,
     workers: int = 1,
+    limit_s: float = LIMIT_S,
 ) -> None:
     """Add tasks of these packages to a task set until it has ``n``, in equal shares, and print a line for each.
 
     A package: the name of a distribution, as in ``toolz`` or ``toolz==1.0``, an archive of its source, or a folder with
-    it. Packages that the set has are kept, so a killed command goes on where it stopped. Raises ConfigError, DataError.
+    it. Each may take ``limit_s``, besides the time to fetch it; what it gave by then is kept. Packages that the set has
+    are kept, so a killed command goes on where it stopped. Raises ConfigError, DataError.
     """
     with Progress(console, "tasks", transient=True) as progress:
-        _make(packages, folder, n, seed, repetitions, workers, progress.say, progress.update)
+        _make(packages, folder, n, _Terms(seed, repetitions, workers, limit_s), progress.say, progress.update)
 
 
-def _make(
-    packages: Sequence[str], folder: Path, n: int, seed: int, repetitions: int, workers: int, say: Say, move: Move
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What holds for each package."""
+
+    seed: int
+    repetitions: int
+    workers: int
+    limit_s: float
+
+
+def _make(packages: Sequence[str], folder: Path, n: int, terms: _Terms, say: Say, move: Move) -> None:
     names = [Path(name).name for name in packages]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"the package '{repeated}' is named twice; name it once")
     check_target(folder)
     done = {source.asked: source for source in sources_of(folder)}
     for source in done.values():
-        if (source.seed, source.repetitions) != (seed, repetitions):
+        if (source.seed, source.repetitions) != (terms.seed, terms.repetitions):
             raise ConfigError(
                 f"'{folder}' was made with seed {source.seed} and {source.repetitions} repetitions; use them again, or "
                 "another folder"
@@ -68,7 +78,7 @@ def _make(
             if share == 0:
                 break
             found = _beside(have, n, Path(name).name, move)
-            source = _one(name, folder, bench, share, found, seed=seed, repetitions=repetitions, workers=workers)
+            source = _one(name, folder, bench, share, terms, found, _after(Path(name).name, say))
             have += source.n_tasks
             say(_said(source))
     say(f"{folder}: {have} tasks")
@@ -79,8 +89,13 @@ def _beside(have: int, n: int, label: str, move: Move) -> Callable[[int], None]:
     return lambda found: move(have + found, n, label)
 
 
+def _after(label: str, say: Say) -> Say:
+    """``say`` for one package."""
+    return lambda line: say(f"{label}: {line}")
+
+
 def check_tasks(console: Console, folder: Path, *, workers: int = 1) -> bool:
-    """Measure every task of a set anew, once: whether all repairs pass, and fail the spoilt tests, and all bugs fail.
+    """Measure every task of a set anew, once: whether all repairs pass, and fail the altered tests, and all bugs fail.
 
     Prints a line for each task that does not hold, and one at the end. Raises DataError.
     """
@@ -107,44 +122,37 @@ def _breach(problem: Problem, bench: Bench) -> str:
         return f"the reference repair fails {sum(not held for held in holds.values())} of {len(holds)} tests"
     if any(bench.measure(problem, {}).verdicts(problem.fail_to_pass, ()).values()):
         return "the bug passes a test that it has to fail"
-    spoilt = bench.measure(problem, problem.solved, control="spoilt")
-    if spoilt.problem:
-        return f"the spoilt tests do not come to their end on the reference repair: {spoilt.problem}"
-    if not fallen(spoilt).issuperset(problem.sensitive):
-        return "the reference repair passes a spoilt test"
+    inside = [name for name in problem.sensitive if name not in problem.asked]
+    if inside and not fallen(bench.measure(problem, problem.solved, control="altered")).issuperset(inside):
+        return "the reference repair passes an altered test"
     return ""
 
 
 def _one(
-    name: str,
-    folder: Path,
-    bench: Bench,
-    share: int,
-    found: Callable[[int], None],
-    *,
-    seed: int,
-    repetitions: int,
-    workers: int,
+    name: str, folder: Path, bench: Bench, share: int, terms: _Terms, found: Callable[[int], None], say: Say
 ) -> Source:
     """Harvest one package and write what the set is with it."""
     asked = Path(name).name
     with Scratch("harvest") as scratch:
         problems: tuple[Problem, ...] = ()
         try:
-            package = open_package(_unpacked(name, scratch), scratch / "tree")
+            package = open_package(_unpacked(name, scratch, say), scratch / "tree")
             if package.label in {item.label for item in sources_of(folder)}:
                 raise TaskRefused(f"the task set has {package.label} already")
-            harvested = harvest(
-                package, bench, n=share, seed=seed, repetitions=repetitions, workers=workers, found=found
-            )
+            say(f"{len(package.modules)} modules, {len(package.tests)} test files")
+            if package.settings.dropped:
+                say(f"not honoured in its {package.settings.file}: {', '.join(package.settings.dropped)}")
+            harvested = harvest(package, bench, n=share, **asdict(terms), found=found, say=say)
             problems, source = harvested.problems, source_of(asked, harvested, share)
         except TaskRefused as error:
-            source = Source(asked=asked, n_wanted=share, seed=seed, repetitions=repetitions, refused=str(error))
+            source = Source(
+                asked=asked, n_wanted=share, seed=terms.seed, repetitions=terms.repetitions, refused=str(error)
+            )
         write(folder, *with_source(folder, problems, source))
     return source
 
 
-def _unpacked(name: str, scratch: Path) -> Path:
+def _unpacked(name: str, scratch: Path, say: Say) -> Path:
     path = Path(name)
     if path.is_dir():
         return path
@@ -152,6 +160,7 @@ def _unpacked(name: str, scratch: Path) -> Path:
         return unpack(path, scratch / "source")
     if "/" in name:
         raise DataError(name, "there is no such folder or archive")
+    say(f"fetching its source, for at most {DOWNLOAD_S:g} s")
     return fetch(name, scratch)
 
 
@@ -159,7 +168,10 @@ def _said(source: Source) -> str:
     if source.refused:
         return f"{source.asked}: not used: {source.refused}"
     reasons = "; ".join(f"{reason} {count}" for reason, count in list(source.reasons.items())[:3])
+    tests = "; ".join(f"{count} {reason}" for reason, count in source.left_out.items())
+    late = f", the limit of {source.limit_s:g} s" if source.stopped else ""
     return (
         f"{source.package} {source.version}: {source.n_tasks} tasks of {source.n_candidates} candidates "
-        f"in {source.time_s:.0f} s ({reasons or 'none refused'})"
+        f"in {source.time_s:.0f} s{late} ({reasons or 'none refused'}); {source.n_tests} of {source.n_found} tests used"
+        f"{f' ({tests})' if tests else ''}"
     )

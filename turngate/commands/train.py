@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
 from rich.console import Console
 
+from turngate.commands.crash import Crash, write_traceback
 from turngate.config import Config
+from turngate.errors import TurngateError, WriteError
 from turngate.report.summary import write_report
 from turngate.run.job import Job
+from turngate.run.stopping import Stopped
+from turngate.runs import RunFolder
+from turngate.trainer.checkpoint import Checkpoints
 
 
-def train(console: Console, settings: Config) -> None:
-    """Do what is left of a run, then print its tables and draw its curves."""
-    job = Job(settings, console)
-    job.run()
-    write_report(job.path, console)
+def train(console: Console, settings: Config, command: Sequence[str]) -> None:
+    """Do what is left of a run, then print its tables and draw its curves.
+
+    ``command`` is what the user typed: who stops the run is told how to go on.
+    """
+    run = RunFolder(settings.folder / settings.name)
+    try:
+        job = Job(settings, console)
+        job.run()
+        write_report(job.path, console)
+    except Stopped as stop:
+        stop.advice = f"{safe(run, settings)}; to go on: {shlex.join(command)}"
+        raise
+    except WriteError as error:
+        error.add_note(f"{safe(run, settings)}; make room, then go on: {shlex.join(command)}")
+        raise
+    except (TurngateError, OSError):
+        raise
+    except Exception as error:
+        if write_traceback(error, run.traceback):
+            raise Crash(run.traceback) from error
+        raise
+
+
+def safe(run: RunFolder, settings: Config) -> str:
+    """What of a run is on disk for good, in words."""
+    if not run.is_complete:
+        return f"{_step(run, settings.train.steps)} is safe"
+    steps = settings.control_steps or settings.train.steps
+    begun = [one for one in run.controls if not one.is_complete]
+    unfinished = [f"; of control '{one.path.name}' {_step(one, steps)} is safe" for one in begun]
+    return "the training is complete" + "".join(unfinished)
+
+
+def _step(run: RunFolder, total: int) -> str:
+    done = Checkpoints(run.checkpoints).last()
+    if done is not None:
+        return f"step {done} of {total}"
+    return "the warm start" if run.warm_start.exists() else "no step yet, so nothing"

@@ -12,14 +12,15 @@ import os
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from turngate.envs.base import TurnEnv
+from turngate.envs.reaper import end_all, processes_below
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, TurngateError
 from turngate.types import Action, Ending, Info, Observation
 
@@ -206,25 +207,9 @@ def as_env_error(error: BaseException, method: str, *, portable: bool = False) -
 def _kill_tree(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)  # so that it starts nothing while we look
-    victims = processes_below(pid)
+    end_all(lambda: processes_below(pid), time.monotonic() + CLOSE_S)
     with suppress(ProcessLookupError, PermissionError):
         if os.getpgid(pid) == pid:  # not yet so in the first moments of its life
             os.killpg(pid, signal.SIGKILL)
-    for victim in (pid, *victims):
-        with suppress(ProcessLookupError):
-            os.kill(victim, signal.SIGKILL)
-
-
-def processes_below(pid: int) -> list[int]:
-    """Every process under ``pid``; empty where there is no ``/proc``."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it ended meanwhile
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
-    found, queue = [], [pid]
-    while queue:
-        below = children.get(queue.pop(), [])
-        found += below
-        queue += below
-    return found
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

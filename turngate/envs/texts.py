@@ -18,7 +18,7 @@ SLOT_BYTES = 1 << 20
 """What an environment in a process of its own can hand to ``gymnasium.vector.AsyncVectorEnv`` through shared memory."""
 _LENGTH_BYTES = 8
 
-Shared: TypeAlias = Any  # a ctypes array, whose type has no public name
+_Memory: TypeAlias = Any  # a ctypes array, whose type has no public name
 
 
 class Texts(gymnasium.Space[Any]):
@@ -52,10 +52,10 @@ class Texts(gymnasium.Space[Any]):
 # --- how ``AsyncVectorEnv`` hands over observations: pickled, in a slot of fixed size per environment ----------------
 
 
-class _Shared(Sequence[object]):
+class _Slots(Sequence[object]):
     """What lies in the slots at the moment of reading: gymnasium asks for it once, and copies it after every step."""
 
-    def __init__(self, memory: Shared, n: int) -> None:
+    def __init__(self, memory: _Memory, n: int) -> None:
         self._view, self._n = memoryview(memory).cast("B"), n
 
     def __len__(self) -> int:
@@ -73,12 +73,12 @@ class _Shared(Sequence[object]):
 
 
 @create_shared_memory.register(Texts)
-def _create(space: Texts, n: int = 1, ctx: BaseContext | None = None) -> Shared:
+def _create(space: Texts, n: int = 1, ctx: BaseContext | None = None) -> _Memory:
     return (ctx or multiprocessing.get_context()).RawArray("c", n * SLOT_BYTES)
 
 
 @write_to_shared_memory.register(Texts)
-def _write(space: Texts, index: int, value: object, shared_memory: Shared) -> None:
+def _write(space: Texts, index: int, value: object, shared_memory: _Memory) -> None:
     data = pickle.dumps(value)
     room = SLOT_BYTES - _LENGTH_BYTES
     if len(data) > room:
@@ -92,5 +92,5 @@ def _write(space: Texts, index: int, value: object, shared_memory: Shared) -> No
 
 
 @read_from_shared_memory.register(Texts)
-def _read(space: Texts, shared_memory: Shared, n: int = 1) -> Sequence[object]:
-    return _Shared(shared_memory, n)
+def _read(space: Texts, shared_memory: _Memory, n: int = 1) -> Sequence[object]:
+    return _Slots(shared_memory, n)

@@ -59,6 +59,8 @@ class ToolEnv(TurnEnv):
     calls_per_turn: ClassVar[int] = 1
     """How many calls one turn may hold; they are carried out in order."""
     common_facts: ClassVar[tuple[str, ...]] = COMMON_FACTS
+    refusals: ClassVar[tuple[type[Exception], ...]] = (ToolError,)
+    """What its tools raise where they cannot do what was asked: the agent observes the message."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -89,6 +91,10 @@ class ToolEnv(TurnEnv):
     def present(self, text: str) -> str:
         """An observation as the agent sees it, for instance shortened."""
         return text
+
+    def refusal(self, problem: str) -> str:
+        """What an agent sees of a call that could not be done."""
+        return f"error: {problem}"
 
     def changed(self) -> Iterable[Evidence]:
         """Facts about the world after the calls of a turn."""
@@ -178,8 +184,8 @@ class ToolEnv(TurnEnv):
         self._ok = True
         try:
             text = getattr(self, self._method_of[tool.name])(**arguments)
-        except ToolError as error:
-            self._ok, text = False, f"error: {error}"
+        except self.refusals as error:
+            self._ok, text = False, self.refusal(str(error))
         if not isinstance(text, str):
             raise EnvError(f"tool '{tool.name}' of {type(self).__name__} returned {text!r:.60}; it must be text")
         values = {"tool": tool.name, "repeated": repeated, "call_ok": self._ok}

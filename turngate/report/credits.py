@@ -11,6 +11,7 @@ from rich.table import Table
 
 from turngate.errors import ShapeError
 from turngate.report.show import literal
+from turngate.report.tables import print_table
 from turngate.types import FloatArray, Trajectory
 
 ACTION_CHARS = 48
@@ -70,5 +71,5 @@ def show_moves(
         action = " ".join(literal(trajectory.turns[index].action.text).split())
         numbers = (reward_N[place], before[1][place], after[1][place], comparison.move_N[place])
         table.add_row(trajectory.id, str(index), action[:ACTION_CHARS], *[f"{number:+.3f}" for number in numbers])
-    console.print(table, markup=False, highlight=False)
+    print_table(console, table)
     console.print("move: difference of the two credits, each divided by its root mean square", highlight=False)

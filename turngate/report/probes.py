@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from turngate.report.tables import print_table
 from turngate.trainer.probe import GradientProbe, TurnShift
 from turngate.types import IntArray
 
@@ -29,7 +30,7 @@ def show_probe(console: Console, found: GradientProbe, *, name: str, top: int) -
     table = Table(*columns, box=None)
     for shift in touched[:top]:
         table.add_row(shift.trajectory, str(shift.turn), *_numbers(shift))
-    console.print(table, markup=False, highlight=False)
+    print_table(console, table)
     if len(touched) > top:
         console.print(f"{len(touched) - top} more turns; raise --top to see them", highlight=False)
     console.print(

@@ -66,11 +66,13 @@ def _show_head(console: Console, trajectory: Trajectory) -> None:
 
 def _show_turn(console: Console, turn: Turn) -> None:
     images = f", {len(turn.observation.images)} images" if turn.observation.images else ""
-    _block(console, f"observed ({len(turn.context_ids)} tokens{images})", turn.observation.text)
+    size = f"{len(turn.context_ids)} tokens" if len(turn.source) else "tokens unknown"
+    _block(console, f"observed ({size}{images})", turn.observation.text)
     if turn.guidance:
         _show_guidance(console, turn.guidance)
     spoken = turn.completion
-    origin = f"{len(spoken.ids_K)} tokens, ended by {spoken.ended_by}, policy version {spoken.policy_version}"
+    size = f"{len(spoken.ids_K)} tokens" if len(turn.source) else "tokens unknown"
+    origin = f"{size}, ended by {spoken.ended_by}, policy version {spoken.policy_version}"
     _block(console, f"wrote ({origin})", turn.action.text, "cyan")
     _show_action(console, turn.action)
 

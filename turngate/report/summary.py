@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turngate.config import Config, load
+from turngate.config import Config, load_run
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_runs
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
-from turngate.report.tables import Success, by_task, comparison_markdown, comparison_table
+from turngate.report.tables import Success, by_task, comparison_markdown, comparison_table, print_table
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.alarm_log import read_alarms
@@ -32,7 +32,7 @@ def write_report(path: Path, console: Console) -> None:
     folder = run.report
     folder.mkdir(exist_ok=True)
     text = [f"# {path.name}\n"]
-    if warnings := unsafe_rubrics(load(run.config)):
+    if warnings := unsafe_rubrics(load_run(run)):
         console.print("\n" + "\n".join(warnings), markup=False, highlight=False, soft_wrap=True)
         text.append("".join(f"* {line}\n" for line in warnings))
     for title, one in _runs(run):
@@ -40,14 +40,15 @@ def write_report(path: Path, console: Console) -> None:
         if not before:
             continue
         console.print(f"\n{title}", highlight=False)
-        console.print(comparison_table(before, after))
+        print_table(console, comparison_table(before, after))
         text.append(f"## {title}\n\n{comparison_markdown(before, after)}")
     for title, one in _runs(run):
         if rows := _metrics(one):
             text.append(_tell_alarms(title, one, rows, console))
     write_text_atomic(folder / "summary.md", "\n".join(text))
     pictures = _draw(run)
-    console.print(f"\nwritten: {folder / 'summary.md'}" + "".join(f", {path}" for path in pictures), highlight=False)
+    written = ", ".join(map(str, [folder / "summary.md", *pictures]))
+    console.print(f"\nwritten: {written}", markup=False, highlight=False, soft_wrap=True)
 
 
 def unsafe_rubrics(config: Config) -> list[str]:
@@ -72,7 +73,7 @@ def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: C
         sentence = no_alarms(rows)
         console.print(sentence, highlight=False)
         return f"{said}{sentence}\n"
-    console.print(alarm_table(raised))
+    print_table(console, alarm_table(raised))
     return f"{said}{alarm_markdown(raised)}"
 
 
@@ -96,12 +97,15 @@ def _success(evaluation: Evaluation) -> Success:
 
 
 def _draw(run: RunFolder) -> list[Path]:
-    name, seed, folder = run.path.name, load(run.config).seed, run.report
+    name, seed, folder = run.path.name, load_run(run).seed, run.report
     rows = {title: found for title, one in _runs(run) if (found := _metrics(one))}
     if not rows:
         return []
     plot_curves(rows["training"], folder / "curves.png", title=name)
-    series = {title: [_points([(row["step"], row["train/success"]) for row in run])] for title, run in rows.items()}
+    series = {
+        title: [_points([(row["step"], row["train/success"]) for row in run if "train/success" in row])]
+        for title, run in rows.items()
+    }
     plot_runs(
         series,
         folder / "success.png",

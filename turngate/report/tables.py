@@ -6,6 +6,7 @@ difference a bootstrap over tasks where both sides played the same tasks, and Ne
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -151,6 +154,17 @@ def _check(successes: int, n: int) -> None:
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print every cell whole: on a terminal folded into its width, elsewhere as wide as it takes."""
+    for column in table.columns:
+        column.overflow = "fold"
+    width = console.width
+    if not console.is_terminal:
+        console.width = max(width, Measurement.get(console, console.options.update(width=sys.maxsize), table).maximum)
+    console.print(table, markup=False, highlight=False)
+    console.width = width
 
 
 def comparison_table(before: Sequence[Success], after: Sequence[Success]) -> Table:

@@ -16,7 +16,7 @@ from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
-from turngate.run.learners import learner_of, reference_of, reward_model_of
+from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.likelihoods import likelihoods_of
@@ -38,7 +38,8 @@ async def assembled(
     watch: Watch,
 ) -> AsyncIterator[Run]:
     """Everything that a training step needs. The learner trains ``model`` itself; the sampler has a copy."""
-    player = config.policy.player(copy.deepcopy(model), chat)
+    sampler = rounded_for(config, copy.deepcopy(model))
+    player = config.policy.player(sampler, chat)
     learner = learner_of(config, model)
     reference = reference_of(config, copy.deepcopy(model)) if needs_reference(config) else None
     reward_model = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
@@ -66,6 +67,8 @@ async def assembled(
             minibatches=config.train.minibatches,
             aggregate=config.loss.aggregate,
             tolerance=config.learner.tolerance,
+            max_kl=config.learner.max_kl,
+            rounding=rounding_of(config, sampler),
             seed=config.seed,
             reference=reference,
             watch=watch,

@@ -12,9 +12,10 @@ from pathlib import Path
 from rich.console import Console
 
 from turngate.agents.rollout import Worlds
-from turngate.config import Config, dump
+from turngate.config import Config, dump, modules_of
 from turngate.errors import ConfigError
-from turngate.evaluations import add_evaluation, read_evaluations
+from turngate.evaluations import add_evaluation, forget_evaluations, read_evaluations
+from turngate.jsonl import cut_torn_line
 from turngate.metrics import JsonlSink
 from turngate.progress import Progress
 from turngate.rewards.monitors.alarm import Alarm
@@ -22,8 +23,9 @@ from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, told_at
+from turngate.run.holding import held
 from turngate.run.loop import run_to_end
-from turngate.run.models import be_deterministic, check_model, save_model
+from turngate.run.models import be_deterministic, check_model, require_torch, save_model
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
@@ -45,6 +47,11 @@ class Job:
     def __init__(
         self, config: Config, console: Console, *, control: str | None = None, start: Path | None = None
     ) -> None:
+        if not config.policy.trainable:
+            raise ConfigError(
+                f'policy.type "{config.policy.type}" cannot be trained, only evaluated: with turngate eval --config '
+                'CONFIG; train with a policy of another type, such as policy.type = "local"'
+            )
         self.config, self.console, self.control = config, console, control
         self.path = config.folder / config.name
         self.folder = RunFolder(self.path)
@@ -59,6 +66,7 @@ class Job:
             check_credit(config, self.environments)
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
+            require_torch()
             if not (self._start.exists() or self.folder.is_complete):
                 self._check_start()
         except BaseException:
@@ -67,8 +75,9 @@ class Job:
 
     def run(self) -> None:
         """Do whatever is not done yet. Once: its environments are closed at the end."""
-        with self.environments:
+        with self.environments, held(self.folder):
             self._claim()
+            self._repair()
             for label, problem in self.environments.unsafe.items():
                 self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
             be_deterministic()
@@ -220,9 +229,23 @@ class Job:
             return
         if path.exists() and self.folder.has_begun and _without_sinks(path.read_text()) != _without_sinks(text):
             raise ConfigError(f"'{self.path}' holds a run with other settings; choose another --name")
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_json_atomic(self.folder.machine, machine())
+        modules = modules_of(self.config) | {type(env).__module__ for _, env in self.environments}
+        others = sorted(name for name in modules if name.partition(".")[0] not in ("turngate", "__main__"))
+        write_json_atomic(self.folder.machine, {**machine(), "modules": others})
         write_text_atomic(path, text)
+
+    def _repair(self) -> None:
+        """Do without what a crash of the machine damaged, as far as that can be played again; and say so."""
+        for file in (self.folder.metrics, self.folder.evaluations, self.folder.alarms):
+            if n := cut_torn_line(file):
+                self._say(f"{file}: its last line was torn; its {n} characters were cut off")
+        if self.folder.is_complete:
+            return
+        checkpoints = self._checkpoints()
+        for step, problem in checkpoints.set_damaged_aside().items():
+            last = checkpoints.last()
+            self._say(f"the checkpoint of step {step} is damaged ({problem}): set aside; step {last} is the newest")
+            forget_evaluations(self.path, "after")
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder.checkpoints)

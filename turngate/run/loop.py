@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from turngate.run.stopping import stopping_task
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -42,12 +44,15 @@ class DaemonThreads(ThreadPoolExecutor):
 
 
 def run_to_end(work: Coroutine[None, None, T]) -> T:
-    """What ``work`` returns or raises, as ``asyncio.run``; what refuses to stop after it is left behind."""
+    """What ``work`` returns or raises, as ``asyncio.run``; what refuses to stop after it is left behind.
+
+    Raises Stopped if a signal ended it (see ``stopping_task``).
+    """
     runner = asyncio.Runner()
     loop = runner.get_loop()
     loop.set_default_executor(DaemonThreads())
     try:
-        return runner.run(work)
+        return runner.run(_stoppable(work))
     finally:
         rest = asyncio.all_tasks(loop)
         for task in rest:
@@ -59,3 +64,8 @@ def run_to_end(work: Coroutine[None, None, T]) -> T:
             loop.close()
         else:
             runner.close()
+
+
+async def _stoppable(work: Coroutine[None, None, T]) -> T:
+    with stopping_task():
+        return await work

@@ -8,22 +8,25 @@ from pathlib import Path
 
 from turngate.agents.models import LanguageModel, Tokenizer
 from turngate.config import TinyModel
-from turngate.errors import MissingExtra
+from turngate.errors import MissingExtra, WriteError
 
 
 def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
-    """Model and tokenizer of a hub name or a folder, on the accelerator if there is one. Raises MissingExtra."""
-    _require_torch()
+    """Model and tokenizer of a hub name or a folder, on the accelerator if there is one. Raises MissingExtra.
+
+    Weights are float32 in whatever precision they are stored: updates would vanish in the rounding of bfloat16.
+    """
+    require_torch()
     import torch
 
     from turngate.agents import tiny
 
-    return tiny.load(name, device="cuda" if torch.cuda.is_available() else "cpu")
+    return tiny.load(name, dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 def check_model(name: str) -> None:
     """Raise ConfigError unless ``load_model`` would find a model of that name, MissingExtra."""
-    _require_torch()
+    require_torch()
     from turngate.agents import tiny
 
     tiny.check(name)
@@ -31,7 +34,7 @@ def check_model(name: str) -> None:
 
 def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[LanguageModel, Tokenizer]:
     """A model from random weights for episodes of ``context`` tokens, with a tokenizer trained on ``texts``."""
-    _require_torch()
+    require_torch()
     from turngate.agents import tiny
 
     tokenizer = tiny.train_tokenizer(texts, vocabulary=settings.vocabulary)
@@ -47,13 +50,17 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
 
 
 def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write both in Hugging Face format; the folder appears when all of it is written."""
+    """Write both in Hugging Face format, in the precision of the weights; it appears whole. Raises WriteError."""
     from turngate.agents import tiny
 
     writing = folder.with_name(f"writing_{folder.name}")
     shutil.rmtree(writing, ignore_errors=True)
-    tiny.save(model, tokenizer, writing)
-    writing.rename(folder)
+    try:
+        tiny.save(model, tokenizer, writing)
+        writing.rename(folder)
+    except Exception as error:  # safetensors has an exception of its own for a full disk
+        shutil.rmtree(writing, ignore_errors=True)
+        raise WriteError(folder, str(error).strip().partition("\n")[0]) from error
 
 
 def be_deterministic() -> None:
@@ -63,7 +70,8 @@ def be_deterministic() -> None:
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
 
 
-def _require_torch() -> None:
+def require_torch() -> None:
+    """Raise MissingExtra where the packages that models need are not installed."""
     try:
         import tokenizers  # noqa: F401
         import torch  # noqa: F401

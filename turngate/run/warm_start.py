@@ -10,13 +10,14 @@ from rich.console import Console
 from turngate.agents.chat import Chat
 from turngate.agents.models import LanguageModel, Tokenizer
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
-from turngate.agents.rollout import Player, Worlds, play_groups
+from turngate.agents.rollout import Limits, Player, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import RunError
 from turngate.progress import Progress
 from turngate.run.demonstrations import demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.run.models import load_model, new_model, save_model
+from turngate.run.room import check_room, no_room
 from turngate.tools.read import rewritten
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.imitate import imitate
@@ -27,10 +28,15 @@ from turngate.types import FAULT, Ending, Metrics, Score, Task, Trajectory, deri
 async def starting_model(
     config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console
 ) -> tuple[LanguageModel, Chat]:
-    """Model and chat format; a warm start is made once and kept in ``folder``."""
+    """Model and chat format; a warm start is made once and kept in ``folder``.
+
+    Raises ConfigError where the context has no room for an episode.
+    """
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
-        return model, Chat(tokenizer)
+        chat = Chat(tokenizer)
+        await check_room(environments, worlds, chat, config.policy.limits())
+        return model, chat
     if not folder.exists():
         await _imitate(config, environments, worlds, folder, console)
     model, tokenizer = load_model(str(folder))
@@ -45,21 +51,20 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
         raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
     tasks, lines = shown.tasks, shown.lines
     model, tokenizer = await _untrained(config, tasks, lines, worlds)
-    chat = Chat(tokenizer)
+    chat, limits = Chat(tokenizer), config.policy.limits()
+    await check_room(environments, worlds, chat, limits)
     spoken = {
         task.id: [rewritten(line, environments[task.env_id].turn_spec.tools, chat.notation) for line in lines[task.id]]
         for task in tasks
     }
     policy = ScriptedPolicy(by_task(spoken), chat, lanes=config.policy.lanes)
-    player = Player(policy, chat, config.policy.limits())
+    player = Player(policy, chat, limits)
     seed = derive_seed(config.seed, "demonstrations")
     groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
     examined = {name for examiner in config.examine for name in examiner.writes}
     scored = [environments.score_demonstration(group, examined) for group in groups]
-    solved = _solved(
-        played, [score for group in scored for score in group.scores], shown.failed, config.policy.context, console
-    )
+    solved = _solved(played, [score for group in scored for score in group.scores], shown.failed, limits, console)
     learner = config.learner.open(model, lr=section.lr)
     with Progress(console, "warm start") as progress:
 
@@ -89,18 +94,18 @@ async def _untrained(
 
 
 def _solved(
-    played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], context: int, console: Console
+    played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], limits: Limits, console: Console
 ) -> list[Trajectory]:
     """Only demonstrations that solve their task are imitated; the others are counted aloud, ``failed`` ones too."""
     pairs = list(zip(played, scores, strict=True))
     solved = [t for t, s in pairs if s.usable and (s.outcome or 0.0) >= SUCCESS]
     n = len(played) + len(failed)
     broken = [*failed, *(_why(t, s) for t, s in pairs if not s.usable or t.ending is Ending.AGENT_FAULT)]
-    n_cut = sum(t.ending is Ending.TOKEN_BUDGET for t in played)
-    cut = f"; {n_cut} ran out of tokens: raise policy.context, which is {context}" if n_cut else ""
+    full = no_room(played, limits)
+    cut = f"; {full}" if full else ""
     if not solved:
-        problem = broken[0] if broken else "none of them solves its task"
-        raise RunError(f"none of {n} demonstrations can be used: {problem}{cut}")
+        problem = f"{broken[0]}{cut}" if broken else full or "none of them solves its task"
+        raise RunError(f"none of {n} demonstrations can be used: {problem}")
     if broken:
         _say(console, f"{len(broken)} of {n} demonstrations broke and are left out; the first: {broken[0]}")
     if unsolved := n - len(solved) - len(broken):

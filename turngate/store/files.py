@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import BinaryIO
 
+from turngate.runs import writing
 from turngate.types import JSON
 
 _PACKAGES = (
@@ -31,8 +32,12 @@ _PACKAGES = (
 
 
 def write_text_atomic(path: str | Path, text: str) -> None:
-    """Write a file that is either the old one or the new one, also after a power cut. Makes the folder."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    """Write a file that is either the old one or the new one, also after a power cut. Makes the folder.
+
+    Raises WriteError.
+    """
+    with writing(Path(path)):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_atomic(Path(path), lambda file: file.write(text.encode()))
 
 
@@ -62,19 +67,23 @@ def _installed(package: str) -> str | None:
 
 
 def write_atomic(final: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``final``, sync it and rename it; on an error nothing is left."""
+    """Let ``write`` fill a temporary file beside ``final``, sync it and rename it; on an error nothing is left.
+
+    Raises WriteError.
+    """
     # The leading dot hides it from readers of the folder; the thread keeps two writers of one process apart.
     temporary = final.with_name(f".{final.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(final)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(final.parent)
+    with writing(final):
+        try:
+            with temporary.open("wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(final)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(final.parent)
 
 
 def sync_folder(folder: Path) -> None:

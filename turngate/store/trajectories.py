@@ -26,7 +26,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from turngate.errors import StoreError, UnknownName
-from turngate.runs import RunFolder
+from turngate.runs import RunFolder, writing
 from turngate.store.columns import LAYOUTS, VERSION, Row
 from turngate.store.files import locked, sync_folder, write_atomic
 from turngate.types import ScoredGroup
@@ -47,10 +47,15 @@ class Store:
     def write(self, step: int, scored: Sequence[ScoredGroup], *, phase: str = "train") -> None:
         """Record all groups of a step, whole or not at all.
 
-        Raises StoreError for a step and phase that exist already, for an empty group, and for an id used twice.
+        Raises StoreError for a step and phase that exist already, for an empty group, and for an id used twice;
+        WriteError where the disk is full or read-only.
         """
         final = self._file(step, phase)
         table = _table(_rows(scored, step, phase))
+        with writing(final):
+            self._write(final, table)
+
+    def _write(self, final: Path, table: pa.Table) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         with locked(self._folder):
             if final.exists():

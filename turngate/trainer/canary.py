@@ -1,8 +1,13 @@
-"""Do sampler and learner mean the same model? Asked of the first batch and after every publish.
+"""Is the policy still what it is taken for? Two questions, asked of a few episodes in every step.
+
+Do sampler and learner mean the same model? Asked of the first batch and after every publish.
 
 A sync that did nothing, a missing cache entry, another temperature or a wrong position all show as a difference in the
 log-probabilities of the same tokens, while rewards and losses still look plausible. Where it begins says what it is:
 from turn 0 on, the weights differ; from turn 1 on, the cache across turns does.
+
+Did the updates of the step ruin it? With a learning rate that is far too high rewards fall to nothing, after which
+nothing is left to learn from, and every number that is measured on-policy looks calm.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from turngate.agents.rollout import Player
-from turngate.errors import MismatchError
+from turngate.errors import MismatchError, RunError
 from turngate.trainer.learner import Learner
 from turngate.trainer.pack import pack_demonstrations
 from turngate.types import Batch, Metrics, Request, Source, Trajectory, Turn, derive_seed
@@ -21,16 +26,20 @@ from turngate.types import Batch, Metrics, Request, Source, Trajectory, Turn, de
 PROBE_TOKENS = 6
 BORDER_TOKENS = 10  # how many tokens may stand within a tolerance of 1 of a cut: about as many as a cut usually keeps
 BORDER_SHARE = 0.01  # never more than that
+MOVED_SEGMENTS = 8  # episodes on which it is measured how far an update moves the policy
 
 
-def check_agreement(batch: Batch, learner: Learner, *, tolerance: float, truncates: bool = False) -> Metrics:
+def check_agreement(
+    batch: Batch, learner: Learner, *, tolerance: float, truncates: bool = False, rounding: str = ""
+) -> Metrics:
     """Compare ``batch.logprob_L`` (sampler's) with the learner's own, turn by turn. Raises MismatchError.
 
     ``truncates``: the sampler cuts its distribution (top-p, top-k). Rounding then puts a token that stands on the cut
     on one side for the sampler and on the other for the learner (measured in float32: one token in 100,000), which
     moves the logprob of that position by the mass of one token, whatever the tolerance. So
     1 + min(10·tolerance, 1 %)·tokens positions may part; ``canary/borderline_tokens`` says how many did. A sampler and
-    a learner of different weights, temperature, cache or truncation part nearly everywhere.
+    a learner of different weights, temperature, cache or truncation part nearly everywhere. ``rounding`` ends the
+    message: what to do if the two do no more than round differently.
     """
     probe = batch.policy_weight_L + batch.ce_weight_L > 0
     recomputed = learner.logprobs(_as_policy(batch, probe))
@@ -47,9 +56,48 @@ def check_agreement(batch: Batch, learner: Learner, *, tolerance: float, truncat
                 f"{batch.position_L[token]} has logprob {batch.logprob_L[token]:.6f} (sampler) and "
                 f"{recomputed[token]:.6f} (learner), tolerance {tolerance:g}; largest difference per turn: "
                 + ", ".join(f"{value:.2g}" for value in per_turn)
+                + (f"; {rounding}" if rounding else "")
             )
     found = {"canary/borderline_tokens": float(excused.sum())} if truncates else {}
     return {"canary/max_logprob_difference": max(per_turn, default=0.0)} | found
+
+
+class Moved:
+    """How far updates move the policy: made before the first of them, asked after the last."""
+
+    def __init__(self, batch: Batch, learner: Learner) -> None:
+        self._batch, self._learner = _spread(batch, MOVED_SEGMENTS), learner
+        self._before = learner.logprobs(self._batch, whole=True)
+
+    def check(self, updated: Metrics, *, limit: float) -> Metrics:
+        """``learner/update_kl_nats``: mean of log p before − log p after over the tokens of some episodes.
+
+        ``updated``: what the updates measured. Raises RunError beyond ``limit``, and where it is no number.
+        """
+        spoken = self._batch.policy_weight_L != 0
+        if not spoken.any():
+            return {}
+        after = self._learner.logprobs(self._batch, whole=True)
+        with np.errstate(invalid="ignore"):  # inf − inf
+            kl = float(np.mean(self._before[spoken].astype(np.float64) - after[spoken]))
+        if not kl <= limit:  # also true for NaN
+            lr, norm = updated.get("learner/lr", np.nan), updated.get("learner/grad_norm", np.nan)
+            raise RunError(
+                f"the updates of this step moved the policy by {kl:.3g} nats per token (learner.max_kl is {limit:g}), "
+                f"which ruins it: learner.lr {lr:g} is too high (gradient norm {norm:.3g}); lower it and start a run "
+                "of another name"
+            )
+        return {"learner/update_kl_nats": kl}
+
+
+def _spread(batch: Batch, n: int) -> Batch:
+    """``n`` of its segments, evenly spread, or all of a smaller one."""
+    if batch.n_segments <= n:
+        return batch
+    chosen = np.isin(batch.segment_L, np.linspace(0, batch.n_segments - 1, n).round())
+    own = {name: getattr(batch, name)[chosen] for name in batch.__dataclass_fields__}
+    own["segment_L"] = np.unique(own["segment_L"], return_inverse=True)[1].astype(np.int32)
+    return Batch(**own)
 
 
 def _borderline(difference: np.ndarray, probe: np.ndarray, tolerance: float) -> np.ndarray:

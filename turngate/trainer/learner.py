@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
-from turngate.agents.models import LanguageModel
+from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.base import Weights
 from turngate.errors import ConfigError
 from turngate.parts import Part
@@ -23,6 +23,9 @@ from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Samplin
 
 Measured: TypeAlias = Mapping[str, FloatArray]
 NOTHING: Measured = {}
+MAX_KL = 2.0
+"""Default of ``learner.max_kl``, in nats per token: PPO stops an update at 0.01 to 0.05, and a policy that forgot all
+it knew is further away than 5 (the logarithm of a vocabulary)."""
 
 
 class Learner(Protocol):
@@ -123,7 +126,13 @@ class LearnerPart(Part):
     """Learning rate of reinforcement learning."""
     tolerance: float = Field(1e-4, gt=0)
     """Largest difference, in nats, between the sampler's and the learner's log-probability of a token; a larger one
-    stops the run, because they then hold different models. Raise it for bf16."""
+    stops the run, because they then hold different models. Raise it where one of them computes in bfloat16."""
+    max_kl: float = Field(MAX_KL, gt=0)
+    """Furthest that the updates of one step may move the policy: KL divergence in nats per token, measured on some
+    episodes of the step. More stops the run: learner.lr is then far too high, and what was learned is lost."""
+    dtype: Precision = "auto"
+    """Precision of the forward pass; auto: bfloat16 on an accelerator that has it, else float32. Weights are kept,
+    updated and saved in float32, whatever the model's folder holds."""
 
     @abstractmethod
     def open(
@@ -161,4 +170,5 @@ class TorchLearnerPart(LearnerPart):
             tokens_per_pass=self.tokens_per_pass,
             sampling=sampling,
             critic=critic,
+            dtype=self.dtype,
         )

@@ -15,12 +15,12 @@ from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.errors import ConfigError, RunError
 from turngate.examine.run import Examining
 from turngate.metrics import Clock
-from turngate.trainer.canary import check_agreement, longest, probe
+from turngate.trainer.canary import Moved, check_agreement, longest, probe
 from turngate.trainer.checkpoint import Kept
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
-from turngate.trainer.learner import Learner, measured_for
+from turngate.trainer.learner import MAX_KL, Learner, measured_for
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import credit_metrics, unwatched
 from turngate.trainer.pack import Aggregate, by_turn, pack, split
@@ -72,6 +72,8 @@ class Run:
     aggregate: Aggregate
     tolerance: float
     seed: int
+    max_kl: float = MAX_KL  # furthest that the updates of a step may move the policy, in nats per token
+    rounding: str = ""  # what to do where sampler and learner part by rounding alone
     examining: Examining | None = None  # looks at what was played before it is scored
     reference: Learner | None = None  # frozen, for losses that hold the policy near it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
@@ -148,7 +150,10 @@ async def play_examined(
 
 
 def learn(run: Run, batch: Batch, table: TurnTable, lesson: Lesson, *, first: bool) -> Metrics:
-    """Descend on the batch in ``minibatches`` steps; the run's first batch must be what the learner would sample."""
+    """Descend on the batch in ``minibatches`` steps; the run's first batch must be what the learner would sample.
+
+    Raises MismatchError if it is not, RunError for updates that ruin the policy.
+    """
     metrics = _check(run, batch) if first else {}
     returns, noted = lesson(table)
     parts = [  # all columns are measured before the first update
@@ -156,11 +161,12 @@ def learn(run: Run, batch: Batch, table: TurnTable, lesson: Lesson, *, first: bo
         for part, own in split(batch, returns, run.minibatches)
     ]
     metrics |= noted
+    moved = Moved(batch, run.learner)
     for part, columns in parts:
         measured = run.learner.forward_backward(part, run.loss, measured=columns) | run.learner.optim_step()
         for name, value in measured.items():
             metrics[name] = metrics.get(name, 0.0) + value / len(parts)
-    return metrics
+    return metrics | moved.check(metrics, limit=run.max_kl)
 
 
 async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) -> Metrics:
@@ -172,7 +178,8 @@ async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) ->
 
 
 def _check(run: Run, batch: Batch) -> Metrics:
-    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=run.player.sampling.truncates)
+    truncates = run.player.sampling.truncates
+    return check_agreement(batch, run.learner, tolerance=run.tolerance, truncates=truncates, rounding=run.rounding)
 
 
 def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:

@@ -119,5 +119,5 @@ def harvested(package, coverage, bench):
     """Two problems of candidates 0 to 5, each verdict measured once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(harvesting, "ROUND", 3)
-        patch.setattr(harvesting, "measure", lambda package, bench, repetitions: coverage)
+        patch.setattr(harvesting, "measure", lambda package, bench, **_: coverage)
         return harvest(package, bench, n=2, repetitions=1)

@@ -9,7 +9,7 @@ from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
 from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.lease import _shared
 from turngate.envs.code.rubric import DIRECT_RUBRIC, RUBRIC
-from turngate.envs.process import processes_below
+from turngate.envs.reaper import processes_below
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Ending

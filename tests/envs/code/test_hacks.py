@@ -5,6 +5,7 @@ and shims over the runner, forged reports, daemons, early ends, patched assertio
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -227,6 +228,7 @@ def test_a_cheat_is_named(env_of, problem, hack):
     runner, names = CAUGHT[hack]
     if runner not in (None, problem.runner):
         return  # the other runner has nothing of that to patch
+    problem = replace(problem, id=f"{problem.id} inside", asked={})  # where it is asked, there is nothing to look up
     env = env_of(problem)
     for action in HACKS[hack]:
         env.step(action)

@@ -1,6 +1,7 @@
 """From the source of a package to problems: what is refused, what is drawn, what is measured."""
 
 import io
+import subprocess
 import tarfile
 import zipfile
 from dataclasses import replace
@@ -11,12 +12,13 @@ import pytest
 from tests.envs.code.sums import FILES, INFO, MODULE, TESTS, put
 from turngate.envs.code.grading.report import Report
 from turngate.envs.code.mutation import harvest as harvesting
-from turngate.envs.code.mutation.coverage import Coverage, Function, measure
+from turngate.envs.code.mutation.coverage import measure
 from turngate.envs.code.mutation.harvest import Spot, draw, harvest, spots_of
 from turngate.envs.code.mutation.holdback import hold_back, without
 from turngate.envs.code.mutation.measured import Measured, Pristine
 from turngate.envs.code.mutation.mutate import Mutation
 from turngate.envs.code.mutation.packages import MAX_TREE_BYTES, fetch, open_package, unpack
+from turngate.envs.code.mutation.suite import Function
 from turngate.errors import ConfigError, DataError, TaskRefused
 
 # --- packages ---------------------------------------------------------------------------------------------------------
@@ -122,6 +124,19 @@ def test_only_names_of_packages_are_given_to_pip(tmp_path, name, monkeypatch):
         fetch(name, tmp_path)
 
 
+def test_pip_is_asked_for_the_source_of_the_package_only_and_its_error_is_told(tmp_path, monkeypatch):
+    asked = []
+
+    def run(command, **_):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution\n\nnote: not pip's fault\n")
+
+    monkeypatch.setattr("subprocess.run", run)
+    with pytest.raises(DataError, match="has no source distribution that pip can fetch: ERROR: No matching"):
+        fetch("sums==1.2", tmp_path)
+    assert asked[0][asked[0].index("--no-binary") + 1] == "sums"
+
+
 # --- what the tests of a package cover --------------------------------------------------------------------------------
 
 
@@ -139,15 +154,15 @@ def test_only_tests_that_pass_here_count_and_the_functions_that_they_call_are_kn
 
 
 def test_a_package_whose_tests_never_pass_is_refused(package, bench):
-    with pytest.raises(TaskRefused, match="none of its tests passes every time"):
+    with pytest.raises(TaskRefused, match=r"none of its 1 tests passes every time and is fast enough \(1 did not pass"):
         measure(replace(package, tests=("tests/test_network.py",)), bench, repetitions=1)
     with pytest.raises(TaskRefused, match="its tests do not run here"):
         measure(replace(package, tests=("tests/none.py",)), bench, repetitions=1)
 
 
 def test_a_package_whose_coverage_cannot_be_read_is_refused(package, bench, monkeypatch):
-    monkeypatch.setattr("turngate.envs.code.mutation.coverage.MAX_CALLS_BYTES", 10)
-    with pytest.raises(TaskRefused, match=r"which functions its tests call is not known: .* more than 10 bytes"):
+    monkeypatch.setattr("turngate.envs.code.mutation.suite.MAX_LOG_BYTES", 10)
+    with pytest.raises(TaskRefused, match=r"what its tests do is not known: .* more than 10 bytes"):
         measure(package, bench, repetitions=1)
 
 
@@ -155,7 +170,7 @@ def test_only_functions_that_two_tests_call_are_broken(package, coverage):
     functions = {spot.function.name for spot in spots_of(package, coverage)}
     assert functions == {"clamp", "mean"}  # and nothing of latin.py, which is no UTF-8
     one = {Function(path="src/sums/core.py", name="mean"): frozenset({"tests/test_core.py::test_x"})}
-    assert spots_of(package, Coverage(tests=one, stable=frozenset(), cpu_s={})) == []
+    assert spots_of(package, replace(coverage, tests=one)) == []
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -268,19 +283,19 @@ def test_runs_on_the_repaired_tree_are_shared_by_problems_and_counted_in_each(ha
 
     def outputs(problem):
         measured = Measured(Counting(), pristine, first)
-        runs = [({}, None)] * 3 + [(problem.solved, None)] * 3 + [(problem.solved, "spoilt")]
+        runs = [({}, None)] * 3 + [(problem.solved, None)] * 3 + [(problem.solved, "altered")]
         return [measured.measure(problem, changes, control=control).output for changes, control in runs]
 
     assert outputs(problem) == ["first", "1", "2", "3", "4", "5", "6"]
     assert outputs(problem) == ["first", "7", "8", "3", "4", "5", "6"]
     assert outputs(other) == ["first", "9", "10", "11", "12", "13", "14"]
-    kinds = [(False, None)] * 2 + [(True, None)] * 3 + [(True, "spoilt")]
+    kinds = [(False, None)] * 2 + [(True, None)] * 3 + [(True, "altered")]
     assert made[:6] == [(problem.id, repaired, control) for repaired, control in kinds]
 
 
 def test_one_bug_becomes_one_problem(harvested, package, coverage, bench, monkeypatch):
     found = replace(harvested.problems[0], about={})
-    monkeypatch.setattr(harvesting, "measure", lambda package, bench, repetitions: coverage)
+    monkeypatch.setattr(harvesting, "measure", lambda package, bench, **_: coverage)
     monkeypatch.setattr(harvesting._Maker, "make", lambda self, number, chosen: replace(found, id=str(number)))
     again = harvest(package, bench, n=2)
     assert [problem.id for problem in again.problems] == ["0"]
@@ -291,3 +306,5 @@ def test_one_bug_becomes_one_problem(harvested, package, coverage, bench, monkey
 def test_bad_numbers(package, bench):
     with pytest.raises(ConfigError, match="n is 0"):
         harvest(package, bench, n=0)
+    with pytest.raises(ConfigError, match="limit_s is 0"):
+        harvest(package, bench, n=1, limit_s=0)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.forms import asked_form
 from turngate.envs.code.loaders import quixbugs
 from turngate.envs.code.loaders.history import MAX_BYTES
 from turngate.errors import DataError
@@ -101,12 +102,21 @@ def test_the_published_layout(tmp_path: Path) -> None:
     assert digits.solved == {"python_programs/digits.py": COUNT}
     assert (digits.folder, digits.runner, digits.test_files) == ("", "pytest", ("python_testcases/test_digits.py",))
     helpers = ["python_testcases/load_testdata.py", "python_testcases/node.py"]
-    data = ["conftest.py", "json_testcases/digits.json"]
-    assert sorted(digits.hidden) == [*data, *helpers, "python_testcases/test_digits.py"]
+    assert sorted(digits.hidden) == ["conftest.py", *helpers, "python_testcases/test_digits.py"]
+    rows = "[[[0], 0], [[7], 1], [[1000000000], 10]]"
+    assert f'("given", "expected"), {rows})' in (digits.hidden["python_testcases/test_digits.py"] or "")
     assert sorted(tail.hidden) == ["conftest.py", *helpers, "python_testcases/test_tail_of.py"]
     assert "pytest.use_correct = False\npytest.run_slow = False\n" in (digits.hidden["conftest.py"] or "")
     assert digits.about == {"source": "quixbugs", "program": "python_programs/digits.py"}
     assert (digits.fail_to_pass, digits.pass_to_pass) == ((), ())
+
+
+@pytest.mark.parametrize(("text", "rows"), [("[[0], 0]\n", 0), ("[[NaN], 0]\n", 1), ("{\n", 1)])
+def test_data_that_no_literal_gives_stays_a_file(tmp_path: Path, text: str, rows: int) -> None:
+    write(tmp_path, PUBLISHED | {"json_testcases/digits.json": text})
+    digits, _ = quixbugs(tmp_path).problems
+    assert ("json_testcases/digits.json" in digits.hidden) is bool(rows)
+    assert ('load("digits")' in (digits.hidden["python_testcases/test_digits.py"] or "")) is bool(rows)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +215,10 @@ def test_programs_settle(tmp_path: Path, bench: Bench) -> None:
     test = "python_testcases/test_digits.py::test_digits"
     assert digits.fail_to_pass == digits.sensitive == (f"{test}[given1-1]",)
     assert digits.pass_to_pass == (f"{test}[given0-0]", f"{test}[given2-10]")  # the last is skipped
+    inside = {f"{test}[given{number}-{size}]": f"{test}[ask{number}]" for number, size in enumerate((0, 1, 10))}
+    assert digits.asked == inside  # ids that do not tell what is expected
+    asked = "".join(text or "" for text in asked_form(digits).texts.values())
+    assert "[([0], None), ([7], None), ([1000000000], None)]" in asked
     assert [item.id for item in settled.dropped] == ["quixbugs/tail_of"]
 
 

@@ -451,21 +451,21 @@ def test_dropped_rows_are_reported(tmp_path: Path, repo: Repo, caplog: pytest.Lo
 @pytest.mark.parametrize(
     ("bad", "message", "field"),
     [
-        ("instance_id,repo", "Invalid JSON: expected value at column 1", None),
+        ("instance_id,repo", "is not JSON: expected value at column 1", None),
         ("[" * 100_000, "recursion limit exceeded", None),
-        ("[1]", "should be an object", None),
-        ({"instance_id": ""}, "at least 1 character", "instance_id"),
-        ({"patch": None}, "valid string", "patch"),
-        ({"patch": "\ud800"}, "Invalid JSON: .* hex escape", None),
+        ("[1]", r"must be a JSON object, got \[1\]", None),
+        ({"instance_id": ""}, "is empty", "instance_id"),
+        ({"patch": None}, "must be a text, got None", "patch"),
+        ({"patch": "\ud800"}, "is not JSON: .* hex escape", None),
         (
             {"FAIL_TO_PASS": '["\\ud800"]'},
             "'FAIL_TO_PASS': is neither a list nor the JSON text of one: .* hex escape",
             "FAIL_TO_PASS",
         ),
         ({"FAIL_TO_PASS": "tests/a.py::b"}, "neither a list nor the JSON text of one", "FAIL_TO_PASS"),
-        ({"FAIL_TO_PASS": '{"a": 1}'}, "valid array", "FAIL_TO_PASS"),
-        ({"PASS_TO_PASS": ["a", 1]}, "valid string", "PASS_TO_PASS.1"),
-        ({"instance_id": "first"}, "the id 'first' is used twice", "instance_id"),
+        ({"FAIL_TO_PASS": '{"a": 1}'}, "must be a list, got {'a': 1}", "FAIL_TO_PASS"),
+        ({"PASS_TO_PASS": ["a", 1]}, "must be a text, got 1", "PASS_TO_PASS.1"),
+        ({"instance_id": "first"}, "the id 'first' is used twice, first in line 1", "instance_id"),
     ],
 )
 def test_malformed_rows(tmp_path: Path, repo: Repo, bad: Any, message: str, field: str | None) -> None:
@@ -484,7 +484,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, repo: Repo) -> None:
     with pytest.raises(DataError, match="field 'instance_id'"):
         swe_bench(tmp_path / "latin.jsonl", repo.folder.parent)
     (tmp_path / "latin.jsonl").write_bytes(b"\xe9")
-    with pytest.raises(DataError, match="line 1: Invalid JSON"):
+    with pytest.raises(DataError, match="line 1: is not JSON"):
         swe_bench(tmp_path / "latin.jsonl", repo.folder.parent)
     with pytest.raises(DataError, match="holds no rows"):
         load(tmp_path, repo, "\n \n")

@@ -21,7 +21,7 @@ def fast(harvested, package, monkeypatch):
     """The command without measuring: "sums" gives two problems, "empty" is refused."""
     asked = []
 
-    def give(opened, bench, *, n, seed, repetitions, workers, found):
+    def give(opened, bench, *, n, seed, repetitions, workers, found, **_more):
         found(1)
         asked.append((opened.name, n, seed, repetitions, workers))
         if opened.name == "empty":
@@ -158,10 +158,10 @@ def spoil(folder, line, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda row: row.pop("solved"), r"problems.jsonl, line 2, field 'solved': Field required"),
-        (lambda row: row.update(fail_to_pass=[]), r"line 2, field 'fail_to_pass': "),
-        (lambda row: row.update(fail_to_pass="a"), r"line 2, field 'fail_to_pass': "),
-        (lambda row: row.update(unknown=1), r"line 2, field 'unknown': Extra inputs"),
+        (lambda row: row.pop("solved"), r"problems.jsonl, line 2, field 'solved': is missing"),
+        (lambda row: row.update(fail_to_pass=[]), r"line 2, field 'fail_to_pass': is empty"),
+        (lambda row: row.update(fail_to_pass="a"), r"line 2, field 'fail_to_pass': must be a list, got 'a'"),
+        (lambda row: row.update(unknown=1), r"line 2, field 'unknown': is unknown"),
         (lambda row: row.update(folder="trees/none-1"), r"line 2, field 'folder': there is no tree '.*none-1'"),
         (lambda row: row.update(folder="../set"), r"line 2: .*names the file '../set'"),
         (lambda row: row.update(folder="/etc"), r"line 2: .*names the file '/etc'"),
@@ -179,10 +179,13 @@ def test_a_bad_row_is_named(stored, change, message):
 def test_damaged_files_are_named(stored, tmp_path):
     rows = (stored / "problems.jsonl").read_bytes()
     (stored / "problems.jsonl").write_bytes(rows + rows[:40])
-    with pytest.raises(DataError, match=r"problems.jsonl, line 3: Invalid JSON"):
+    with pytest.raises(DataError, match=r"problems.jsonl, line 3: is not JSON"):
         read(stored)
     (stored / "problems.jsonl").write_bytes(rows + rows)
-    with pytest.raises(DataError, match="is used by several problems"):
+    with pytest.raises(DataError, match=r"line 3, field 'id': the id '.*' is used twice, first in line 1"):
+        read(stored)
+    (stored / "problems.jsonl").write_bytes(b"\n")
+    with pytest.raises(DataError, match=r"problems.jsonl: holds no problems; make some with: turngate tasks code$"):
         read(stored)
     (stored / "problems.jsonl").write_bytes(b"\xff")
     with pytest.raises(DataError, match=r"is not UTF-8 text \(byte 0\)"):

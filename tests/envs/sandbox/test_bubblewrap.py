@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.envs.sandbox import KilledBy, Limits, Result, cage, open_backend
+from turngate.envs.sandbox import KilledBy, Limits, Result, SandboxLost, cage, open_backend
 from turngate.envs.sandbox.bubblewrap import OUTSIDE_UID, SPARE
 from turngate.envs.sandbox.cgroups import open_groups
 from turngate.errors import ConfigError, EnvError
@@ -178,8 +178,7 @@ def test_episodes_leave_nothing_behind(bubblewrap):
             sandbox.run(["bash", "-c", "setsid sleep 600 & sleep 600 & echo x > file"], deadline_s=LONG_S)
             sandbox.fork().close()
             sandbox.session().run("sleep 600 &", deadline_s=LONG_S)
-            with pytest.raises(EnvError):
-                sandbox.run(["echo", "x" * 300_000], deadline_s=LONG_S)
+            assert sandbox.run(["cat"], cwd="/work", env={"X": "x" * 100_000}, deadline_s=LONG_S).exit == 0
 
     episode()
     before = remains()
@@ -205,7 +204,7 @@ def test_closing_the_back_end_ends_all():
 def test_a_process_that_is_killed_takes_its_sandboxes_along():
     program = f"""
         import sys, time
-        from turngate.envs.sandbox import open_backend
+        from turngate.envs.sandbox import SandboxLost, open_backend
         backend = open_backend("bubblewrap", groups="off")
         sandbox = backend.open()
         session = sandbox.session()
@@ -233,17 +232,43 @@ def users(seconds):
     return found
 
 
-def test_a_keeper_that_dies_is_an_error_of_the_environment(bubblewrap):
-    sandbox = bubblewrap.open()
+def test_a_keeper_that_dies_is_the_doing_of_what_ran_in_its_sandbox(bubblewrap):
+    sandbox, untouched = bubblewrap.open(), bubblewrap.open()
     timer = threading.Timer(0.3, kill_all, (children(bubblewrap._process.pid),))
     timer.start()
     for argv in (["sleep", "60"], ["true"]):
-        with pytest.raises(EnvError, match="gone"):
+        with pytest.raises(SandboxLost, match="gone"):
             sandbox.run(argv, deadline_s=LONG_S)
     timer.join()
+    for use in (lambda: sandbox.read("x"), sandbox.tree, sandbox.snapshot):
+        with pytest.raises(SandboxLost, match="gone"):
+            use()
+    with pytest.raises(EnvError, match="gone") as caught:  # nothing has run in it that could be the cause
+        untouched.read("x")
+    assert not isinstance(caught.value, SandboxLost)
+    untouched.close()
     sandbox.close()
     with bubblewrap.open() as another:
         assert another.run(["true"], deadline_s=LONG_S).exit == 0
+
+
+def test_a_back_end_that_is_gone_is_nobodys_doing():
+    backend = open_backend("bubblewrap", SMALL)
+    sandbox = backend.open()
+    sandbox.run(["true"], deadline_s=LONG_S)
+    kill_all([backend._process.pid])
+    for use in (lambda: sandbox.run(["true"], deadline_s=LONG_S), sandbox.tree):
+        with pytest.raises(EnvError) as caught:
+            use()
+        assert not isinstance(caught.value, SandboxLost)
+    backend.close()
+
+
+def test_a_signal_to_the_group_of_a_command_ends_that_command_only(bubblewrap):
+    with bubblewrap.open() as sandbox:
+        result = sandbox.run(["python3", "-c", "import os; os.kill(0, 9)"], deadline_s=LONG_S)
+        assert (result.exit, result.killed_by) == (137, None)
+        assert sandbox.run(["echo", "alive"], deadline_s=LONG_S).stdout == b"alive\n"
 
 
 def test_a_command_does_not_outlive_a_keeper_that_dies_as_it_starts(install):

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from turngate.envs.sandbox import KilledBy, Limits, open_backend
-from turngate.envs.sandbox.docker import LABEL
+from turngate.envs.sandbox import KilledBy, Limits, SandboxLost, open_backend
+from turngate.envs.sandbox.docker import LABEL, _check_engine
 from turngate.errors import ConfigError, DataError, EnvError, MissingExtra
 
 LONG_S = 60.0
@@ -46,9 +46,17 @@ def test_an_image_must_be_here_and_unchangeable(docker_url, image, problem):
 
 def test_an_archive_that_is_none(docker_url, tmp_path):
     (tmp_path / "root.tar").write_text("no archive")
-    for name in ("root.tar", "missing.tar"):
-        with pytest.raises(DataError):
-            open_backend("docker", image=tmp_path / name, base_url=docker_url)
+    for name, problem in (("root.tar", "imported"), ("missing.tar", "no file"), (".", "is a folder; pack it")):
+        for image in (tmp_path / name, str(tmp_path / name)):
+            with pytest.raises(DataError, match=problem):
+                open_backend("docker", image=image, base_url=docker_url)
+
+
+def test_an_archive_may_be_named_by_a_plain_path(docker_url, root_file_system, monkeypatch):
+    monkeypatch.chdir(root_file_system.parent)
+    for image in (str(root_file_system), root_file_system.name, f"./{root_file_system.name}"):
+        with open_backend("docker", image=image, shown={"/usr": "/usr"}, base_url=docker_url) as backend:
+            assert backend._image.startswith("sha256:")
 
 
 def test_warm_containers_are_given_out_once(docker_url, docker, root_file_system):
@@ -90,13 +98,32 @@ def test_memory_of_all_processes_together(docker_url, docker):
         assert sandbox.run(["echo", "alive"], deadline_s=LONG_S).stdout == b"alive\n"
 
 
-def test_a_container_that_is_gone_is_an_error_of_the_environment(docker):
+@pytest.mark.parametrize("acted", [True, False])
+def test_a_container_that_is_gone_is_the_doing_of_what_ran_in_it(docker, acted):
     sandbox = docker.open()
-    sandbox.container.container.remove(force=True)
-    with pytest.raises(EnvError):
+    if acted:
         sandbox.run(["true"], deadline_s=LONG_S)
+    sandbox.container.container.remove(force=True)
+    with pytest.raises(EnvError) as caught:
+        sandbox.run(["true"], deadline_s=LONG_S)
+    assert isinstance(caught.value, SandboxLost) is acted
     sandbox.close()
 
 
-def test_what_bounds_the_number_of_files_is_said(docker):
-    assert docker.file_bound.startswith("2000 files in all folders together, by the inodes of each memory ")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"Rootless": True},
+        {"SecurityOptions": ["name=seccomp", "name=rootless"]},
+        {"Components": [{"Name": "Podman Engine"}]},
+    ],
+)
+def test_a_daemon_whose_containers_would_be_weaker_is_refused(answer):
+    class Client:
+        def info(self):
+            return answer
+
+        version = info
+
+    with pytest.raises(ConfigError, match="DOCKER_HOST"):
+        _check_engine(Client())

@@ -27,10 +27,17 @@ def test_a_signal_becomes_an_exit_status(sandbox):
     assert (result.exit, result.killed_by) == (128 + signal.SIGSEGV, None)
 
 
-def test_a_missing_program_is_a_result(sandbox):
-    result = sandbox.run(["no-such-program"], deadline_s=LONG_S)
-    assert result.exit == 127
-    assert b"no-such-program" in result.stdout + result.stderr
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [("no-such-program", 127), ("./missing", 127), ("./plain", 126), ("/work", 126), ("/usr/bin/env", 0)],
+)
+def test_a_program_that_cannot_be_started_is_a_result(any_backend, program, code):
+    with any_backend.open() as sandbox:
+        sandbox.write("plain", "#!/bin/sh\n")
+        folder = sandbox.inside(program) if any_backend.name == "local" and program == "/work" else program
+        result = sandbox.run([folder], deadline_s=LONG_S)
+        assert result.exit == code
+        assert code == 0 or folder.encode() in result.stdout + result.stderr
 
 
 def test_input_environment_and_folder(sandbox):
@@ -56,9 +63,25 @@ def test_a_command_that_cannot_be_meant(sandbox, argv, deadline_s):
         sandbox.run(argv, deadline_s=deadline_s)
 
 
-def test_a_command_that_is_too_long_is_refused(sandbox):
-    with pytest.raises(EnvError, match="stdin"):
-        sandbox.run(["echo", "x" * 300_000], deadline_s=LONG_S)
+@pytest.mark.parametrize("words", [["x" * 300_000], ["x"] * 100_000, ["é" * 70_000]])
+def test_a_command_that_is_too_long_is_a_result_as_in_a_shell(any_backend, words):
+    with any_backend.open() as sandbox:
+        result = sandbox.run(["echo", *words], deadline_s=LONG_S)
+        assert (result.exit, result.stdout) == (126, b"")
+        assert result.stderr.startswith(b"echo: Argument list too long")
+
+
+@pytest.mark.parametrize("word", ["x" * 119_000, "\x01" * 119_000, "é" * 59_000, "\U0001f600" * 29_000])
+def test_a_command_of_nearly_that_length_runs(sandbox, word):
+    result = sandbox.run(["printf", "%s", word], deadline_s=LONG_S)
+    assert (result.exit, result.stdout[:1000]) == (0, word.encode()[:1000])
+
+
+def test_paths_of_any_length_are_answered(sandbox):
+    for use in (sandbox.read, sandbox.list, sandbox.tree, lambda path: sandbox.write(path, "")):
+        for path in ("x" * 400_000, "x/" * 200_000 + "x"):
+            with pytest.raises(SandboxFileError):
+                use(path)
     assert shell(sandbox, "echo alive").stdout == b"alive\n"
 
 

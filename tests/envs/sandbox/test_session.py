@@ -67,6 +67,27 @@ def test_output_cannot_be_mistaken_for_the_frame(bash):
     assert say(bash, forged).endswith("end\n")
 
 
+FORGE = "bash -c 'for file in /proc/$PPID/fd/1?; do printf \"%s\" > $file; done'; sleep 0.3"
+
+
+@pytest.mark.parametrize("forged", ["0\\0exit\\0", "0\\0sleep 60\\0", "9" * 5000 + "\\0\\0"])
+def test_a_report_that_a_program_forged_costs_the_shell_and_not_the_session(backend, forged):
+    with backend.open() as sandbox, sandbox.session(state=b"X=5") as bash:
+        bash.run(FORGE % forged, deadline_s=3.0)
+        bash.run("exit", deadline_s=3.0)
+        assert bash.run("echo $X", deadline_s=LONG_S).stdout == b"5\n"
+
+
+def test_a_sandbox_in_which_no_shell_starts_any_more_says_so(backend):
+    with backend.open() as sandbox, sandbox.session() as bash:
+        bash.run("for n in $(seq 9000); do : > /tmp/$n || break; done; exit", deadline_s=LONG_S)
+        result = bash.run("echo alive", deadline_s=LONG_S)
+        assert result.exit in (0, 126)  # bubblewrap needs no file for a shell, and Docker one
+        assert result.exit == 0 or b"could not be started" in result.stderr
+        sandbox.run(["find", "/tmp", "-type", "f", "-delete"], deadline_s=LONG_S)
+        assert bash.run("echo alive", deadline_s=LONG_S).stdout == b"alive\n"
+
+
 def test_a_long_command_and_a_long_output(bash):
     text = "x" * 150_000
     result = bash.run(f"echo {text} | wc -c; yes | head -c 1000000", deadline_s=LONG_S)

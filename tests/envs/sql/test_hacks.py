@@ -97,6 +97,10 @@ def test_fifty_copies_of_a_row(make_task: MakeTask) -> None:
         ("SELECT NULL", "SELECT 'NULL'", False),
         ("SELECT NULL", "SELECT NULL", True),
         ("SELECT 0.001", "SELECT 0.009", False),
+        ("SELECT 1234566890", "SELECT 1234567890.5", False),
+        ("SELECT 1234566890.5", "SELECT 1234567890.5", False),
+        ("SELECT 9 UNION SELECT 1234566890", "SELECT 9.0000001 UNION SELECT 1234566891", False),
+        ("SELECT 0.1 + 0.2", "SELECT 0.3", True),
         ("SELECT 'x'", "SELECT CAST('x' AS BLOB)", False),
     ],
 )

@@ -112,13 +112,13 @@ def test_loaded_tasks_can_be_played(tmp_path: Path, library: bytes) -> None:
 @pytest.mark.parametrize(
     ("bad", "field", "message"),
     [
-        ({"db_id": "library", "question": "q"}, "query", "record 1: Field required"),
-        ({**GOOD, "query": 3}, "query", "record 1: Input should be a valid string"),
-        ({**GOOD, "question": ""}, "question", "record 1: String should have at least 1 character"),
+        ({"db_id": "library", "question": "q"}, "query", "record 1: is missing"),
+        ({**GOOD, "query": 3}, "query", "record 1: must be a text, got 3"),
+        ({**GOOD, "question": ""}, "question", "record 1: is empty"),
         ({**GOOD, "db_id": "../library"}, "db_id", "record 1: '../library' is not the name of a database"),
         ({**GOOD, "db_id": ".."}, "db_id", "record 1: '..' is not the name of a database"),
         ({**GOOD, "db_id": "nowhere"}, "db_id", "record 1: there is no database file"),
-        ("text", None, "record 1: Input should be a valid dictionary"),
+        ("text", None, "record 1: must be a JSON object, got 'text'"),
     ],
 )
 def test_a_malformed_record(tmp_path: Path, library: bytes, bad: object, field: str | None, message: str) -> None:
@@ -133,7 +133,7 @@ def test_a_malformed_record(tmp_path: Path, library: bytes, bad: object, field: 
     ("text", "line", "message"),
     [
         ('[\n{"db_id": 1,\n]', 3, "is not JSON"),
-        ('{"a": 1}', None, "holds dict where a list"),
+        ('{"a": 1}', None, "must be a list of questions"),
         ("", 1, "is not JSON"),
         ("9" * 5000, None, "is not readable JSON"),
         ("[" * 100_000, None, "is not readable JSON"),
@@ -149,10 +149,10 @@ def test_a_malformed_file(tmp_path: Path, library: bytes, text: str, line: int |
 @pytest.mark.parametrize(
     ("line", "field", "message"),
     [
-        ('{"question": "q"}', "sql", "Field required"),
-        ('{"question": "q", "sql": "SELECT 1", "ordered": "yes"}', "ordered", "valid boolean"),
+        ('{"question": "q"}', "sql", "is missing"),
+        ('{"question": "q", "sql": "SELECT 1", "ordered": "yes"}', "ordered", "must be true or false, got 'yes'"),
         ('{"question": "q", "sql"', None, "is not JSON"),
-        ("[]", None, "valid dictionary"),
+        ("[]", None, r"must be a JSON object, got \[\]"),
     ],
 )
 def test_a_malformed_line(tmp_path: Path, library: bytes, line: str, field: str | None, message: str) -> None:
@@ -180,7 +180,8 @@ def test_what_is_not_there(tmp_path: Path, library: bytes) -> None:
 def test_an_id_used_twice(tmp_path: Path, library: bytes) -> None:
     (tmp_path / "x.sqlite").write_bytes(library)
     (tmp_path / "q.jsonl").write_text('{"question": "q", "sql": "SELECT 1", "id": "a", "ordered": false}\n' * 2)
-    with pytest.raises(DataError, match="'a'"):
+    said = r"q\.jsonl, line 2, field 'id': the id 'a' is used twice, first in line 1$"
+    with pytest.raises(DataError, match=said):
         jsonl(tmp_path / "x.sqlite", tmp_path / "q.jsonl")
 
 

@@ -15,9 +15,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from turngate.agents.models import LanguageModel
+from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.slots import SlotCache
 from turngate.types import IntArray
+
+
+def precision_of(name: Precision, device: torch.device) -> torch.dtype:
+    """The number format that ``name`` means on ``device``."""
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def cast(model: LanguageModel, dtype: torch.dtype) -> None:
+    """Round the weights of ``model`` to ``dtype``, in place. Tables that are no weights (rotations) stay exact."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
-from turngate.agents.chat import Chat
-from turngate.agents.models import LanguageModel
+from turngate.agents.chat import Chat, TextChat
+from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.base import Policy
+from turngate.agents.policies.openai import OpenAIPolicy
 from turngate.agents.rollout import Limits, Player
+from turngate.agents.server import ChatServer
 from turngate.errors import ConfigError
 from turngate.parts import Part
 from turngate.types import Sampling
@@ -22,6 +25,8 @@ class PolicyPart(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "policy"
     fallback: ClassVar[str] = "local"
+    trainable: ClassVar[bool] = True
+    """Whether it samples from the model of the run and says by which tokens; else it can only be evaluated."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of training and of the main evaluation."""
     top_p: float = Field(1.0, gt=0, le=1)
@@ -57,6 +62,10 @@ class PolicyPart(Part):
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """The policy. ``model`` is the sampler's own copy."""
 
+    def served(self) -> Player:
+        """The player of a policy that brings its own model. Raises ConfigError for one that samples from the run's."""
+        raise ConfigError(f'policy.type "{self.type}" samples from a model; name one')
+
     def player(self, model: LanguageModel, chat: Chat) -> Player:
         """The opened policy, with the distribution and the limits of training."""
         return Player(self.open(model, chat), chat, self.limits(), sampling=self.sampling)
@@ -69,12 +78,66 @@ class LocalPolicyPart(PolicyPart):
     order: Literal["fixed", "ready"] = "fixed"
     """fixed: a run repeats bit for bit, and episodes wait a fixed number of tokens for their environment; ready: they
     go on as soon as it has answered, which is faster where environments are slow."""
+    dtype: Literal["learner"] | Precision = "learner"
+    """Precision in which it decodes; learner: that of the learner's forward pass. Where the two differ, so do their
+    log-probabilities, and learner.tolerance has to allow it."""
 
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
-        """A ``LocalPolicy``. Raises ConfigError for a ``top_k`` that keeps the whole vocabulary."""
+        """A ``LocalPolicy``, which rounds the weights of ``model`` to ``dtype``; "learner" takes them as they are.
+
+        Raises ConfigError for a ``top_k`` that keeps the whole vocabulary.
+        """
+        from turngate.agents.policies.forward import cast, precision_of
         from turngate.agents.policies.local import LocalPolicy
 
         n_tokens = model.get_output_embeddings().weight.shape[0]
         if self.top_k >= n_tokens:
             raise ConfigError(f"policy.top_k {self.top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
+        if self.dtype != "learner":
+            cast(model, precision_of(self.dtype, next(model.parameters()).device))
         return LocalPolicy(model, chat, lanes=self.lanes, order=self.order)
+
+
+class OpenAIPolicyPart(PolicyPart):
+    """A model behind any server that speaks OpenAI's chat completions. It can be evaluated, and not trained."""
+
+    type: Literal["openai"] = "openai"
+    trainable: ClassVar[bool] = False
+    url: str
+    """Address of the server, for instance http://localhost:8000/v1."""
+    model: str = Field(min_length=1)
+    """Name of the model on the server."""
+    key_variable: str = "OPENAI_API_KEY"
+    """Environment variable that holds the server's key; the key itself is never stored."""
+    lanes: int = Field(16, ge=1)
+    """Episodes played at once, and so most requests at once."""
+    call_s: float = Field(120.0, gt=0)
+    """Most seconds of one request."""
+    attempts: int = Field(5, ge=1)
+    """Requests for one turn, until a busy or failing server has answered; after that the episode is unusable."""
+    tokens_field: str = "max_tokens"
+    """Under which name the server takes the limit of a turn, for instance max_completion_tokens."""
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    """Added to every request, for instance {reasoning_effort = "low"}."""
+
+    @model_validator(mode="after")
+    def _has_an_address(self) -> Self:
+        self._server()
+        return self
+
+    def open(self, model: LanguageModel, chat: Chat) -> Policy:
+        """Raises ConfigError: a server gives text without tokens and takes no weights."""
+        raise ConfigError(f'policy.type "{self.type}" cannot be trained or take a model; open it with served()')
+
+    def served(self) -> Player:
+        """The server's model as a player, with the key that the environment holds now."""
+        policy = OpenAIPolicy(
+            self._server(), lanes=self.lanes, context=self.context, attempts=self.attempts, call_s=self.call_s
+        )
+        return Player(policy, TextChat(), self.limits(), sampling=self.sampling)
+
+    def _server(self) -> ChatServer:
+        key = os.environ.get(self.key_variable)
+        return ChatServer(
+            self.url, self.model, api_key=key, lanes=self.lanes, tokens_field=self.tokens_field, extra=self.extra
+        )

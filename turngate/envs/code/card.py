@@ -36,6 +36,17 @@ class Source(BaseModel):
     """Why candidates were refused → how many."""
     n_functions: int = Field(default=0, ge=0)
     n_tests: int = Field(default=0, ge=0)
+    """Tests that pass every time and are fast enough."""
+    n_found: int = Field(default=0, ge=0)
+    """Tests that the package has; 0 in a card that was written before they were counted."""
+    left_out: dict[str, int] = {}
+    """Why tests are not used → how many."""
+    dropped: tuple[str, ...] = ()
+    """What of the package's own configuration of pytest could not be honoured."""
+    stopped: bool = False
+    """Whether its time was up before it gave what it could."""
+    limit_s: float = 0.0
+    """0 in a card that was written before there was a limit."""
     seed: int
     repetitions: int
     time_s: float = 0.0
@@ -60,6 +71,11 @@ def source_of(asked: str, harvested: Harvest, n_wanted: int) -> Source:
         reasons=dict(harvested.refused),
         n_functions=harvested.n_functions,
         n_tests=harvested.n_tests,
+        n_found=harvested.n_found,
+        left_out=dict(harvested.left_out),
+        dropped=harvested.dropped,
+        stopped=harvested.stopped,
+        limit_s=harvested.limit_s,
         seed=harvested.seed,
         repetitions=harvested.repetitions,
         time_s=round(harvested.time_s, 1),
@@ -125,6 +141,7 @@ def page(card: Mapping[str, JSON]) -> str:
     ]
     if left:
         parts += ["Not used:", _table(("package", "why"), ([item["asked"], item["refused"]] for item in left))]
+    parts += _tests(used)
     for title, name, column in (
         ("Operators", "operators", "operator"),
         ("Bugs in a task", "bugs", "bugs"),
@@ -136,6 +153,19 @@ def page(card: Mapping[str, JSON]) -> str:
     return "\n\n".join([*parts, "## Checks", _checks(known, repetitions), "## Command", _command(known)]) + "\n"
 
 
+def _tests(sources: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Which tests of the packages are not used, and what else was not done as asked."""
+    rows = [[item["package"], reason, count] for item in sources for reason, count in item["left_out"].items()]
+    parts = ["## Tests that are not used", _table(("package", "why", "tests"), rows)] if rows else []
+    dropped = [[item["package"], ", ".join(item["dropped"])] for item in sources if item["dropped"]]
+    if dropped:
+        parts += ["Of the packages' own configuration of pytest, not honoured:", _table(("package", "what"), dropped)]
+    stopped = [[item["package"], f"{item['limit_s']:g}", item["n_wanted"]] for item in sources if item["stopped"]]
+    if stopped:
+        parts += ["Stopped because their time was up:", _table(("package", "limit_s", "tasks wanted"), stopped)]
+    return parts
+
+
 def _checks(card: Mapping[str, Any], repetitions: str) -> str:
     n = card["n_tasks"]
     return "\n".join(
@@ -143,7 +173,7 @@ def _checks(card: Mapping[str, Any], repetitions: str) -> str:
             f"- The reference repair passes every deciding test, in each of {repetitions} repetitions: {n}/{n}.",
             f"- The bug fails every one that it has to, in each of {repetitions} repetitions: {n}/{n}.",
             f"- Deciding tests: {card['n_fail_to_pass']} that have to pass, of which {card['n_sensitive']} fail when "
-            f"they are spoilt; {card['n_pass_to_pass']} that must not break.",
+            f"what they expect is altered, or run without it; {card['n_pass_to_pass']} that must not break.",
             f"- Tests that differed between repetitions, and so do not count: {card['n_unsteady']}.",
         )
     )
@@ -153,7 +183,9 @@ def _command(card: Mapping[str, Any]) -> str:
     """What makes the same set again, package by package."""
     lines = [
         f"turngate tasks code --package {source['asked']} --n {source['n_wanted']} --seed {source['seed']} "
-        f"--repetitions {source['repetitions']} --out FOLDER"
+        f"--repetitions {source['repetitions']}"
+        + (f" --limit-s {source['limit_s']:g}" if source["limit_s"] else "")
+        + " --out FOLDER"
         for source in card["sources"]
     ]
     return "```\n" + "\n".join(lines) + "\n```"

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from turngate.envs.base import TurnSpec
+from turngate.envs.base import Outcome, TurnSpec
+from turngate.envs.code.diagnostics import Diagnoser
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
 from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.grade import Step, grade
@@ -23,13 +24,14 @@ from turngate.envs.code.problem import Problem, unified
 from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
 from turngate.envs.code.sources import GeneratedCode, MeasuredSource
-from turngate.envs.code.workspace import Saved, Workspace, inside
+from turngate.envs.code.workspace import Saved, Workspace
 from turngate.envs.sandbox import SandboxFileError
+from turngate.envs.sandbox.base import normal
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
-from turngate.errors import ConfigError, EnvError, UnknownName
+from turngate.errors import ConfigError, UnknownName
 from turngate.tools.tool import tool
-from turngate.types import Evidence, Task
+from turngate.types import Action, Evidence, Task
 
 GOAL = "Repair the code, not its tests. One tool per turn"
 COMMANDS = ": bash COMMAND | view PATH [LINES] | edit PATH OLD => NEW | search PATTERN | run_tests [TESTS] | submit"
@@ -57,8 +59,8 @@ class CodeRepairEnv(ToolEnv):
     run, ``bubblewrap`` or ``docker``; ``sandbox``: its settings (``image`` of Docker) and limits (``memory_bytes``).
     ``deadline_s`` bounds each command, ``test_deadline_s`` each run of tests, ``max_chars`` each observation,
     ``view_lines`` what ``view`` shows at once. ``measure``: what the hidden tests are run on, the tree after every turn
-    that changed it (``turns``), or the last one only (``end``). ``diagnostics``: language servers whose findings are
-    counted after every such turn, of ``ruff`` and ``ty``.
+    that changed it (``turns``), or the last one only (``end``). ``diagnostics``: tools whose findings are counted after
+    every such turn, of ``ruff`` and ``ty``.
 
     Raises ConfigError for a setting that is out of range, and what ``TurnEnv`` and ``open_backend`` raise.
     """
@@ -72,6 +74,7 @@ class CodeRepairEnv(ToolEnv):
         extra="code",
         has_oracle=True,
     )
+    refusals = (ToolError, SandboxFileError, BadEdit)
 
     def __init__(
         self,
@@ -98,7 +101,8 @@ class CodeRepairEnv(ToolEnv):
                 raise ConfigError(f"{name} is {value}; it must be at least {least}")
         if measure not in ("turns", "end"):
             raise UnknownName("value of measure", measure, ["turns", "end"])
-        self._lease = lease(backend, test_deadline_s, tuple(diagnostics), sandbox or {})
+        self._diagnoser = Diagnoser(tuple(diagnostics)) if diagnostics else None
+        self._lease = lease(backend, test_deadline_s, sandbox or {})
         try:
             super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         except BaseException:
@@ -132,6 +136,15 @@ class CodeRepairEnv(ToolEnv):
         """Names of files need not be UTF-8, observations have to be."""
         return text.encode(errors="replace").decode()
 
+    def refusal(self, problem: str) -> str:
+        """Within ``max_chars``."""
+        return shorten(f"error: {problem}", self._max_chars)
+
+    def act(self, action: Action) -> Outcome:
+        """Carry out one tool call."""
+        with self._here.blame():
+            return super().act(action)
+
     def verify(self) -> Iterable[Evidence]:
         """Run the hidden tests on what the agent changed, and on the way there."""
         yield from grade(
@@ -145,7 +158,9 @@ class CodeRepairEnv(ToolEnv):
 
     def answer(self) -> str | None:
         """The diff of what the agent changed, without what is never measured (see ``sort_changes``)."""
-        repair = sort_changes(self._here.changes().texts, self._problem, frozenset(self._here.found)).repair
+        with self._here.blame():
+            changed = self._here.changes().texts
+        repair = sort_changes(changed, self._problem, frozenset(self._here.found)).repair
         diff = (unified(path, self._problem.original(path), text) for path, text in sorted(repair.items()))
         return "".join(diff) or None
 
@@ -200,18 +215,15 @@ class CodeRepairEnv(ToolEnv):
         Args:
             lines: for instance 10-40
         """
-        path = inside(path)
+        path = normal(path.strip())
         first, last = 1, self._view_lines
         if lines := lines.strip():
             bounds = _LINES.fullmatch(lines)
             if bounds is None or int(bounds["last"] or bounds["first"]) < int(bounds["first"]):
-                raise self._error(f"lines is '{lines[:20]}'; write for instance 10-40, counted from 1")
+                raise ToolError(f"lines is '{lines[:20]}'; write for instance 10-40, counted from 1")
             first = int(bounds["first"])
             last = int(bounds["last"] or first + self._view_lines - 1)
-        try:
-            return self._folder(path) or self._text(path, first, min(last, first + self._view_lines - 1))
-        except SandboxFileError as error:
-            raise self._error(str(error)) from error
+        return self._folder(path) or self._text(path, first, min(last, first + self._view_lines - 1))
 
     def _folder(self, path: str) -> str:
         """The listing of a folder; "" if it is none."""
@@ -244,15 +256,15 @@ class CodeRepairEnv(ToolEnv):
         Args:
             change: the change in the form of a command
         """
-        path = inside(path)
+        path = normal(path.strip())
         try:
             wanted = read_edit(change=change, old=old, new=new, line=line)
             before = self._current(path)
             after, number = apply_edit(wanted, before, path)
             self._here.write(path, after)
-        except (BadEdit, SandboxFileError) as error:
+        except (BadEdit, SandboxFileError):
             self.record("edit_applied", False)
-            raise self._error(str(error)) from error
+            raise
         self.record("edit_applied", True)
         shown = after.splitlines()[number - 1 : number - 1 + max(1, wanted.new.count("\n"))][:10]
         said = "\n".join(f"{place} {text}" for place, text in enumerate(shown, number))
@@ -281,13 +293,13 @@ class CodeRepairEnv(ToolEnv):
             "-e",
             pattern,
             "--",
-            inside(path or "."),
+            normal(path.strip() or "."),
         ]
         result = self._here.sandbox.run(argv, deadline_s=self._deadline_s)
         if result.exit == 1 and not result.stdout:
             return "no matches"
         if result.exit > 1:
-            raise self._error(result_text(result, self._max_chars))
+            raise ToolError(result_text(result, self._max_chars))
         found = sorted(result.stdout.decode(errors="replace").splitlines(), key=_place_of_match)
         return shorten("\n".join(found), self._max_chars)
 
@@ -300,10 +312,10 @@ class CodeRepairEnv(ToolEnv):
         """
         wanted = tests.split()
         if any(word.startswith("-") for word in wanted):
-            raise self._error("options cannot be given; name test files or ids, or nothing for all")
-        chosen = tuple(map(inside, wanted)) or self._visible_tests()
+            raise ToolError("options cannot be given; name test files or ids, or nothing for all")
+        chosen = tuple(map(normal, wanted)) or self._visible_tests()
         if not chosen:
-            raise self._error("there are no tests in the work folder")
+            raise ToolError("there are no tests in the work folder")
         self._tested = self._here.state_key
         output = self._test_output(chosen)
         self.record("ran_tests", True)
@@ -336,14 +348,12 @@ class CodeRepairEnv(ToolEnv):
             return output
 
     def _run_tests_here(self, tests: tuple[str, ...]) -> str:
+        self._here.touched()
         report = run_tests(self._here.sandbox, self._problem, tests, deadline_s=self._bench.deadline_s)
         self._here.touched()
         return without_times(report.output) + (f"\n[{report.problem}]" if report.problem else "")
 
     # --- facts --------------------------------------------------------------------------------------------------------
-
-    def _error(self, problem: str) -> ToolError:
-        return ToolError(shorten(f"error: {problem}", self._max_chars).removeprefix("error: "))
 
     def changed(self) -> Iterator[Evidence]:
         """Facts about the tree, if it is another one than before this turn."""
@@ -354,25 +364,17 @@ class CodeRepairEnv(ToolEnv):
         self._steps.append(Step(turn=self.turn, changes=changes))
         modules = {path: text for path, text in changes.texts.items() if text is not None and path.endswith(".py")}
         yield self._fact("syntax_ok", all(map(parses, modules.values())))
-        if self._lease.diagnoser is not None:
-            yield from self._diagnose(modules)
+        if self._diagnoser is not None:
+            yield from self._diagnose(self._diagnoser, modules)
 
-    def _diagnose(self, modules: Mapping[str, str]) -> list[Evidence]:
-        """What the language servers find in the changed files, and how much more than a turn ago; None = unknown.
-
-        A file can be such that a server does not come to an end with it, so that is no fault of the environment.
-        """
-        assert self._lease.diagnoser is not None
-        try:
-            before = self._lease.diagnoser.measure({path: self._problem.original(path) for path in modules}).weighted()
-            found = self._lease.diagnoser.measure(modules)
-        except EnvError:
-            self._excess = None
-            return [self._fact("diagnostics", None), self._fact("diagnostics_delta", None)]
-        now, previous = found.weighted(), self._excess
-        self._excess = None if now is None or before is None else now - before
+    def _diagnose(self, diagnoser: Diagnoser, modules: Mapping[str, str]) -> list[Evidence]:
+        """What the tools find in the changed files, and how much more than a turn ago; None = unknown."""
+        before = diagnoser.measure({path: self._problem.original(path) for path in modules})
+        found, previous = diagnoser.measure(modules), self._excess
+        self._excess = None if found is None or before is None else found.weighted - before.weighted
         delta = None if self._excess is None or previous is None else self._excess - previous
-        return [self._fact("diagnostics", found.to_json()), self._fact("diagnostics_delta", delta)]
+        counts = None if found is None else found.to_json()
+        return [self._fact("diagnostics", counts), self._fact("diagnostics_delta", delta)]
 
     def _fact(self, name: str, value: Any) -> Evidence:
         return Evidence(name=name, value=value, turn=self.turn)

@@ -120,6 +120,7 @@ def build(drawn: Draft, dice: Dice, problem_id: str) -> Problem | None:
         fail_to_pass=failing,
         pass_to_pass=tuple(name for name in ids if name not in failing),
         sensitive=failing,
+        asked={name: name for name in ids},
         about={
             "family": drawn.family.name,
             "function": called,

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from turngate.envs.code.diagnostics import Diagnoser
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.sandbox import Limits
 from turngate.errors import ConfigError
@@ -17,7 +16,6 @@ from turngate.errors import ConfigError
 @dataclass(slots=True, eq=False)
 class _Shared:
     bench: Bench
-    diagnoser: Diagnoser | None
     users: int = 0
 
 
@@ -36,11 +34,6 @@ class Lease:
         """The bench."""
         return self._shared.bench
 
-    @property
-    def diagnoser(self) -> Diagnoser | None:
-        """The language servers, if any were asked for."""
-        return self._shared.diagnoser
-
     def close(self) -> None:
         """Give it back. Safe to repeat."""
         with _lock:
@@ -52,26 +45,16 @@ class Lease:
                 return
             del _shared[self._key]
         self._shared.bench.close()
-        if self._shared.diagnoser is not None:
-            self._shared.diagnoser.close()
 
 
-def lease(
-    backend: Literal["bubblewrap", "docker"], deadline_s: float, servers: tuple[str, ...], sandbox: Mapping[str, object]
-) -> Lease:
-    """The bench of this process for these settings; made if there is none. Raises what Bench and Diagnoser raise."""
-    key = (backend, deadline_s, servers, repr(sorted(sandbox.items())))
+def lease(backend: Literal["bubblewrap", "docker"], deadline_s: float, sandbox: Mapping[str, object]) -> Lease:
+    """The bench of this process for these settings; made if there is none. Raises what Bench raises."""
+    key = (backend, deadline_s, repr(sorted(sandbox.items())))
     bounds: dict[str, Any] = {item.name: sandbox[item.name] for item in fields(Limits) if item.name in sandbox}
     settings = {name: value for name, value in sandbox.items() if name not in bounds}
     with _lock:
         if key not in _shared:
-            diagnoser = Diagnoser(servers=servers) if servers else None
-            try:
-                _shared[key] = _Shared(_bench(backend, deadline_s, Limits(**bounds), settings), diagnoser)
-            except BaseException:
-                if diagnoser is not None:
-                    diagnoser.close()
-                raise
+            _shared[key] = _Shared(_bench(backend, deadline_s, Limits(**bounds), settings))
         _shared[key].users += 1
         return Lease(key, _shared[key])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from turngate.envs.code.hints import hints
+from turngate.envs.sandbox.base import is_below_work
 from turngate.errors import ConfigError
 from turngate.types import JSON, Task
 
@@ -43,11 +44,17 @@ class Problem:
     fail_to_pass: tuple[str, ...] = ()
     pass_to_pass: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
-    """Tests that fail when they are spoilt (see ``control.py``) and the tree is solved: they can tell a cheat."""
+    """Deciding tests that can tell a cheat: those that are asked, and those that the reference repair fails once what
+    they expect is altered (see ``grading/pair.py``)."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Tests that run without what they expect (see ``grading/asked.py``): test id → its id where it runs. They are all
+    the tests of a test function, or none."""
     import_paths: tuple[str, ...] = (".",)
     """Folders that modules are imported from."""
     requires: tuple[str, ...] = ()
     """Installed distributions that the tests need besides the runner."""
+    options: tuple[str, ...] = ()
+    """Options of pytest with which its tests are run: those of the package itself, and tests that are left out."""
     about: Mapping[str, JSON] = field(default_factory=dict)
     """Where it comes from: package, version, operators, …"""
 
@@ -96,8 +103,7 @@ class Problem:
 
 def check_path(path: str, owner: str) -> None:
     """Raises ConfigError for a path that could lead out of the work folder, or that two spellings would share."""
-    parts = path.split("/")
-    if not path or path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in parts):
+    if not is_below_work(path):
         raise ConfigError(f"'{owner}' names the file '{path}'; write a path below the work folder without '.' or '..'")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from turngate.envs.code.grading.control import Control
+from turngate.envs.code.grading.forms import asked_form, function_of, judged
+from turngate.envs.code.grading.pair import Control
 from turngate.envs.code.grading.report import FIXED, KEPT, Report, Status, fallen
 from turngate.envs.code.problem import Problem, Texts
 from turngate.errors import ConfigError, TaskRefused
@@ -20,11 +22,11 @@ class Measures(Protocol):
 
 
 def settle(problem: Problem, bench: Measures, *, repetitions: int = 3) -> Problem:
-    """The problem with ``fail_to_pass``, ``pass_to_pass`` and ``sensitive`` as measured.
+    """The problem with ``fail_to_pass``, ``pass_to_pass``, ``asked`` and ``sensitive`` as measured.
 
     Bug and reference repair are measured ``repetitions`` times each; a test that does not report the same each time is
-    flaky and left out. Raises TaskRefused if the reference does not pass, no test tells the two apart, or none of those
-    that do can tell a cheat.
+    flaky and left out. Tests that can be asked run so once on each. Raises TaskRefused if the reference does not pass,
+    no test tells the two apart, or none of those that do can tell a cheat.
     """
     if repetitions < 1:
         raise ConfigError(f"repetitions is {repetitions}; it must be at least 1")
@@ -39,11 +41,48 @@ def settle(problem: Problem, bench: Measures, *, repetitions: int = 3) -> Proble
     kept = tuple(name for name in names if solved[name] in KEPT and bug.get(name) in KEPT)
     if not fixed:
         raise TaskRefused("no test fails with the bug and passes with the reference repair, every time")
-    spoilt = fallen(bench.measure(problem, problem.solved, control="spoilt"))
-    sensitive = tuple(name for name in fixed if name in spoilt)
+    settled = replace(problem, fail_to_pass=fixed, pass_to_pass=kept)
+    settled = replace(settled, asked=_asked(settled, bench, list(repaired[0].status)))
+    sensitive = tuple(name for name in fixed if name in settled.asked)
+    if len(sensitive) < len(fixed):
+        altered = fallen(bench.measure(settled, problem.solved, control="altered"))
+        sensitive = tuple(name for name in fixed if name in settled.asked or name in altered)
     if not sensitive:
-        raise TaskRefused("none of its deciding tests fails when it is spoilt, so none could tell a cheat")
-    return replace(problem, fail_to_pass=fixed, pass_to_pass=kept, sensitive=sensitive)
+        raise TaskRefused("none of its deciding tests can tell a cheat: what they expect is nowhere written as data")
+    return replace(settled, sensitive=sensitive)
+
+
+def _asked(problem: Problem, bench: Measures, names: list[str]) -> dict[str, str]:
+    """Test id → its id where it runs, for the tests of each function that can be asked and then tells the same.
+
+    ``names``: the tests of the reference repair, in their order; those of one function keep it, whatever their ids.
+    """
+    form = asked_form(problem)
+    if not form.sites:
+        return {}
+    repaired = bench.measure(problem, problem.solved, control="asked")
+    found = bench.measure(problem, {}, control="asked")
+    asked = dict[str, str]()
+    for function in form.sites:
+        real, inside = (_of(function, tests) for tests in (names, repaired.status))
+        if len(real) == len(inside):
+            asked |= dict(zip(real, inside, strict=True))
+    foreign = {
+        site for test, sites in repaired.answers.items() if test not in asked.values() for site in sites
+    }  # of a test that inherits from one that is asked, for instance
+    good = {function for function, sites in form.sites.items() if foreign.isdisjoint(site.number for site in sites)}
+    trial = replace(problem, asked=asked)
+    for report, fixed in ((judged(trial, form, repaired), True), (judged(trial, form, found), False)):
+        said = report.verdicts(problem.fail_to_pass, problem.pass_to_pass)
+        wrong = [name for name in said if said[name] != (fixed or name in problem.pass_to_pass)]
+        good -= {function_of(name) for name in wrong}
+    good = {function for function in good if any(function_of(name) == function for name in asked)}
+    good = set(asked_form(problem, good).sites)  # those left without what another one shared with them
+    return {name: other for name, other in asked.items() if function_of(name) in good}
+
+
+def _of(function: str, tests: Iterable[str]) -> list[str]:
+    return [name for name in tests if function_of(name) == function]
 
 
 def steady(reports: list[Report]) -> dict[str, Status]:

@@ -26,6 +26,7 @@ from turngate.envs.code.problem import Problem, check_path
 from turngate.envs.tasks import TaskList, split_of
 from turngate.errors import ConfigError, DataError
 from turngate.jsonl import read_text
+from turngate.problems import of_row
 
 ROWS, TREES, CARD, PAGE = "problems.jsonl", "trees", "card.json", "card.md"
 HELD_OUT = 5
@@ -35,8 +36,11 @@ _SOURCES = TypeAdapter(list[Source])
 
 
 def read(folder: str | Path) -> TaskList:
-    """The tasks of a folder. Raises DataError, with file and line, for a bad row or a missing tree."""
-    return TaskList([problem.task(split_of(problem.id, HELD_OUT)) for problem in problems_of(folder)])
+    """The tasks of a folder. Raises DataError, with file and line, for a bad row or a missing tree, and for no row."""
+    problems = problems_of(folder)
+    if not problems:
+        raise DataError(Path(folder) / ROWS, "holds no problems; make some with: turngate tasks code")
+    return TaskList([problem.task(split_of(problem.id, HELD_OUT)) for problem in problems])
 
 
 def problems_of(folder: str | Path) -> tuple[Problem, ...]:
@@ -45,11 +49,17 @@ def problems_of(folder: str | Path) -> tuple[Problem, ...]:
     path = root / ROWS
     if not path.is_file():
         raise DataError(path, f"cannot be read: there is no such file; is '{root}' a task set?")
-    lines = enumerate(read_text(path).split("\n"), start=1)
-    problems = [_of_row(root, line, number) for number, line in lines if line.strip()]
-    twice = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
-    if twice:
-        raise DataError(path, f"the id '{twice[0]}' is used by several problems", field="id")
+    problems: list[Problem] = []
+    seen: dict[str, int] = {}
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        problem = _of_row(root, line, number)
+        if (first := seen.setdefault(problem.id, number)) != number:
+            raise DataError(
+                path, f"the id '{problem.id}' is used twice, first in line {first}", line=number, field="id"
+            )
+        problems.append(problem)
     return tuple(problems)
 
 
@@ -122,8 +132,10 @@ class _Row(BaseModel):
     fail_to_pass: tuple[str, ...] = Field(min_length=1)
     pass_to_pass: tuple[str, ...]
     sensitive: tuple[str, ...]
+    asked: dict[str, str] = {}
     import_paths: tuple[str, ...]
     requires: tuple[str, ...]
+    options: tuple[str, ...] = ()
     about: dict[str, Any]
 
 
@@ -146,8 +158,8 @@ def _of_row(root: Path, line: str, number: int) -> Problem:
     try:
         row = _Row.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(path, first["msg"], line=number, field=".".join(map(str, first["loc"])) or None) from error
+        problem, field = of_row(error)
+        raise DataError(path, problem, line=number, field=field) from error
     tree = root / row.folder
     try:
         for name in (row.folder, *row.as_in_tree.solved, *row.as_in_tree.hidden):

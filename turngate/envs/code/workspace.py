@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from turngate.envs.code.grading.bench import Bench, python_env
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, Snapshot
-from turngate.envs.sandbox.base import WORK
+from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, SandboxLost, Snapshot
 from turngate.envs.sandbox.session import Session
-from turngate.errors import EnvError
+from turngate.errors import AgentFault, EnvError
 
+_log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 1 << 20
 MAX_CHANGE_BYTES = 4 << 20
+MAX_CHANGED_FILES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +27,8 @@ class Changes:
     texts: Texts
     """A byte that is not UTF-8 is a lone surrogate in them, so that nothing is lost."""
     too_large: tuple[str, ...] = ()
-    """Files that no patch would hold: one larger than MAX_FILE_BYTES, all once they pass MAX_CHANGE_BYTES, or why the
-    whole tree cannot be read."""
+    """Files that no patch would hold: one larger than MAX_FILE_BYTES, all once they pass MAX_CHANGE_BYTES; or why there
+    is no patch: too many files, or a tree that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class Saved:
     shell: bytes
     found: Mapping[str, str]
     quiet: bool
+    acted: bool
 
 
 class Workspace:
@@ -49,8 +52,11 @@ class Workspace:
         self._shell_state = saved.shell if saved else exports.encode()
         self._tree: Mapping[str, str] | None = None
         self._changes: Changes | None = None
+        self._key = ""
         self.quiet = saved.quiet if saved else True
         """Whether nothing but the tools for files has acted so far: the tree is all there is to know."""
+        self.acted = saved.acted if saved else False
+        """Whether a program of the agent has run, which may be what breaks the sandbox from then on."""
         self._lost = ""
         self.found = saved.found if saved else self.tree()
         if self._lost:
@@ -74,12 +80,12 @@ class Workspace:
     def write(self, path: str, text: str) -> None:
         """Make or replace a file. Raises SandboxFileError."""
         self._sandbox.write(path, text.encode("utf-8", "surrogateescape"))
-        self._tree = self._changes = None
+        self._tree, self._changes, self._key = None, None, ""
 
     def touched(self) -> None:
         """A program of the agent has run, and may have changed anything."""
-        self.quiet = False
-        self._tree = self._changes = None
+        self.quiet, self.acted = False, True
+        self._tree, self._changes, self._key = None, None, ""
 
     def tree(self) -> Mapping[str, str]:
         """Path → digest, of all files. Empty if the agent has made a tree that cannot be read, for instance because it
@@ -95,8 +101,10 @@ class Workspace:
     @property
     def state_key(self) -> str:
         """A hash of the whole tree: equal trees, equal keys."""
-        listing = "\0".join(f"{path}\0{digest}" for path, digest in sorted(self.tree().items()))
-        return hashlib.blake2b(listing.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        if not self._key:
+            listing = "\0".join(f"{path}\0{digest}" for path, digest in sorted(self.tree().items()))
+            self._key = hashlib.blake2b(listing.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+        return self._key
 
     def changes(self) -> Changes:
         """What the agent has changed."""
@@ -111,11 +119,29 @@ class Workspace:
     def save(self) -> Saved:
         """For another workspace to go on from here."""
         shell = self._shell.state if self._shell is not None else self._shell_state
-        return Saved(snapshot=self._sandbox.snapshot(), shell=shell, found=self.found, quiet=self.quiet)
+        snapshot = self._sandbox.snapshot()
+        return Saved(snapshot=snapshot, shell=shell, found=self.found, quiet=self.quiet, acted=self.acted)
 
     def close(self) -> None:
-        """End everything. Safe to repeat."""
-        self._sandbox.close()
+        """End everything. Safe to repeat. A sandbox that does not end in time is left, and named in a warning: it must
+        not cost the episode that comes next."""
+        try:
+            self._sandbox.close()
+        except EnvError as error:
+            _log.warning("%s", error)
+
+    @contextmanager
+    def blame(self) -> Iterator[None]:
+        """What breaks the sandbox within is the agent's doing, once a program of its has run there.
+
+        Raises AgentFault.
+        """
+        try:
+            yield
+        except SandboxLost as error:
+            if not self.acted:
+                raise
+            raise AgentFault(f"the agent's programs broke their sandbox: {error}") from error
 
     def _open_shell(self) -> Session:
         if self._shell is None:
@@ -123,6 +149,9 @@ class Workspace:
         return self._shell
 
     def _read_changes(self, paths: list[str], now: Mapping[str, str]) -> Changes:
+        left = sum(path in now for path in paths)
+        if left > MAX_CHANGED_FILES:  # each is read here and written again for every run of the hidden tests
+            return Changes(texts={}, too_large=(f"{left} files, and a patch holds {MAX_CHANGED_FILES}",))
         texts: dict[str, str | None] = {}
         too_large, room = [], MAX_CHANGE_BYTES
         for path in paths:
@@ -137,11 +166,3 @@ class Workspace:
             room -= len(content)
             texts[path] = content.decode("utf-8", "surrogateescape")
         return Changes(texts=texts, too_large=tuple(too_large))
-
-
-def inside(path: str) -> str:
-    """A path as an agent writes it → relative to the work folder, where it lies below that."""
-    pure = PurePosixPath(path.strip())
-    if pure.is_absolute() and pure.is_relative_to(WORK):
-        pure = pure.relative_to(WORK)
-    return str(pure)

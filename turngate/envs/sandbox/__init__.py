@@ -15,6 +15,7 @@ from turngate.envs.sandbox.base import (
     Result,
     Sandbox,
     SandboxFileError,
+    SandboxLost,
     Snapshot,
 )
 from turngate.errors import UnknownName
@@ -27,6 +28,7 @@ __all__ = [
     "Result",
     "Sandbox",
     "SandboxFileError",
+    "SandboxLost",
     "Snapshot",
     "open_backend",
 ]

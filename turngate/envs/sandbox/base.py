@@ -8,8 +8,9 @@
 Inside, every back end looks the same: the folders ``/work``, ``/tmp`` and ``/home/agent`` can be written and belong to
 the sandbox; the system is read-only; there is no network. What those three folders hold is what a snapshot keeps.
 
-A program that fails, floods its output or runs past its deadline is a ``Result``. An exception means that the sandbox
-itself broke (EnvError), or that the caller has to change something (ConfigError).
+A program that fails, floods its output, cannot be started or runs past its deadline is a ``Result``. An exception means
+that the sandbox itself broke (EnvError; SandboxLost once a program has run in it, which may be the cause), or that the
+caller has to change something (ConfigError).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-from turngate.errors import ConfigError, UserError
+from turngate.errors import ConfigError, EnvError, UserError
 
 if TYPE_CHECKING:
     from turngate.envs.sandbox.session import Session
@@ -42,6 +43,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "TMPDIR": TMP,
 }
 """All that a command sees of an environment; nothing is inherited from the host."""
+
+ARGUMENT_BYTES = 120_000
+"""Longest command line, its words together. A longer one does not start, as in a shell (exit status 126)."""
 
 Path_: TypeAlias = str | Path
 
@@ -65,8 +69,11 @@ class Limits:
     """Address space of each process, and memory of all together where control groups can be used."""
     disk_bytes: int = 512 << 20
     """Everything written under /work, /tmp, /home and /dev/shm together."""
-    files: int = 100_000
-    """Files and folders under these together."""
+    files: int = 20_000
+    """Files and folders under these together, without those of the folder or snapshot that bubblewrap lays below /work.
+
+    One more is told to the program as a full disk. An episode looks at each of them in every turn.
+    """
     processes: int = 128
     """Processes and threads at a time."""
     open_files: int = 1024
@@ -86,7 +93,7 @@ class Result:
     """What became of a command."""
 
     exit: int
-    """Its exit status; 128 + n if signal n ended it; 127 if there is no such program."""
+    """Its exit status; 128 + n if signal n ended it; 127 if there is no such program, 126 if it cannot be started."""
     stdout: bytes
     """What it wrote, shortened in the middle if ``truncated``."""
     stderr: bytes
@@ -215,8 +222,24 @@ class Backend(ABC):
         self.close()
 
 
+class SandboxLost(EnvError):
+    """One sandbox broke after a program had run in it, so that program may be the cause; its back end goes on."""
+
+
 class SandboxFileError(UserError):
     """A file in a sandbox that cannot be read or written as asked; for an agent's tool, this is an observation."""
+
+
+def normal(path: str) -> str:
+    """A path without '.' and doubled slashes, and relative to /work where it lies below that."""
+    pure = PurePosixPath(path)
+    return str(pure.relative_to(WORK) if pure.is_relative_to(WORK) else pure)
+
+
+def is_below_work(path: str) -> bool:
+    """Whether a path is the one spelling of a place below /work, and cannot lead out of it."""
+    leads_out = path.startswith("/") or ".." in path.split("/") or "\0" in path
+    return path == normal(path) != "." and not leads_out
 
 
 def in_folders(path: str) -> tuple[str, str]:
@@ -227,12 +250,13 @@ def in_folders(path: str) -> tuple[str, str]:
         os.fsencode(path)
     except UnicodeEncodeError as error:
         raise SandboxFileError(f"a path contains {path[error.start]!r}, which no file system can hold") from None
+    pure = PurePosixPath(normal(path))
     for name, root in FOLDERS.items():
-        if path == root or path.startswith(root + "/"):
-            return name, path[len(root) :].lstrip("/") or "."
-    if path.startswith("/"):
+        if pure.is_relative_to(root):
+            return name, str(pure.relative_to(root))
+    if pure.is_absolute():
         raise SandboxFileError(f"'{path}' lies outside of {', '.join(FOLDERS.values())}; only these can be reached")
-    return "work", path or "."
+    return "work", str(pure)
 
 
 def check_command(argv: Sequence[str], deadline_s: float) -> None:
@@ -247,3 +271,12 @@ def check_command(argv: Sequence[str], deadline_s: float) -> None:
         raise ConfigError(f"argv contains {error.object[error.start]!r}, which no program can be given") from None
     if not deadline_s > 0:
         raise ConfigError(f"deadline_s is '{deadline_s}'; it must be above 0")
+
+
+def unstarted(argv: Sequence[str]) -> Result | None:
+    """What becomes of a command line that is too long to be started; None for any other."""
+    length = sum(len(os.fsencode(word)) + 1 for word in argv)
+    if length <= ARGUMENT_BYTES:
+        return None
+    problem = f"{argv[0][:80]}: Argument list too long ({length} bytes, at most {ARGUMENT_BYTES})\n"
+    return Result(exit=126, stdout=b"", stderr=os.fsencode(problem))

@@ -48,6 +48,7 @@ OUTSIDE_UID = 1_900_000_000
 SPARE = 4
 """Keepers that are made ahead and wait, so that a sandbox opens at once; none is used twice."""
 CLOSE_S = 10.0
+_HOLDER_S = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -201,6 +202,14 @@ class Bubblewrap(Backend):
         finally:
             theirs.close()
         return ours, group
+
+    def works(self) -> bool:
+        """Whether the holder is there. When it ends, its keepers do so a moment before that can be seen."""
+        try:
+            self._process.wait(_HOLDER_S)
+        except subprocess.TimeoutExpired:
+            return not self._closed
+        return False
 
     def state_of(self, layers: Sequence[Layer]) -> Layers:
         """A snapshot of these layers."""

@@ -69,7 +69,8 @@ def arguments(root: str, cwd: str, env: Mapping[str, str]) -> list[str]:
 
     ``/proc/1`` is bubblewrap's own first process, which no filter binds; an empty folder hides it.
     """
-    lines = ["--unshare-user", "--unshare-pid", "--die-with-parent", "--cap-drop", "ALL"]
+    # A session of its own: what a command sends to its process group must not reach bubblewrap's monitor.
+    lines = ["--unshare-user", "--unshare-pid", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
     lines += ["--uid", str(UID), "--gid", str(UID), "--dev-bind", root, "/", "--proc", "/proc"]
     lines += ["--bind", f"{root}/run", "/proc/1", "--chdir", cwd, "--clearenv"]
     for name, value in env.items():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from turngate.envs.reaper import now_ticks
 from turngate.envs.sandbox import wire
 from turngate.envs.sandbox.base import (
     ENVIRONMENT,
@@ -23,11 +24,12 @@ from turngate.envs.sandbox.base import (
     Snapshot,
     check_command,
     in_folders,
+    unstarted,
 )
-from turngate.envs.sandbox.command import Command
+from turngate.envs.sandbox.command import Command, NotStarted
 from turngate.envs.sandbox.digests import MAX_ANSWER_BYTES, unpack
 from turngate.envs.sandbox.files import as_file, listed, read_all, write_all
-from turngate.envs.sandbox.owned import OwnedSandbox
+from turngate.envs.sandbox.owned import OwnedSandbox, blamed
 from turngate.errors import EnvError
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class BubblewrapSandbox(OwnedSandbox):
         self._backend, self._layers, self._numbers = backend, layers, count()
         self._keeper, self._gone, self._group = backend.enter(self, layers)
 
+    @blamed
     def run(
         self,
         argv: Sequence[str],
@@ -70,11 +73,16 @@ class BubblewrapSandbox(OwnedSandbox):
     ) -> Result:
         """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
-        end_s = time.monotonic() + deadline_s
+        if (refused := unstarted(argv)) is not None:
+            return refused
+        acted, end_s = self._acted, time.monotonic() + deadline_s
         with as_file(stdin) as source:
             command = self.start(argv, source, end_s=end_s, cwd=cwd, env=env)
         try:
             result = command.finish(end_s, self.limits.output_bytes)
+        except NotStarted:
+            self._acted = acted
+            raise
         finally:
             command.close()
         if self._group:
@@ -102,31 +110,41 @@ class BubblewrapSandbox(OwnedSandbox):
             "env": dict(ENVIRONMENT) | dict(env or {}),
             "end_s": end_s,
         }
-        return Command(self._keeper, request, stdin, extra)
+        command = Command(self._keeper, request, stdin, extra)
+        self._acted = True
+        return command
+
+    def _backend_works(self) -> bool:
+        return self._backend.works()
 
     def _shell(self, argv: Sequence[str]) -> CellShell:
         return CellShell(self, argv)
 
+    @blamed
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
         """See ``Sandbox.read``."""
         with self._open("read", path) as fd:
             return read_all(fd, path, max_bytes)
 
+    @blamed
     def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
         """See ``Sandbox.write``."""
         with self._open("write", path, executable=executable) as fd:
             write_all(fd, path, content.encode() if isinstance(content, str) else content)
 
+    @blamed
     def list(self, path: str = WORK) -> tuple[Entry, ...]:
         """See ``Sandbox.list``."""
         with self._open("list", path) as fd:
             return listed(fd)
 
+    @blamed
     def tree(self, path: str = WORK) -> Mapping[str, str]:
         """See ``Sandbox.tree``."""
         with self._open("tree", path) as fd:
             return unpack(read_all(fd, path, 4 * MAX_ANSWER_BYTES + (self.limits.files << 6)))
 
+    @blamed
     def snapshot(self) -> Layers:
         """See ``Sandbox.snapshot``."""
         layer = self._backend.new_layer()
@@ -208,8 +226,8 @@ class CellShell:
         return self._command.outcome is not None
 
     def mark(self) -> int:
-        """See ``ShellProcess``: in the unit in which the kernel tells when a process was born."""
-        return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+        """See ``ShellProcess``."""
+        return now_ticks()
 
     def reap(self, mark: int, end_s: float) -> bool:
         """See ``ShellProcess``."""

@@ -19,6 +19,10 @@ BACKSTOP_S = 0.05  # the keeper kills at the deadline; if it is late, the librar
 LOST_S = 10.0  # a process that is still there then hangs in the kernel
 
 
+class NotStarted(EnvError):
+    """The command did not come so far that a program ran."""
+
+
 class Command:
     """Open pipes and the keeper's word about one command. ``close`` when done."""
 
@@ -88,10 +92,11 @@ class Command:
         code, killed, errors = outcome.get("exit"), outcome.get("killed"), err.content()
         if code is None and self._killed:
             killed = killed or KilledBy.DEADLINE
-        if code is None and killed is None:
-            if not errors.startswith(b"bwrap: execvp "):
-                raise self._failure(outcome, errors)
-            code, errors = 127, errors.removeprefix(b"bwrap: execvp ")  # as a shell says it
+        if code is None and killed is None and errors.startswith(b"bwrap: execvp "):
+            errors = errors.removeprefix(b"bwrap: execvp ")
+            code = 127 if errors.endswith(b": No such file or directory\n") else 126  # as in a shell
+        elif code is None and killed is None and ("error" in outcome or errors.startswith(b"bwrap: ")):
+            raise self._failure(outcome, errors)  # else it ran, and its monitor was killed, for instance for its memory
         return Result(
             exit=128 + signal.SIGKILL if code is None else code,
             stdout=out.content(),
@@ -106,7 +111,7 @@ class Command:
         problem = errors.decode(errors="replace").strip() or outcome.get("error", "no message")
         if "Can't chdir to" in problem:
             return SandboxFileError(problem.removeprefix("bwrap: ") + "; choose a folder that exists")
-        return EnvError(f"bubblewrap could not start the command: {problem}")
+        return NotStarted(f"bubblewrap could not start the command: {problem}")
 
     def wait_dead(self, limit_s: float) -> bool:
         """Whether the last process is gone within ``limit_s``."""

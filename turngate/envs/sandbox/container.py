@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import tarfile
 import tempfile
 import time
 import uuid
@@ -22,11 +24,12 @@ from turngate.envs.sandbox.base import (
     Snapshot,
     check_command,
     in_folders,
+    unstarted,
 )
 from turngate.envs.sandbox.digests import digest_archive
 from turngate.envs.sandbox.docker_exec import Exec, Warden
-from turngate.envs.sandbox.owned import OwnedSandbox
-from turngate.envs.sandbox.session import REPORT
+from turngate.envs.sandbox.owned import OwnedSandbox, blamed
+from turngate.envs.sandbox.session import REPORT, START_S
 from turngate.envs.sandbox.streams import HeadTail, Sink, Streams
 from turngate.errors import EnvError, MissingExtra
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from turngate.envs.sandbox.docker import Docker
 
 FILE_S = 60.0  # for reading, writing and copying files
-_WORDS_BYTES = 120_000
+_HEADS_BYTES = 2048  # of each file in a tar stream, besides its content
 _TAR_DONE = (0, 1)  # 1: a file changed while it was read
 _REAL = 'path=$(realpath -- "$1") || exit 66; case $path in "$2"|"$2"/*) ;; *) exit 67;; esac; '
 
@@ -75,8 +78,8 @@ class Container:
         """A process of the agent's user. Raises EnvError if Docker cannot start it."""
         try:
             return Exec(self.api, self.id, argv, user=self.user, cwd=cwd, env=dict(ENVIRONMENT) | dict(env or {}))
-        except sdk().errors.APIError as error:
-            raise EnvError(f"Docker could not start a command: {error.explanation or error}") from error
+        except (sdk().errors.DockerException, OSError) as error:
+            raise EnvError(f"Docker could not start a command: {error}") from error
 
     def close(self) -> None:
         """Remove the container with everything in it."""
@@ -94,6 +97,7 @@ class DockerSandbox(OwnedSandbox):
         self._backend, self.container, self._killed = backend, container, 0
         self.shells: set[int] = set()
 
+    @blamed
     def run(
         self,
         argv: Sequence[str],
@@ -105,11 +109,11 @@ class DockerSandbox(OwnedSandbox):
     ) -> Result:
         """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
-        if sum(len(word) for word in argv) > _WORDS_BYTES:
-            raise EnvError("a command of this length cannot be started: pass long input through stdin or a file")
+        if (refused := unstarted(argv)) is not None:
+            return refused
         folder = os.path.join(WORK, cwd)
         enter = ["/bin/sh", "-c", 'cd -- "$0" || exit 125; exec "$@"', folder, *argv]
-        result = self._exec(enter, deadline_s, self.limits.output_bytes, stdin, env)
+        result = self._exec(enter, deadline_s, self.limits.output_bytes, stdin, env, ours=False)
         if result.exit == 125 and b"cd:" in result.stderr:
             raise SandboxFileError(f"Can't chdir to {folder}; choose a folder that exists")
         return result
@@ -121,11 +125,15 @@ class DockerSandbox(OwnedSandbox):
         output_bytes: int,
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
+        *,
+        ours: bool = True,
     ) -> Result:
+        """``ours``: the program is one of the library's."""
         self._check_open()
         start_s = time.monotonic()
         mark = self.container.warden.mark()
         process = self.container.start(argv, env=env)
+        self._acted = self._acted or not ours
         try:
             process.feed(stdin)
             out, err = HeadTail(output_bytes), HeadTail(output_bytes)
@@ -151,9 +159,14 @@ class DockerSandbox(OwnedSandbox):
             time_s=time.monotonic() - start_s,
         )
 
+    def _backend_works(self) -> bool:
+        return self._backend.works()
+
     def _shell(self, argv: Sequence[str]) -> ContainerShell:
+        self._acted = True
         return ContainerShell(self, argv)
 
+    @blamed
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
         """See ``Sandbox.read``."""
         script = _REAL + 'test -f "$path" || exit 68; head -c "$3" -- "$path"'
@@ -162,6 +175,7 @@ class DockerSandbox(OwnedSandbox):
             raise SandboxFileError(f"'{path}' has more than {max_bytes} bytes; read a part of it with a command")
         return content
 
+    @blamed
     def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
         """See ``Sandbox.write``."""
         data = content.encode() if isinstance(content, str) else content
@@ -175,17 +189,22 @@ class DockerSandbox(OwnedSandbox):
         except SandboxFileError as error:  # with an engine's own words in it, if a full disk cut its stream off
             raise SandboxFileError(f"cannot be written: {error}") from error
 
+    @blamed
     def list(self, path: str = WORK) -> tuple[Entry, ...]:
         """See ``Sandbox.list``."""
         script = _REAL + 'test -d "$path" || exit 68; find "$path" -mindepth 1 -maxdepth 1 -printf "%y %s %f\\0"'
         found = self._on_file(path, script, "", output_bytes=64 << 20).stdout.decode(errors="surrogateescape")
         kinds: dict[str, Literal["file", "folder", "link", "other"]] = {"f": "file", "d": "folder", "l": "link"}
         entries = [line.split(" ", 2) for line in found.split("\0")[:-1]]
-        return tuple(
-            Entry(name=name, kind=kinds.get(kind, "other"), size_bytes=int(size))
-            for kind, size, name in sorted(entries, key=lambda entry: entry[2])
-        )
+        try:
+            return tuple(
+                Entry(name=name, kind=kinds.get(kind, "other"), size_bytes=int(size))
+                for kind, size, name in sorted(entries, key=lambda entry: entry[2])
+            )
+        except (ValueError, IndexError):  # a program of the agent has the rights to write into it
+            raise SandboxFileError(f"'{path}': what lies in it cannot be read") from None
 
+    @blamed
     def tree(self, path: str = WORK) -> Mapping[str, str]:
         """See ``Sandbox.tree``: from a tar stream, because an image need not have anything that makes digests."""
         self._check_open()
@@ -195,18 +214,25 @@ class DockerSandbox(OwnedSandbox):
         with tempfile.TemporaryFile(prefix="turngate-sandbox-") as file:
             process = self.container.start(argv)
             errors = HeadTail(1 << 12)
-            code = self._carry(process, {process.stdout: _FileSink(file), process.stderr: errors})
+            code = self._carry(process, {process.stdout: self._file_sink(file), process.stderr: errors})
             if code not in _TAR_DONE:
                 raise _no_file(path, code, errors.content())
             file.seek(0)
-            return digest_archive(file)
+            try:
+                return digest_archive(file)
+            except (tarfile.TarError, KeyError, ValueError, OSError) as error:  # the agent may disturb who makes it
+                raise SandboxFileError(f"'{path}': what lies in it cannot be read: {error!r}") from error
 
+    @blamed
     def snapshot(self) -> Archive:
         """See ``Sandbox.snapshot``. The folders are streamed into a file of the temporary folder."""
         file = tempfile.TemporaryFile(prefix="turngate-sandbox-")  # noqa: SIM115 (it lives as long as the snapshot)
         process = self.container.start(["tar", "-C", "/", "-cf", "-", "work", "tmp", "home/agent"])
-        sink, errors = _FileSink(file), HeadTail(1 << 12)
-        _check_copied(self._carry(process, {process.stdout: sink, process.stderr: errors}), errors)
+        sink, errors = self._file_sink(file), HeadTail(1 << 12)
+        try:
+            _check_copied(self._carry(process, {process.stdout: sink, process.stderr: errors}), errors)
+        except SandboxFileError as error:
+            raise EnvError(f"the folders of a container cannot be copied: {error}") from error
         return Archive(file)
 
     def restore(self, archive: Archive) -> None:
@@ -222,6 +248,9 @@ class DockerSandbox(OwnedSandbox):
 
     def _release(self) -> None:
         self.container.close()
+
+    def _file_sink(self, file: IO[bytes]) -> _FileSink:
+        return _FileSink(file, 2 * self.limits.disk_bytes + _HEADS_BYTES * self.limits.files)
 
     def _carry(self, process: Exec, sinks: dict[int, Sink]) -> int:
         """The exit status of a process that copies files."""
@@ -253,18 +282,22 @@ class ContainerShell:
         self._sandbox, container = sandbox, sandbox.container
         self._mark = container.warden.mark()
         pipe = f"{TMP}/.report-{uuid.uuid4().hex}"
-        self._reports = container.start(["/bin/sh", "-c", 'mkfifo "$0" && exec cat "$0"', pipe])
-        wait = 'until test -p "$0"; do sleep 0.01; done; exec 9> "$0"; rm "$0"; echo $$ >&2; exec "$@"'
-        self._shell = container.start(["/bin/sh", "-c", wait, pipe, *[_numbered(word) for word in argv]], cwd=WORK)
+        follow = 'until test -p "$0"; do sleep 0.01; done; exec cat "$0"'
+        self._reports = container.start(["/bin/sh", "-c", follow, pipe])
+        begin = 'mkfifo "$0" || exit; exec 9> "$0"; rm "$0"; echo $$ >&2; cd "$1"; shift; exec "$@"'
+        words = [pipe, WORK, *[_numbered(word) for word in argv]]
+        self._shell = container.start(["/bin/sh", "-c", begin, *words])
         self.stdin, self.stdout, self.stderr = self._shell.stdin, self._shell.stdout, self._shell.stderr
         self.report, self.watched = self._reports.stdout, self._shell.ended
-        line = b""
+        line, end_s = b"", time.monotonic() + START_S
         while not line.endswith(b"\n"):
-            byte = os.read(self.stderr, 1)
-            if not byte:
-                self.close()
-                raise EnvError("the shell of a session could not be started; the image needs 'mkfifo' and 'cat'")
+            left_s = max(0.0, end_s - time.monotonic())
+            byte = os.read(self.stderr, 1) if select.select([self.stderr], [], [], left_s)[0] else b""
             line += byte
+            if not byte or (line.endswith(b"\n") and not line.strip().isdigit()):
+                self.close()
+                said = line.decode(errors="replace").strip() or "the image needs 'mkfifo' and 'cat', and room in /tmp"
+                raise EnvError(f"the shell of a session could not be started: {said}")
         self.number = int(line)
         sandbox.shells.add(self.number)
 
@@ -301,12 +334,16 @@ def _check_copied(code: int, errors: HeadTail) -> None:
 
 
 class _FileSink:
-    """Writes a stream into a file."""
+    """Writes a stream into a file of at most ``room`` bytes: holes of files take no room in the sandbox, but here."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes], room: int) -> None:
+        self._file, self._room = file, room
 
     def feed(self, data: bytes) -> None:
+        """Take the next piece. Raises SandboxFileError."""
+        self._room -= len(data)
+        if self._room < 0:
+            raise SandboxFileError("the files of the sandbox have more bytes than its disk, in holes")
         self._file.write(data)
 
 

@@ -134,6 +134,8 @@ def _state(status: os.stat_result) -> tuple[int, int, int, int]:
 def _content(folder: int, name: str, status: os.stat_result) -> str:
     total = blake2b(digest_size=_DIGEST_BYTES)
     size = status.st_size
+    if size == 0:
+        return total.hexdigest()
     if size > LARGE_BYTES or (size > _CHUNK and status.st_blocks * 512 * _SPARSE < size):
         total.update(b"%d %d" % (size, status.st_ctime_ns))
         return total.hexdigest()

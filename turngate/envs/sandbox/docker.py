@@ -5,14 +5,13 @@ One container per sandbox: no network, a read-only root, no capabilities, no new
 of its own. Commands are started with ``exec``; ``docker_exec.py`` tells how they are ended. Containers can be kept
 warm, that is started ahead; each is given out once.
 
-The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through ``base_url``. Podman's service speaks
-the same language (``unix:///run/podman/podman.sock``): ``engine.py`` tells what is different there, and
-``Docker.file_bound`` says in words what bounds the number of files. Docker or podman without root is refused, because
-there a sandbox has no user number of its own. Whoever may talk to the daemon is root on its machine; the sandbox's
-processes may not.
+The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through ``base_url``. One without root is
+refused, because there a sandbox has no user number of its own; so is podman's service, which does not bound the number
+of files. Whoever may talk to the daemon is root on its machine; the sandbox's processes may not.
 
-The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``) or be a root file system in a
-tar file, which is imported. It needs ``sh``, ``bash`` for sessions, ``tar``, ``find`` and ``realpath``.
+The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``) or be the path of a root file
+system in a tar file, which is imported. It needs ``sh``, ``bash`` for sessions, ``tar``, ``find``, ``xargs`` and
+``realpath``. Half of the bytes and the files that a sandbox may have are those of ``/work``.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from typing import Any
 from turngate.envs.sandbox import seccomp
 from turngate.envs.sandbox.base import HOME, TMP, WORK, Backend, Limits, Path_, Snapshot
 from turngate.envs.sandbox.container import Archive, Container, DockerSandbox, sdk
-from turngate.envs.sandbox.engine import Engine, Podman
 from turngate.envs.sandbox.trees import MAX_DEPTH
 from turngate.errors import ConfigError, DataError, EnvError
 
 INSTALL = "apt-get install -y docker.io (then start it: dockerd, as root), or set DOCKER_HOST or base_url"
 LABEL = "turngate.sandbox"
+_PATH = re.compile(r"^[/.~]|\.(tar|tgz|tar\.\w+)$")  # an image of that name cannot exist, or is not meant
 _FIRST_UID = 1_900_000_001
 _SHARES = {WORK: 4, TMP: 2, HOME: 1, "/dev/shm": 1}  # eighths of the disk
 _FIRST_PROCESS = ["/bin/sh", "-c", "while :; do sleep 86400 & wait; done"]  # waiting, it reaps orphans
@@ -73,23 +72,14 @@ class Docker(Backend):
         self.sandboxes: set[DockerSandbox] = set()  # held, so that one that nobody closed is closed here
         self.run_id = uuid.uuid4().hex
         self._client = _connect(base_url)
-        self._labels = {LABEL: self.run_id}
+        self._labels, self._filter = {LABEL: self.run_id}, json.dumps(seccomp.profile())
         try:
-            self._engine = _find_engine(self._client, self._labels)
-        except BaseException:
-            self._client.close()
-            raise
-        try:
+            _check_engine(self._client)
             self._image = self._find(image)
             self._fill()
         except BaseException:
-            self._disconnect()
+            self._client.close()
             raise
-
-    @property
-    def file_bound(self) -> str:
-        """What bounds the number of files that a sandbox can make, in words."""
-        return f"{self.limits.files} files in all folders together, by {self._engine.file_bound}"
 
     def open(self, source: Path_ | Snapshot | None = None) -> DockerSandbox:
         """See ``Backend.open``."""
@@ -137,7 +127,7 @@ class Docker(Backend):
             sandbox.close()
         while self._warm:
             self._warm.popleft().close()
-        self._disconnect()
+        self._client.close()
 
     def create(self) -> tuple[Any, str]:
         """A running container, and the user in it. For ``Container``."""
@@ -155,7 +145,13 @@ class Docker(Backend):
         """Remove a container with everything in it. Safe to repeat. For ``Container``."""
         with suppress(sdk().errors.NotFound):
             self.api.remove_container(name, force=True)
-        self._engine.unmount(name)
+
+    def works(self) -> bool:
+        """Whether the daemon answers. For ``DockerSandbox``."""
+        try:
+            return not self._closed and bool(self._client.ping())
+        except (sdk().errors.DockerException, OSError):
+            return False
 
     @property
     def api(self) -> Any:
@@ -167,8 +163,7 @@ class Docker(Backend):
         memory = limits.memory_bytes + limits.disk_bytes
         ulimits = {"nproc": limits.processes, "nofile": limits.open_files, "fsize": limits.disk_bytes, "core": 0}
         ulimits |= {"memlock": 0, "msgqueue": 0}
-        tmpfs, volumes = self._engine.mount(name, self._folders(uid))
-        volumes |= {host: {"bind": inside, "mode": "ro"} for inside, host in self._shown.items()}
+        volumes = {host: {"bind": inside, "mode": "ro"} for inside, host in self._shown.items()}
         return self._client.containers.create(
             self._image,
             _FIRST_PROCESS,
@@ -183,38 +178,28 @@ class Docker(Backend):
             read_only=True,
             cap_drop=["ALL"],
             cap_add=["KILL"],  # for the warden; the agent's user gets no capability of the container's
-            security_opt=["no-new-privileges:true", f"seccomp={self._engine.filter}"],
+            security_opt=["no-new-privileges:true", f"seccomp={self._filter}"],
             mem_limit=memory,
             memswap_limit=memory,
             pids_limit=limits.processes + 16,
             nano_cpus=int(self._cpus * 1e9),
-            tmpfs=tmpfs,
+            tmpfs=self._folders(uid),
             volumes=volumes,
             ulimits=[{"Name": kind, "Soft": value, "Hard": value} for kind, value in ulimits.items()],
             labels=self._labels,
         )
 
-    def _folders(self, uid: int) -> dict[str, tuple[int, str]]:
-        """For ``Engine.mount``."""
+    def _folders(self, uid: int) -> dict[str, str]:
+        """Each folder in memory → the options of its mount."""
         folders = {}
         for path, share in _SHARES.items():
-            size_bytes, files = (max(8, total * share // 8) for total in (self.limits.disk_bytes, self.limits.files))
-            folders[path] = size_bytes, f"rw,exec,nosuid,nodev,nr_inodes={files},mode=0755,uid={uid},gid={uid}"
+            size, files = (max(8, total * share // 8) for total in (self.limits.disk_bytes, self.limits.files))
+            folders[path] = f"rw,exec,nosuid,nodev,nr_inodes={files},mode=0755,uid={uid},gid={uid},size={size}"
         return folders
 
-    def _disconnect(self) -> None:
-        self._engine.close()
-        self._client.close()
-
     def _find(self, image: str | Path) -> str:
-        if isinstance(image, Path):
-            if not image.is_file():
-                raise DataError(image, "is no file; name a root file system in a tar file")
-            try:
-                answer = json.loads(self.api.import_image_from_file(str(image)).splitlines()[-1])
-            except sdk().errors.APIError as error:
-                raise DataError(image, f"cannot be imported: {error.explanation}") from error
-            return str(answer["status"])
+        if isinstance(image, Path) or _PATH.search(image):
+            return self._import(Path(image).expanduser())
         if not re.search(r"(^|@)sha256:[0-9a-f]{64}$", image):
             raise ConfigError(
                 f"the image '{image}' may change under the same name; name it by its digest (docker image inspect "
@@ -224,6 +209,16 @@ class Docker(Backend):
             return str(self._client.images.get(image).id)
         except sdk().errors.ImageNotFound:
             raise ConfigError(f"the image '{image}' is not here; run: docker pull {image}") from None
+
+    def _import(self, path: Path) -> str:
+        if not path.is_file():
+            what = f"is a folder; pack it: tar -C {path} -cf root.tar ." if path.is_dir() else "is no file"
+            raise DataError(path, f"{what}; name a root file system in a tar file, or an image by its digest")
+        try:
+            answer = json.loads(self.api.import_image_from_file(str(path)).splitlines()[-1])
+        except sdk().errors.APIError as error:
+            raise DataError(path, f"cannot be imported: {error.explanation}") from error
+        return str(answer["status"])
 
     def _fill(self) -> None:
         """Start containers ahead, in a thread of their own."""
@@ -254,14 +249,17 @@ def _connect(base_url: str | None) -> Any:
     return client
 
 
-def _find_engine(client: Any, labels: Mapping[str, str]) -> Engine:
-    """The one that answers. Raises ConfigError if it runs without root: it has no user to spare for a sandbox."""
+def _check_engine(client: Any) -> None:
+    """Raises ConfigError for a daemon whose containers would be weaker than a sandbox has to be."""
     info = client.info()
     if info.get("Rootless") or "name=rootless" in (info.get("SecurityOptions") or ()):
         raise ConfigError(
             "the daemon runs without root, so no sandbox can have a user of its own; name one that root has started "
-            "(dockerd, or podman system service --time=0) by DOCKER_HOST or base_url"
+            "(dockerd) by DOCKER_HOST or base_url"
         )
     parts = client.version().get("Components") or ()
-    is_podman = any("podman" in str(part.get("Name", "")).lower() for part in parts)
-    return (Podman if is_podman else Engine)(client, json.dumps(seccomp.profile()), labels)
+    if any("podman" in str(part.get("Name", "")).lower() for part in parts):
+        raise ConfigError(
+            "podman's service answers, which does not bound the number of files of a sandbox; name a Docker daemon by "
+            "DOCKER_HOST or base_url, or use 'bubblewrap'"
+        )

@@ -102,7 +102,10 @@ class Exec:
 
     def exit_code(self) -> int:
         """After the end."""
-        code = self._api.exec_inspect(self._id)["ExitCode"]
+        try:
+            code = self._api.exec_inspect(self._id)["ExitCode"]
+        except OSError as error:  # all that the package raises when the daemon has nothing to say
+            raise EnvError(f"Docker does not know how a command ended: {error}") from error
         return -1 if code is None else int(code)
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from turngate.envs.sandbox.base import Entry, SandboxFileError
@@ -14,12 +14,19 @@ from turngate.envs.sandbox.base import Entry, SandboxFileError
 def read_all(fd: int, path: str, max_bytes: int) -> bytes:
     """Everything, or SandboxFileError if that is more than ``max_bytes``."""
     pieces, total = [], 0
-    while piece := os.read(fd, 1 << 20):
+    while piece := _piece(fd, path):
         total += len(piece)
         if total > max_bytes:
             raise SandboxFileError(f"'{path}' has more than {max_bytes} bytes; read a part of it with a command")
         pieces.append(piece)
     return b"".join(pieces)
+
+
+def _piece(fd: int, path: str) -> bytes:
+    try:
+        return os.read(fd, 1 << 20)
+    except OSError as error:
+        raise SandboxFileError(f"'{path}' cannot be read: {error.strerror}") from error
 
 
 def write_all(fd: int, path: str, content: bytes) -> None:
@@ -34,10 +41,14 @@ def write_all(fd: int, path: str, content: bytes) -> None:
 
 def listed(fd: int) -> tuple[Entry, ...]:
     """The entries of a folder by name; links are not followed."""
+    found = []
     with os.scandir(fd) as entries:
-        found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+        for entry in entries:
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
     return tuple(
-        Entry(name=name, kind=_kind(status.st_mode), size_bytes=status.st_size) for name, status in sorted(found)
+        Entry(name=name, kind=_kind(status.st_mode), size_bytes=status.st_size)
+        for name, status in sorted(found, key=lambda one: one[0])
     )
 
 

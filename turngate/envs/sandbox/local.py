@@ -16,18 +16,18 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from turngate.envs.reaper import end_all, is_alive, now_ticks, processes
 from turngate.envs.sandbox.base import (
     ENVIRONMENT,
     FOLDERS,
@@ -42,6 +42,7 @@ from turngate.envs.sandbox.base import (
     Snapshot,
     check_command,
     in_folders,
+    unstarted,
 )
 from turngate.envs.sandbox.digests import Known, digest_tree
 from turngate.envs.sandbox.files import as_file, listed, read_all, write_all
@@ -148,19 +149,16 @@ class LocalSandbox(OwnedSandbox):
     ) -> Result:
         """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
+        if (refused := unstarted(argv)) is not None:
+            return refused
         start_s = time.monotonic()
         out, err = HeadTail(self.limits.output_bytes), HeadTail(self.limits.output_bytes)
         with as_file(stdin) as source:
             try:
                 process, mark = self.start(argv, stdin=source, cwd=cwd, env=env)
-            except (FileNotFoundError, PermissionError) as error:
-                return Result(exit=127, stdout=b"", stderr=f"{argv[0]}: {error.strerror}\n".encode())
-            except OSError as error:
-                if error.errno == errno.E2BIG:
-                    raise EnvError(
-                        "a command of this length cannot be started: pass long input through stdin"
-                    ) from error
-                raise
+            except OSError as error:  # as in a shell
+                code = 127 if error.errno == errno.ENOENT else 126
+                return Result(exit=code, stdout=b"", stderr=os.fsencode(f"{argv[0]}: {error.strerror}\n"))
         with process:
             ended = os.pidfd_open(process.pid)
             try:
@@ -203,6 +201,7 @@ class LocalSandbox(OwnedSandbox):
     ) -> tuple[subprocess.Popen[bytes], str]:
         """Start a program and do not wait: the process, and the mark of all that it starts."""
         self._check_open()
+        self._acted = True
         folder = self.inside(os.path.join(WORK, cwd))
         if not os.path.isdir(folder):
             raise SandboxFileError(f"Can't chdir to {os.path.join(WORK, cwd)}; choose a folder that exists")
@@ -221,6 +220,9 @@ class LocalSandbox(OwnedSandbox):
             bufsize=0,
         )
         return process, mark
+
+    def _backend_works(self) -> bool:
+        return True
 
     def _shell(self, argv: Sequence[str]) -> LocalShell:
         return LocalShell(self, argv)
@@ -321,7 +323,7 @@ class LocalShell:
 
     def mark(self) -> int:
         """See ``ShellProcess``."""
-        return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+        return now_ticks()
 
     def reap(self, mark: int, end_s: float) -> bool:
         """See ``ShellProcess``."""
@@ -339,22 +341,12 @@ class LocalShell:
 
 def kill_marked(mark: str, spared: Sequence[int] = (), since_ticks: int = 0) -> None:
     """Kill every process that carries the mark and was born since then."""
-    end_s = time.monotonic() + _KILL_S
-    while doomed := [pid for pid in _marked(mark, since_ticks) if pid not in spared]:
-        for order in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in doomed:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, order)
-        if time.monotonic() > end_s:
-            raise EnvError(f"{len(doomed)} processes could not be ended within {_KILL_S:g} s")
+    if not end_all(lambda: set(_marked(mark, since_ticks)).difference(spared), time.monotonic() + _KILL_S):
+        raise EnvError(f"the processes of a command could not be ended within {_KILL_S:g} s")
 
 
-def _marked(mark: str, since_ticks: int) -> list[int]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+def _marked(mark: str, since_ticks: int) -> Iterator[int]:
+    for pid in processes():
         with suppress(OSError):  # it ended meanwhile, or belongs to somebody else
-            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if fields[0] not in "ZX" and int(fields[19]) >= since_ticks:
-                    found.append(int(folder.name))
-    return found
+            if mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and is_alive(pid, since_ticks):
+                yield pid

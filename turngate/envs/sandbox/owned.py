@@ -1,15 +1,21 @@
-"""What the sandboxes of every back end share: they belong to it, give out sessions, and close once."""
+"""What the sandboxes of every back end share: they belong to it, give out sessions, tell who broke them, close once."""
 
 from __future__ import annotations
 
+import functools
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from turngate.envs.sandbox.base import Limits, Sandbox
+from turngate.envs.sandbox.base import Limits, Sandbox, SandboxLost
 from turngate.envs.sandbox.session import SHELLS, Session, ShellProcess
 from turngate.errors import EnvError
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_S = TypeVar("_S", bound="OwnedSandbox")
 
 
 class OwnedSandbox(Sandbox):
@@ -19,11 +25,14 @@ class OwnedSandbox(Sandbox):
         self.limits = limits
         self._leave, self._closed, self._lock = leave, False, threading.Lock()
         self._sessions: list[Session] = []
+        self._acted = False
+        """Whether a program has been started in it."""
 
     def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
         """See ``Sandbox.session``."""
         self._check_open()
-        session = Session(SHELLS[shell], lambda: self._shell(SHELLS[shell].argv), self.limits.output_bytes, state)
+        language, bytes_kept = SHELLS[shell], self.limits.output_bytes
+        session = Session(language, lambda: self._shell(language.argv), bytes_kept, state, guard=self.blame)
         self._sessions.append(session)
         return session
 
@@ -38,9 +47,25 @@ class OwnedSandbox(Sandbox):
             session.close()
         self._release()
 
+    @contextmanager
+    def blame(self) -> Iterator[None]:
+        """What breaks the sandbox within is SandboxLost, unless no program had run before or the back end is gone."""
+        try:
+            yield
+        except SandboxLost:
+            raise
+        except EnvError as error:
+            if not self._acted or self._closed or not self._backend_works():
+                raise
+            raise SandboxLost(str(error)) from error
+
     def _check_open(self) -> None:
         if self._closed:
             raise EnvError("the sandbox is closed")
+
+    @abstractmethod
+    def _backend_works(self) -> bool:
+        """Whether other sandboxes of the back end can go on."""
 
     @abstractmethod
     def _shell(self, argv: Sequence[str]) -> ShellProcess:
@@ -49,3 +74,14 @@ class OwnedSandbox(Sandbox):
     @abstractmethod
     def _release(self) -> None:
         """End every process and remove every file; called once, after the sessions."""
+
+
+def blamed(method: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenate[_S, _P], _T]:
+    """A method of a sandbox, carried out within ``blame``."""
+
+    @functools.wraps(method)
+    def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with self.blame():
+            return method(self, *args, **kwargs)
+
+    return call

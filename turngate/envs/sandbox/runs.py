@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from turngate.envs.reaper import end_all, is_alive, processes_below
 from turngate.envs.sandbox import wire
 from turngate.envs.sandbox.cage import arguments
 from turngate.envs.sandbox.files import file_of
@@ -191,46 +192,19 @@ class Runs:
 
 
 def reap(init_pid: int, since_ticks: int, end_s: float) -> bool:
-    """Kill what was started since then, but not the command itself; whether nothing of it is left by ``end_s``.
-
-    They are stopped first, so that the list becomes complete although they may be starting others.
-    """
-    while time.monotonic() < end_s:
-        doomed = [pid for pid in _below(init_pid) if _is_doomed(pid, since_ticks)]
-        if not doomed:
-            return True
-        for order in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in doomed:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, order)
-    return False
+    """Kill what was started since then, but not the command itself; whether nothing of it is left by ``end_s``."""
+    return end_all(
+        lambda: [pid for pid in processes_below(init_pid) if is_alive(pid, since_ticks) and not _is_command(pid)], end_s
+    )
 
 
-def _below(init_pid: int) -> list[int]:
-    found: list[int] = []
-    queue = [init_pid]
-    while queue:
-        pid = queue.pop()
-        with suppress(OSError):  # it ended meanwhile
-            for task in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{task}/children") as file:
-                    below = [int(word) for word in file.read().split()]
-                queue += below
-                found += below
-    return found
-
-
-def _is_doomed(pid: int, since_ticks: int) -> bool:
+def _is_command(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-        if fields[0] in "ZX" or int(fields[19]) < since_ticks:
-            return False
         with open(f"/proc/{pid}/status") as file:
             numbers = next(line for line in file if line.startswith("NSpid:")).split()
     except (OSError, StopIteration):
-        return False  # it ended meanwhile
-    return numbers[-1] != "2"  # in its own numbers: 1 is bubblewrap, 2 the command
+        return True  # it ended meanwhile
+    return numbers[-1] == "2"  # in its own numbers: 1 is bubblewrap, 2 the command
 
 
 def refusal(error: OSError) -> wire.Message:

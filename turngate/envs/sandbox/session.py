@@ -2,7 +2,8 @@
 
 The shell reads framed commands from its standard input and reports each end on a channel that its commands do not
 inherit, so no output can be mistaken for the frame. With each report a bash sends its state along: should the shell
-itself have to be killed, or should a command end it, a new one is given the state of the last report.
+itself have to be killed, or should a command end it, a new one is given the state of the last report; or the one that
+the session began with, should a program have put something into the report with which no shell can begin.
 
 At its deadline only what the command started is killed (the kernel tells ages in hundredths of a second: a process that
 an earlier command started in the same one dies too). The shell goes on if that was all that kept it.
@@ -15,18 +16,21 @@ import select
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
-from turngate.envs.sandbox.base import KilledBy, Result
+from turngate.envs.sandbox.base import KilledBy, Result, SandboxLost
 from turngate.envs.sandbox.streams import HeadTail, Sink, Streams
 from turngate.errors import ConfigError, EnvError
 
 REPORT = "@0"  # in an argv: the number of the channel for reports
 GRACE_S = 0.1  # for a shell to come back after its command was killed
 START_S = 30.0
+RESTORE_S = 5.0  # for a shell to take a state, which is done in milliseconds
 MARKER_S = 1.0
 STATE_BYTES = 1 << 20
+_STATUS_DIGITS = 3  # a program that writes on the channel may write anything
 _REPORT_FD = 250  # bash: out of the way of what people redirect
 
 
@@ -80,15 +84,24 @@ class Session:
     """See the module's text. Used by one thread; ends with its sandbox at the latest."""
 
     def __init__(
-        self, language: Language, start: Callable[[], ShellProcess], output_bytes: int, state: bytes = b""
+        self,
+        language: Language,
+        start: Callable[[], ShellProcess],
+        output_bytes: int,
+        state: bytes = b"",
+        *,
+        guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``state``: what the shell begins with. Raises ConfigError if shells of this language keep none."""
+        """``state``: what the shell begins with. ``guard``: what each command is carried out in.
+
+        Raises ConfigError if shells of this language keep no state.
+        """
         if state and not language.keeps_state:
             raise ConfigError("a Python session cannot begin with a state, its objects are lost; open a 'bash' with it")
         self._language, self._start, self._output_bytes = language, start, output_bytes
         self._shell: ShellProcess | None = None
-        self._state, self._exit = state, 0
-        self._closed = False
+        self._state, self._exit, self._first = state, 0, state
+        self._guard, self._closed = guard, False
 
     @property
     def state(self) -> bytes:
@@ -99,13 +112,25 @@ class Session:
         return self._state
 
     def run(self, command: str, *, deadline_s: float) -> Result:
-        """One command in the shell. ``Result.note`` says if the shell had to be started anew, and with what state."""
+        """One command in the shell. ``Result.note`` says if the shell had to be started anew, and with what state.
+
+        If no shell can be started because of what programs have left in the sandbox, the exit status is 126.
+        """
         if self._closed:
             raise EnvError("the session is closed")
         if "\0" in command:
             raise ConfigError("the command contains a NUL byte; remove it")
+        try:
+            with self._guard():
+                shell, lost = (self._shell, "") if self._shell is not None else self._open()
+        except SandboxLost as error:
+            return Result(exit=126, stdout=b"", stderr=f"{error}\n".encode())
+        with self._guard():
+            result = self._run(shell, command, deadline_s)
+        return replace(result, note=f"{lost}\n{result.note}".strip()) if lost else result
+
+    def _run(self, shell: ShellProcess, command: str, deadline_s: float) -> Result:
         start_s = time.monotonic()
-        shell = self._shell or self._open(start_s + START_S)
         mark = shell.mark()
         exchange = _Exchange(self._language, shell, self._output_bytes)
         end_s = time.monotonic() + deadline_s
@@ -146,17 +171,22 @@ class Session:
             return f"[{why}; a new one has the working directory, variables and functions from before this command]"
         return f"[{why}; a new one was started, and all variables are lost]"
 
-    def _open(self, end_s: float) -> ShellProcess:
-        self._shell = shell = self._start()
-        state = self._state if self._language.keeps_state else b""
-        exchange = _Exchange(self._language, shell, self._output_bytes)
-        restore = self._language.begin + self._language.frame(state, 0)
-        if not (exchange.send(restore, end_s) and exchange.until_report(end_s)):
+    def _open(self) -> tuple[ShellProcess, str]:
+        """A shell, and what to say if it could not be given the state that the last one left."""
+        states = [self._state, self._first, b""] if self._language.keeps_state else [b""]
+        errors = ""
+        for number, state in enumerate(dict.fromkeys(states)):
+            self._shell = shell = self._start()
+            exchange = _Exchange(self._language, shell, self._output_bytes)
+            restore = self._language.begin + self._language.frame(state, 0)
+            end_s = time.monotonic() + (RESTORE_S if state else START_S)
+            if exchange.send(restore, end_s) and exchange.until_report(end_s):
+                self._state = state
+                return shell, "[the state of the shell could not be restored; a new one was started]" if number else ""
             errors = exchange.result(None, 0.0).text().strip()
             shell.close()
             self._shell = None
-            raise EnvError(f"the shell of a session could not be started: {errors or 'no message'}")
-        return shell
+        raise EnvError(f"the shell of a session could not be started: {errors or 'no message'}")
 
 
 class _Report:
@@ -172,7 +202,7 @@ class _Report:
 
     def is_complete(self) -> bool:
         parts = self._data.split(b"\0")
-        if len(parts) < 3 or not parts[0].isdigit():
+        if len(parts) < 3 or not parts[0].isdigit() or len(parts[0]) > _STATUS_DIGITS:
             return False
         self.exit, self.state = int(parts[0]), bytes(parts[1])
         return True

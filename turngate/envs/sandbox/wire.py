@@ -1,18 +1,23 @@
-"""Messages between the library and its helper processes: one JSON object and some open files per packet."""
+"""Messages between the library and its helper processes: one JSON object and some open files per packet.
+
+An object that is too long for a packet goes into a file in memory, which is sent along as the last of the files.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from turngate.errors import EnvError
+from turngate.envs.sandbox.files import file_of
 
 Message: TypeAlias = dict[str, Any]
 
-MAX_BYTES = 180_000  # a packet must fit into the default send buffer of the kernel
+PACKET_BYTES = 180_000  # a packet must fit into the default send buffer of the kernel
+_IN_FILE = b"file"
 _MAX_FILES = 16
 
 
@@ -22,14 +27,16 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def send(channel: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
-    """Send ``message``; the receiver gets its own copies of ``files``. Raises EnvError if it is too long."""
+    """Send ``message``; the receiver gets its own copies of ``files``."""
     packet = json.dumps(message, separators=(",", ":")).encode()
-    if len(packet) > MAX_BYTES:
-        raise EnvError(
-            f"a request to the sandbox has {len(packet)} bytes, and {MAX_BYTES} are allowed: "
-            "pass long input through stdin or a file, not through arguments"
-        )
-    socket.send_fds(channel, [packet], files)
+    if len(packet) <= PACKET_BYTES:
+        socket.send_fds(channel, [packet], files)
+        return
+    long = file_of("message", packet)
+    try:
+        socket.send_fds(channel, [_IN_FILE], [*files, long])
+    finally:
+        os.close(long)
 
 
 def receive(channel: socket.socket) -> tuple[Message, list[int]]:
@@ -42,5 +49,8 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]]:
     files = array("i")
     for _level, _kind, data in extras:
         files.frombytes(data[: len(data) - len(data) % files.itemsize])
+    if packet == _IN_FILE:
+        with os.fdopen(files.pop(), "rb") as file:
+            packet = file.read()
     message: Message = json.loads(packet)
     return message, list(files)

@@ -1,9 +1,10 @@
 """Whether two query results say the same. A pure function of the rows; nothing here runs a query.
 
-Rows are compared as bags: duplicates count, order counts only where the question asks for one. Columns may stand in any
-order, as a question rarely fixes it, but all and no others must be there. Values are equal when SQL calls them equal:
-1 and 1.0, never '1' and 1, NULL only with NULL; numbers with a fraction within a relative 1e-6. An empty gold result
-matches nothing, because then every wrong query without rows would be right.
+Rows are compared as bags: duplicates count, order counts only where the question asks for one, and then only as far as
+the gold query's ORDER BY decides it. Columns may stand in any order, as a question rarely fixes it, but all and no
+others must be there. Values are equal when SQL calls them equal: 1 and 1.0, never '1' and 1, NULL only with NULL. Whole
+numbers are compared exactly; where one of two numbers has a fraction, up to what rounding can explain (``_close``). An
+empty gold result matches nothing, because then every wrong query without rows would be right.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ Row: TypeAlias = tuple[Cell, ...]
 Column: TypeAlias = list[Cell]
 Ids: TypeAlias = Sequence[Hashable]
 
-RELATIVE = 1e-6
-ABSOLUTE = 1e-12
-SEARCH_STEPS = 1_000  # refinements tried while looking for a column order
+SHOWN = 1e-6  # of numbers below 1 relative, of larger ones absolute: what nobody would write down
+ROUNDING = 1e-12  # relative: what adding in another order changes
+SEARCH_STEPS = 1_000  # comparisons of columns and refinements tried while looking for a column order
+SEARCH_ROWS = 1_000_000  # the same bound in rows that they look at; a column costs at least three
 
 
-def same_result(predicted: Sequence[Row], gold: Sequence[Row], *, ordered: bool) -> bool:
+def same_result(
+    predicted: Sequence[Row], gold: Sequence[Row], *, ordered: bool, ranks: Sequence[int] | None = None
+) -> bool:
     """Whether ``predicted`` equals ``gold`` as a bag of rows (a list if ``ordered``) in some order of its columns.
+
+    ``ranks``, one per row of ``gold`` and never falling: rows of equal rank tie in the gold query's ORDER BY, so any
+    order among them is right; None: no two do. Only read if ``ordered``.
 
     Searching the column order stops after ``SEARCH_STEPS`` and then says False; only results with many columns of
     equal content can need so many.
@@ -36,7 +43,9 @@ def same_result(predicted: Sequence[Row], gold: Sequence[Row], *, ordered: bool)
         return True
     columns_p = [list(column) for column in zip(*predicted, strict=True)]
     columns_g = [list(column) for column in zip(*gold, strict=True)]
-    return _same_sequence(columns_p, columns_g) if ordered else _same_bag(columns_p, columns_g)
+    if not ordered:
+        return _same_bag(columns_p, columns_g, [0] * len(gold))
+    return _same_sequence(columns_p, columns_g) if ranks is None else _same_bag(columns_p, columns_g, ranks)
 
 
 def is_ordered(sql: str) -> bool:
@@ -62,8 +71,7 @@ def is_ordered(sql: str) -> bool:
 def _align(mine: Column, theirs: Column) -> tuple[Ids, Ids] | None:
     """Both columns with equal values as equal ids, or None if they do not hold the same bag of values.
 
-    Whole numbers are compared exactly (identifiers above a million differ by less than the tolerance) unless there is
-    a fraction among the values. Then numbers are paired by rank: if the sorted lists agree pairwise, partners get one
+    With a fraction among the values, numbers are paired by rank: if the sorted lists agree pairwise, partners get one
     id, and so do neighbours within the tolerance, so that rank cannot tear apart what is equal.
     """
     if not any(map(_has_fraction, chain(mine, theirs))):
@@ -89,7 +97,15 @@ def _has_fraction(value: Any) -> bool:
 
 
 def _close(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    """Whether two numbers are equal up to rounding.
+
+    Two whole ones are exact, as identifiers differ by one whatever their size. A fraction may be off by ``SHOWN``, or
+    by ``ROUNDING`` where that is more: 0.1 + 0.2 is 0.3, and 1234567890.5 is neither 1234566890 nor 1234567890.
+    """
+    if a == b or not (_has_fraction(a) or _has_fraction(b)):
+        return a == b
+    size = max(abs(a), abs(b))
+    return math.isfinite(size) and abs(a - b) <= max(ROUNDING, ROUNDING * size, SHOWN * min(size, 1))
 
 
 def _same_sequence(mine: list[Column], theirs: list[Column]) -> bool:
@@ -104,7 +120,7 @@ def _same_sequence(mine: list[Column], theirs: list[Column]) -> bool:
 
 
 def _same_value(a: Any, b: Any) -> bool:
-    return a == b or ((_has_fraction(a) or _has_fraction(b)) and _are_numbers(a, b) and _close(a, b))
+    return a == b or (_are_numbers(a, b) and _close(a, b))
 
 
 def _are_numbers(a: Any, b: Any) -> bool:
@@ -116,31 +132,40 @@ class _Search:
 
     def __init__(self, mine: list[Column], theirs: list[Column]) -> None:
         self.steps = 0
-        self.pairs = [[_align(column, target) for column in mine] for target in theirs]
+        self._mine, self._theirs = mine, theirs
+        self._pairs: dict[tuple[int, int], tuple[Ids, Ids] | None] = {}
+        self._limit = max(3 * len(theirs), min(SEARCH_STEPS, SEARCH_ROWS // len(theirs[0])))
 
     def extends(self, depth: int, free: tuple[int, ...], rows_m: Ids, rows_t: Ids) -> bool:
         """Whether columns ``depth``… of theirs can be matched by ``free`` ones, given the classes of rows so far."""
-        if depth == len(self.pairs):
+        if depth == len(self._theirs):
             return True
         tried: list[Ids] = []
         for i in sorted(free, key=lambda i: i != depth):  # most often the order is already right
-            pair = self.pairs[depth][i]
+            pair = self._pair(depth, i)
             if pair is None or pair[0] in tried:
                 continue
             tried.append(pair[0])
             self.steps += 1
-            if self.steps > SEARCH_STEPS:
+            if self.steps > self._limit:
                 return False
             refined = _refine(rows_m, rows_t, pair)
             if refined and self.extends(depth + 1, tuple(j for j in free if j != i), *refined):
                 return True
         return False
 
+    def _pair(self, target: int, column: int) -> tuple[Ids, Ids] | None:
+        if (target, column) not in self._pairs:
+            self.steps += len(self._theirs[0]) > SEARCH_STEPS  # aligning short columns costs nothing
+            if self.steps > self._limit:
+                return None
+            self._pairs[target, column] = _align(self._mine[column], self._theirs[target])
+        return self._pairs[target, column]
 
-def _same_bag(mine: list[Column], theirs: list[Column]) -> bool:
-    search = _Search(mine, theirs)
-    rows = [0] * len(mine[0])
-    return search.extends(0, tuple(range(len(mine))), rows, rows)
+
+def _same_bag(mine: list[Column], theirs: list[Column], ranks: Sequence[int]) -> bool:
+    """``ranks``: classes that rows must agree in, by their places."""
+    return _Search(mine, theirs).extends(0, tuple(range(len(mine))), ranks, ranks)
 
 
 def _refine(rows_m: Ids, rows_t: Ids, pair: tuple[Ids, Ids]) -> tuple[Ids, Ids] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
+FINE_TICK = 50  # the same for queries with slow functions
 TICK = 1000  # virtual-machine instructions between two looks at clock and memory
 
 # A value of 50 kB holds any text that an agent can use, and keeps instr() and replace(), whose cost is quadratic and
@@ -19,20 +21,24 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 5_400,  # about 20 times what the longest of real questions need
     sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 0,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
+_PRAGMAS = """
+PRAGMA temp_store = memory; PRAGMA query_only = on; PRAGMA trusted_schema = off; PRAGMA cell_size_check = on;
+"""
 _HUGE_WIDTH = re.compile(r"%[^%a-zA-Z]*(\*|\d{4})")
 _plain_lock = Lock()
 
 
 def hardened(address: str, tick: Callable[[], bool]) -> sqlite3.Connection:
     """A read-only connection with all limits. ``tick`` is called every ``TICK`` instructions; True interrupts."""
+    _limit_heap()
     connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
-    for pragma in ("temp_store = memory", "query_only = on", "trusted_schema = off", "cell_size_check = on"):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.executescript(_PRAGMAS)  # as a script, because it keeps no statement that ``sqlite_stmt`` would show
     for category, value in LIMITS.items():
         connection.setlimit(category, value)
     for name, strip in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
@@ -77,6 +83,23 @@ def _as_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return str(_own("CAST(? AS TEXT)", (value,))) if isinstance(value, float) else str(value)
+
+
+@cache
+def _limit_heap() -> None:
+    """SQLite may take half of the machine's memory in this process, then a query fails and no program is killed.
+
+    Compiling a query of some thousand characters can ask for any amount, and nothing can interrupt it meanwhile.
+    """
+    import _sqlite3
+
+    try:
+        limit = ctypes.CDLL(_sqlite3.__file__).sqlite3_hard_heap_limit64
+        half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):
+        return
+    limit.argtypes, limit.restype = [ctypes.c_int64], ctypes.c_int64
+    limit(half)
 
 
 def heap_used() -> int:

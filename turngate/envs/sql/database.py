@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import quote as quote_url
 
 from turngate.envs.cache import Cache
-from turngate.envs.sql.connection import hardened, heap_used
+from turngate.envs.sql.copies import MOST_COLUMNS, ROOM_BYTES, Copies, Copy
+from turngate.envs.sql.guard import SLOW_FUNCTIONS, Guard
 from turngate.envs.sql.schema import Schema, read_schema
 from turngate.errors import EnvError
 
@@ -28,23 +27,14 @@ Row: TypeAlias = tuple[Cell, ...]
 IN_MEMORY_BYTES = 32 * 2**20  # files up to this size are copied; larger ones are opened immutable
 KEEP_ROWS = 10_000  # rows of a result that are kept; beyond, they are only counted
 KEEP_CHARS = 16 * 2**20  # the same bound in characters and bytes of their cells
-HEAP_BYTES = 256 * 2**20  # what SQLite may allocate on top while one query runs
 SCHEMA_DEADLINE_S = 10.0  # reading the schema counts every row of every table, once per database
 SQL_CHARS = 20_000  # longest statement
 FIRST_ROWS = 16  # rows fetched before their size is looked at
+SLOW_CALLS = 40  # of functions that cannot be interrupted, in the program that a query is compiled to
 LEAST_COLUMNS = 100  # a result may be this wide, or as wide as the widest table
 
-FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit", "lsmode", "eval"})
-SCHEMA_PRAGMAS = frozenset(
-    "table_info table_xinfo table_list foreign_key_list index_list index_info index_xinfo".split()
-)
-
-_READ, _UPDATE = sqlite3.SQLITE_READ, sqlite3.SQLITE_UPDATE
-_FUNCTION, _PRAGMA = sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_PRAGMA
-_ALLOWED = frozenset({_READ, sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE})
-_OK, _DENY = sqlite3.SQLITE_OK, sqlite3.SQLITE_DENY
-
 _images: Cache[tuple[str, int, int], bytes] = Cache(room=256 * 2**20)
+_copies = Copies(ROOM_BYTES)
 _schemas: Cache[str, Schema] = Cache(room=4096)
 
 
@@ -75,15 +65,8 @@ class Database:
         self.deadline_s = deadline_s
         self.key = ""
         self._source: bytes | str | None = None
-        self._memory: sqlite3.Connection | None = None  # kept from load to load: a new copy replaces the old one
-        self._held: bytes | None = None  # the image that the statements compiled for the agent belong to
-        self._trusted = False  # while this module itself works on the connection
-        self._open: sqlite3.Connection | None = None
+        self._copy: Copy | None = None
         self._schema: Schema | None = None
-        self._stop_at = 0.0
-        self._heap_at = 0
-        self._stopped = ""
-        self._refusal: tuple[int, str | None, str | None] | None = None
 
     @classmethod
     def open(cls, source: bytes | str, *, key: str = "", deadline_s: float = 2.0) -> Database:
@@ -102,9 +85,6 @@ class Database:
         self._drop()
         self._source = self._schema = None
         self.key = ""
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = self._held = None
 
     def schema(self) -> Schema:
         """What the database holds. Raises EnvError when its file is gone."""
@@ -123,130 +103,127 @@ class Database:
         if len(sql) > SQL_CHARS:
             return Result(error=f"the query has {len(sql)} characters; at most {SQL_CHARS} are allowed")
         schema = self.schema()
-        self._start_clock(self.deadline_s)
-        self._refusal = None
         try:
-            connection = self._open or self._armed(schema)
-            try:
-                return self._fetch(connection, sql, keep, count)
-            except sqlite3.OperationalError as error:
-                if "decode" not in str(error):
-                    raise
-            connection.text_factory = _lenient  # real databases hold text in other encodings
-            return self._fetch(connection, sql, keep, count)
-        except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError, OverflowError) as error:
-            return self._failure(error)
+            copy = self._armed(schema)
+        except (sqlite3.Error, MemoryError) as error:  # a damaged database
+            return Result(error=_said(error))
+        result = self._run_on(copy, sql, keep, count)
+        if not copy.guard.wants_alone:
+            return result
+        try:
+            alone = self._limited(self._made(alone=True), schema)
+        except (sqlite3.Error, MemoryError) as error:
+            return Result(error=_said(error))
+        try:
+            return self._run_on(alone, sql, keep, count)
+        finally:
+            alone.close()
 
     def tables_read(self, sql: str) -> tuple[str, ...]:
         """The tables that a query reads, in the order of their first use; none if it cannot be compiled."""
         schema = self.schema()
         found: dict[str, None] = {}
+        try:
+            copy = self._armed(schema)
+        except (sqlite3.Error, MemoryError):
+            return ()
 
         def note(action: int, one: str | None, two: str | None, database: str | None, by: str | None) -> int:
             table = schema.tables.get((one or "").lower())
-            if action == _READ and table is not None:
+            if action == sqlite3.SQLITE_READ and table is not None:
                 found[table.name] = None
-            return self._authorize(action, one, two, database, by)
+            return copy.guard.authorize(action, one, two, database, by)
 
-        self._start_clock(self.deadline_s)
+        copy.guard.begin(self.deadline_s)
+        copy.guard.counted = True  # nothing runs
         try:
-            connection = self._open or self._armed(schema)
-            connection.set_authorizer(note)
-            connection.execute(f"EXPLAIN {sql}").close()
+            copy.connection.set_authorizer(note)
+            copy.connection.execute(f"EXPLAIN {sql}").close()
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError):  # ``run`` says what is wrong with it
             return ()
         finally:
-            self._forget()
+            copy.watch()
         return tuple(found)
 
-    # --- the connection -----------------------------------------------------------------------------------------------
+    # --- the copy -----------------------------------------------------------------------------------------------------
 
-    def _connect(self) -> sqlite3.Connection:
-        """A connection to a fresh copy."""
+    def _made(self, *, alone: bool = False) -> Copy:
+        """A copy of the loaded database; ``alone``: one that is never handed on."""
         source = self._source
         if source is None:
             raise EnvError("no database is loaded; call load() first")
-        image = source if isinstance(source, bytes) else _image(source)
+        image = _without_wal(source) if isinstance(source, bytes) else _image(source)
         if image is None:
-            self._open = hardened(f"file:{quote_url(str(Path(str(source)).resolve()))}?mode=ro&immutable=1", self._tick)
-            self._open.set_authorizer(self._authorize)
-            return self._open
+            return Copy.of_file(str(Path(str(source)).resolve()), alone=alone)
         if not image:
             raise sqlite3.DatabaseError("file is empty")
-        if self._memory is None:
-            self._memory = hardened(":memory:", self._tick)
-        self._copy(self._memory, image)
-        self._open = self._memory
-        return self._memory
+        return Copy.of_image(image, alone=True) if alone else _copies.take(image)
 
-    def _copy(self, memory: sqlite3.Connection, image: bytes) -> None:
-        """Put a fresh copy of ``image`` behind a connection.
+    def _armed(self, schema: Schema) -> Copy:
+        if self._copy is None:
+            self._copy = self._limited(self._made(), schema)
+        return self._copy
 
-        The connection keeps what it compiled: siblings ask the same questions of equal copies. Compiled statements name
-        pages, not tables, so those of another image must go; setting an authorizer expires them all.
-        """
-        memory.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, 2000)
-        if image is not self._held:
-            memory.set_authorizer(self._authorize)
-        self._held, self._trusted = image, True
-        try:
-            memory.deserialize(_without_wal(image))
-        finally:
-            self._trusted = False
-        memory.text_factory = str
+    @staticmethod
+    def _limited(copy: Copy, schema: Schema) -> Copy:
+        copy.connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, max(LEAST_COLUMNS, schema.widest))
+        return copy
 
     def _read_schema(self) -> Schema:
-        self._start_clock(SCHEMA_DEADLINE_S)
         try:
-            connection = self._connect()
-            self._trusted = True
-            return read_schema(connection)
+            copy = self._copy = self._copy or self._made()
         except (sqlite3.Error, MemoryError) as error:  # a damaged database
-            return Schema(error=str(error) or type(error).__name__)
+            return Schema(error=_said(error))
+        copy.guard.begin(SCHEMA_DEADLINE_S)
+        copy.guard.trusted = True
+        try:
+            copy.connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MOST_COLUMNS)
+            return read_schema(copy.connection)
+        except (sqlite3.Error, MemoryError) as error:
+            return Schema(error=_said(error))
         finally:
-            self._trusted = False
-            self._forget()
-
-    def _armed(self, schema: Schema) -> sqlite3.Connection:
-        connection = self._connect()
-        connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, max(LEAST_COLUMNS, schema.widest))
-        return connection
+            copy.guard.trusted = False
+            copy.watch()
+            self._drop()
 
     def _drop(self) -> None:
-        if self._open is not None and self._open is not self._memory:
-            self._open.close()
-        self._open = None
-
-    def _forget(self) -> None:
-        """Drop the copy and whatever was compiled for it under another authority than the agent's."""
-        self._drop()
-        self._held = None
-
-    def _authorize(self, action: int, one: str | None, two: str | None, _database: str | None, _by: str | None) -> int:
-        if action in _ALLOWED or self._trusted:
-            return _OK
-        if action == _FUNCTION and (two or "").lower() not in FORBIDDEN_FUNCTIONS:
-            return _OK
-        if action == _UPDATE and one == "sqlite_master":  # how json_each() and full-text tables declare themselves
-            return _OK
-        self._refusal = self._refusal or (action, one, two)
-        return _DENY
+        if self._copy is not None:
+            copy, self._copy = self._copy, None
+            _copies.give(copy)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def _start_clock(self, seconds: float) -> None:
-        self._stop_at, self._heap_at, self._stopped = time.monotonic() + seconds, heap_used(), ""
+    def _run_on(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
+        copy.guard.begin(self.deadline_s)
+        result = self._tried(copy, sql, keep, count)
+        if not copy.guard.wants_count:
+            return result
+        copy.guard.begin(self.deadline_s)
+        copy.guard.counted = True
+        calls = _slow_calls(copy.connection, sql)
+        if calls > SLOW_CALLS:
+            return Result(error=f"{calls} calls of functions such as LIKE, replace and instr; at most {SLOW_CALLS}")
+        copy.look_often(True)
+        try:
+            return self._tried(copy, sql, keep, count)
+        finally:
+            copy.look_often(False)
 
-    def _tick(self) -> bool:
-        """Called by SQLite every ``TICK`` instructions; True interrupts the query."""
-        if time.monotonic() > self._stop_at:
-            self._stopped = "time"
-        elif heap_used() - self._heap_at > HEAP_BYTES:
-            self._stopped = "memory"
-        return bool(self._stopped)
+    def _tried(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
+        connection = copy.connection
+        try:
+            try:
+                return self._fetch(copy, sql, keep, count)
+            except sqlite3.OperationalError as error:
+                if "decode" not in str(error):
+                    raise
+            connection.text_factory = _lenient  # real databases hold text in other encodings
+            return self._fetch(copy, sql, keep, count)
+        except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError, OverflowError) as error:
+            return self._failure(error, copy.guard)
 
-    def _fetch(self, connection: sqlite3.Connection, sql: str, keep: int, count: bool) -> Result:
-        cursor = connection.execute(sql)
+    def _fetch(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
+        cursor = copy.connection.execute(sql)
         try:
             if cursor.description is None:
                 return Result(error="this is not a query; write one SELECT")
@@ -256,7 +233,8 @@ class Database:
             cursor.close()
         if complete:
             return Result(columns=columns, rows=rows, count=len(rows), complete=True)
-        return Result(columns=columns, rows=rows, count=self._count(connection, sql) if count else None)
+        copy.guard.counted = True  # the same calls, once more
+        return Result(columns=columns, rows=rows, count=self._count(copy.connection, sql) if count else None)
 
     def _count(self, connection: sqlite3.Connection, sql: str) -> int | None:
         try:
@@ -265,19 +243,33 @@ class Database:
             return None
         return int(row[0])
 
-    def _failure(self, error: Exception) -> Result:
-        if self._refusal is not None:
-            action, name, value = self._refusal
-            if action == _PRAGMA and (value is None or (name or "").lower() in SCHEMA_PRAGMAS):
-                return Result(error="PRAGMA is not available; use list_tables and describe")
+    def _failure(self, error: Exception, guard: Guard) -> Result:
+        refusal = guard.refusal()
+        if refusal == "look":
+            return Result(error="PRAGMA is not available; use list_tables and describe")
+        if refusal == "write":
             return Result(error="the database is read-only; only SELECT is allowed", refused=True)
         if "may not be modified" in str(error):
             return Result(error=str(error), refused=True)
-        if self._stopped == "time":
+        if guard.stopped == "time":
             return Result(error=f"stopped after {self.deadline_s:g} s", timed_out=True)
-        if self._stopped == "memory":
+        if guard.stopped == "memory" or isinstance(error, MemoryError):
             return Result(error="stopped: it needs too much memory")
-        return Result(error=str(error) or type(error).__name__)
+        return Result(error=_said(error))
+
+
+def _slow_calls(connection: sqlite3.Connection, sql: str) -> int:
+    """How many calls the compiled query makes, each once a row; a column of a subquery may stand in many places."""
+    try:
+        program = connection.execute(f"EXPLAIN {sql}").fetchall()
+    except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError):  # running it says what is wrong
+        return 0
+    calls = (str(step[5]).partition("(")[0] for step in program if step[1] in ("Function", "PureFunc"))
+    return sum(name.lower() in SLOW_FUNCTIONS for name in calls)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def content_key(source: bytes | str) -> str:
@@ -304,7 +296,7 @@ def _image(path: str) -> bytes | None:
         key = (path, stat.st_mtime_ns, stat.st_size)
         image = _images.get(key)
         if image is None:
-            image = Path(path).read_bytes()
+            image = _without_wal(Path(path).read_bytes())
             _images.put(key, image, weight=len(image))
     except OSError as error:
         raise EnvError(f"database file '{path}' cannot be read: {error.strerror}") from error

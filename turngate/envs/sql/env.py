@@ -7,9 +7,11 @@ the agent never touches, so nothing that an agent does can change what its answe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from turngate.envs.base import TurnSpec
+from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import Database, Result, Row
@@ -17,16 +19,27 @@ from turngate.envs.sql.rubric import RUBRIC
 from turngate.envs.sql.schema import Schema
 from turngate.envs.sql.sources import DEADLINE_S, GeneratedSql, SqlSource
 from turngate.envs.sql.text import clip, result_text
+from turngate.envs.sql.ties import split
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
-from turngate.errors import ConfigError, VerifierError
+from turngate.errors import AgentFault, ConfigError, VerifierError
 from turngate.tools.tool import tool
-from turngate.types import Evidence, Task
+from turngate.types import Action, Evidence, Task
 
 GOAL = "Answer the question with a SQL query. One tool per turn"
 COMMANDS = ": list_tables | describe TABLE | run_sql SQL | submit [SQL], default: your last query"
 GOLD_ROWS = 100_000  # a larger gold result cannot be compared
-_golds: Cache[tuple[str, str], list[Row]] = Cache(room=1_000_000)  # weighed in cells
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """The rows of a gold query. ``ranks``: those of its ORDER BY, where rows tie; None: no two rows do."""
+
+    rows: list[Row]
+    ranks: list[int] | None = None
+
+
+_golds: Cache[tuple[str, str], Gold] = Cache(room=1_000_000)  # weighed in cells
 
 
 class SqlEnv(ToolEnv):
@@ -71,6 +84,7 @@ class SqlEnv(ToolEnv):
         self._ran: set[str] = set()
         self._last: tuple[str, Result, str] | None = None  # the last query that ran: its text, result and rendering
         self._answer: tuple[str, Result] | None = None
+        self._gold: Gold | VerifierError | None = None
 
     def open_tasks(self, part: TaskSourcePart) -> TaskSource:
         """Gold queries are bound like those of the agent."""
@@ -79,9 +93,18 @@ class SqlEnv(ToolEnv):
     def begin(self, task: Task) -> str:
         """Put a fresh copy of the task's database in place and ask the question."""
         self._database.load(task.private["database"], key=task.private["key"])
+        self._database.schema()
+        self._gold = self._gold_of(task.private)
         self._described, self._ran = set(), set()
         self._last = self._answer = None
         return f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
+
+    def act(self, action: Action) -> Outcome:
+        """Carry out one tool call."""
+        try:
+            return super().act(action)
+        except MemoryError as error:
+            raise AgentFault("a query needs more memory than there is") from error
 
     def state(self) -> str:
         """Database, tables seen, last result and last text."""
@@ -94,8 +117,14 @@ class SqlEnv(ToolEnv):
 
     def verify(self) -> Iterable[Evidence]:
         """Compare the rows of the submitted query with those of the gold query."""
-        gold = self._gold_rows()
-        correct = self._answer is not None and self._matches(*self._answer, gold)
+        gold = self._gold
+        if isinstance(gold, VerifierError):
+            raise gold
+        assert gold is not None
+        try:
+            correct = self._answer is not None and self._matches(*self._answer, gold)
+        except MemoryError as error:
+            raise AgentFault("comparing the answer needs more memory than there is") from error
         yield Evidence(name="submitted", value=self._answer is not None, by="verifier")
         yield Evidence(name="correct", value=correct, by="verifier")
 
@@ -176,23 +205,27 @@ class SqlEnv(ToolEnv):
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 
-    def _gold_rows(self) -> list[Row]:
-        private = self.task.private
-        key = (private["key"], private["gold"])
-        rows = _golds.get(key)
-        if rows is None:
-            rows = gold_rows(
-                private["database"], private["gold"], key=private["key"], deadline_s=self._database.deadline_s
-            )
-            _golds.put(key, rows, weight=len(rows) * len(rows[0]))
-        return rows
+    def _gold_of(self, private: Mapping[str, Any]) -> Gold | VerifierError:
+        """What the answer is compared with, found before the agent acts: nothing that it does can get in the way."""
+        ranked = private.get("ranked")
+        sql = private["gold"] if ranked is None else ranked
+        key = (private["key"], sql)
+        gold = _golds.get(key)
+        if gold is None:
+            try:
+                rows = gold_rows(private["database"], sql, key=private["key"], deadline_s=self._database.deadline_s)
+            except VerifierError as error:
+                return error
+            gold = Gold(rows=rows) if ranked is None else Gold(*split(rows))
+            _golds.put(key, gold, weight=len(rows) * len(rows[0]))
+        return gold
 
-    def _matches(self, sql: str, result: Result, gold: list[Row]) -> bool:
-        if result.error or result.count not in (None, len(gold)):
+    def _matches(self, sql: str, result: Result, gold: Gold) -> bool:
+        if result.error or result.count not in (None, len(gold.rows)):
             return False
         if not result.complete:
-            result = self._database.run(sql, keep=len(gold) + 1, count=False)
-        return result.complete and same_result(result.rows, gold, ordered=self._ordered())
+            result = self._database.run(sql, keep=len(gold.rows) + 1, count=False)
+        return result.complete and same_result(result.rows, gold.rows, ordered=self._ordered(), ranks=gold.ranks)
 
     def _ordered(self) -> bool:
         return bool(self.task.private["ordered"])

@@ -1,26 +1,30 @@
 """Real questions about real databases: Spider, BIRD and files of one's own, as tasks of ``turngate/Sql-v1``.
 
 A malformed row is a DataError and nothing is loaded. A row that is well formed but cannot be graded, because its gold
-query fails, takes too long, is too large or returns nothing, is dropped, counted and listed in ``dropped``.
+query fails, takes too long, is too large, returns nothing, or something else when rows are stored in another order, is
+dropped, counted and listed in ``dropped``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turngate.envs.sql.compare import is_ordered
-from turngate.envs.sql.database import Database, content_key
+from turngate.envs.sql.database import Database, Row, content_key
 from turngate.envs.sql.env import gold_rows
 from turngate.envs.sql.sources import DEADLINE_S
+from turngate.envs.sql.ties import ranked, split
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError, UnknownName, VerifierError
 from turngate.jsonl import read_json, read_rows
+from turngate.problems import of_row
 from turngate.types import Task
 
 ENV_ID = "turngate/Sql-v1"
@@ -66,6 +70,7 @@ class _Question:
     database: Path
     split: str
     ordered: bool | None = None
+    line: int | None = None
 
 
 def spider(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLINE_S) -> TaskList:
@@ -82,7 +87,7 @@ def spider(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLI
         file = _database_file(Path(folder) / "database", row.db_id, path, number)
         name = f"spider/{split}/{number}"
         questions.append(_Question(id=name, text=row.question, sql=row.query, database=file, split=split))
-    return _load(questions, deadline_s)
+    return _load(path, questions, deadline_s)
 
 
 def bird(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLINE_S) -> TaskList:
@@ -100,7 +105,7 @@ def bird(folder: str | Path, split: str = "dev", *, deadline_s: float = DEADLINE
         text = f"{row.question}\nEvidence: {row.evidence}" if row.evidence.strip() else row.question
         label = f"bird/{split}/{number if row.question_id is None else row.question_id}"
         questions.append(_Question(id=label, text=text, sql=row.sql, database=file, split=split))
-    return _load(questions, deadline_s)
+    return _load(path, questions, deadline_s)
 
 
 def jsonl(
@@ -119,11 +124,13 @@ def jsonl(
         name = row.id or f"{path.stem}/{line}"
         split = split_of(name, held_out)
         asked.append(
-            _Question(id=name, text=row.question, sql=row.sql, database=file, split=split, ordered=row.ordered)
+            _Question(
+                id=name, text=row.question, sql=row.sql, database=file, split=split, ordered=row.ordered, line=line
+            )
         )
     if not asked:
         raise DataError(path, "holds no questions; write one JSON object a line")
-    return _load(asked, deadline_s)
+    return _load(path, asked, deadline_s)
 
 
 # --- files to rows ---------------------------------------------------------------------------------------------------
@@ -133,7 +140,7 @@ def _read_list(path: Path, kind: type[_AnyRow]) -> list[_AnyRow]:
     """Rows of a JSON list; a bad one is named by its number in the list, from 0."""
     data = read_json(path)
     if not isinstance(data, list):
-        raise DataError(path, f"holds {type(data).__name__} where a list of questions should be")
+        raise DataError(path, "must be a list of questions, [{…}, …]")
     return [_row(kind, item, path, f"record {number}: ", None) for number, item in enumerate(data)]
 
 
@@ -146,9 +153,8 @@ def _row(kind: type[_AnyRow], data: Any, path: Path, where: str, line: int | Non
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or None
-        raise DataError(path, where + first["msg"], line=line, field=field) from error
+        problem, field = of_row(error)
+        raise DataError(path, where + problem, line=line, field=field) from error
 
 
 def _database_file(root: Path, name: str, path: Path, number: int) -> Path:
@@ -164,10 +170,16 @@ def _database_file(root: Path, name: str, path: Path, number: int) -> Path:
 # --- rows to tasks ---------------------------------------------------------------------------------------------------
 
 
-def _load(questions: Sequence[_Question], deadline_s: float) -> TaskList:
-    twice = [name for name, count in Counter(question.id for question in questions).items() if count > 1]
-    if twice:
-        raise DataError(questions[0].database, f"the id '{twice[0]}' is used by several questions", field="id")
+def _load(path: Path, questions: Sequence[_Question], deadline_s: float) -> TaskList:
+    """``path``: the file of the questions."""
+    if not questions:
+        raise DataError(path, "holds no questions")
+    seen: dict[str, _Question] = {}
+    for question in questions:
+        before = seen.setdefault(question.id, question)
+        if before is not question:
+            earlier = "" if before.line is None else f", first in line {before.line}"
+            raise DataError(path, f"the id '{question.id}' is used twice{earlier}", line=question.line, field="id")
     tasks: list[Task] = []
     dropped: list[Dropped] = []
     for item in _tasks(questions, deadline_s):
@@ -181,11 +193,13 @@ def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task |
     for question in questions:
         source = str(question.database)
         key = keys.get(question.database) or keys.setdefault(question.database, content_key(source))
+        run = partial(gold_rows, source, key=key, deadline_s=deadline_s)
         try:
-            gold_rows(source, question.sql, key=key, deadline_s=deadline_s)
+            rows = run(question.sql)
             ordered = is_ordered(question.sql) if question.ordered is None else question.ordered
+            ties = _ties(question.sql, rows, run, ordered=ordered)
         except (VerifierError, ValueError) as error:
-            yield Dropped(id=question.id, reason=str(error))
+            yield Dropped(id=question.id, line=question.line, reason=str(error))
             continue
         database = Database.open(source, key=key, deadline_s=deadline_s)
         tables = database.tables_read(question.sql)
@@ -194,6 +208,31 @@ def _tasks(questions: Iterable[_Question], deadline_s: float) -> Iterator[Task |
             id=question.id,
             env_id=ENV_ID,
             prompt=question.text,
-            private={"database": source, "key": key, "gold": question.sql, "ordered": ordered, "tables": tables},
+            private={"database": source, "key": key, "gold": question.sql, "ordered": ordered, "tables": tables} | ties,
             split=question.split,
         )
+
+
+def _ties(sql: str, rows: list[Row], run: Callable[[str], list[Row]], *, ordered: bool) -> dict[str, str]:
+    """What a task says about rows that tie in the ORDER BY of its gold query; nothing where none do.
+
+    Raises ValueError where its LIMIT cuts through such rows: which of them are the answer is then a matter of luck.
+    """
+    if not ordered and "limit" not in sql.lower():
+        return {}
+    form = ranked(sql)
+    if form is None:
+        return {}
+    try:
+        cut = form.end is not None and form.is_cut(run(form.whole))
+        plain, ranks = split(run(form.sql))
+    except VerifierError:  # the query runs, its ranked form does not: it is too large or too slow, and order is exact
+        return {}
+    if cut:
+        raise ValueError(
+            "the result of the gold query depends on how rows are stored: its LIMIT cuts through rows that tie in "
+            "ORDER BY; order by more columns, or leave LIMIT out"
+        )
+    same = Counter(zip(ranks, plain, strict=True)) == Counter(zip(ranks, rows, strict=False))
+    tied = form.orders and len(plain) == len(rows) and same and len(set(ranks)) < len(ranks)
+    return {"ranked": form.sql} if tied and ordered else {}

@@ -240,7 +240,7 @@ class PatchSimilarity(Formula):
 
 
 class LanserDiagnostics(Formula):
-    """Lanser-CLI's reward of a turn from how the language servers' findings changed, by ``diagnostics_reward``.
+    """Lanser-CLI's reward of a turn from how the tools' findings changed, by ``diagnostics_reward``.
 
     ``diagnostics_delta`` is the weighted number of findings after the turn minus that before it, as code repair records
     it. ``safe`` (the action was) and ``confidence`` (the tool's, in [0, 1], that it found the right place) may be left

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from turngate.agents.models import LanguageModel
+from turngate.agents.models import LanguageModel, Precision
+from turngate.agents.policies.forward import cast
 from turngate.errors import ConfigError, RunError, StoreError
 from turngate.trainer.learner import NOTHING, Critic, Measured
 from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of
@@ -28,7 +29,8 @@ class TorchLearner:
     Cross-entropy always means the distribution without top-p and top-k.
 
     A pass holds whole segments, never a part of one, so that losses may sum over turns and trajectories. Weights are
-    kept and updated in the model's dtype; on hardware with bf16 the forward pass runs in bf16 (``autocast``).
+    kept and updated in float32, whatever they came in (``model`` is cast in place): in bfloat16 a step of 1e-5 is lost
+    in the rounding of most of them. ``dtype`` is the precision of the forward pass alone.
 
     ``critic`` adds a value head, which is no part of ``weights()``: nobody samples from it. Its gradient is clipped on
     its own, so that a critic that errs does not shorten the policy's step.
@@ -45,9 +47,11 @@ class TorchLearner:
         tokens_per_pass: int = 16_384,
         sampling: Sampling = PLAIN,
         critic: Critic | None = None,
+        dtype: Precision = "auto",
     ) -> None:
         self.model = model.train()
-        self._passes = Passes(model, sampling, tokens_per_pass)
+        cast(model, torch.float32)
+        self._passes = Passes(model, sampling, tokens_per_pass, dtype)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._device = self._parameters[0].device
         self._lr, self._clip_norm = lr, clip_norm

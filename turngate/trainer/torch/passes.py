@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from turngate.agents.models import LanguageModel
+from turngate.agents.models import LanguageModel, Precision
+from turngate.agents.policies.forward import precision_of
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ShapeError
 from turngate.trainer.learner import Measured
@@ -45,13 +46,16 @@ class Pass:
 
 
 class Passes:
-    """Runs batches through ``model`` under the distribution ``sampling``, ``tokens_per_pass`` padded tokens at once."""
+    """Runs batches through ``model`` under the distribution ``sampling``, ``tokens_per_pass`` padded tokens at once.
 
-    def __init__(self, model: LanguageModel, sampling: Sampling, tokens_per_pass: int) -> None:
+    Matrix products are computed in ``dtype``, everything else in the precision of the weights (``autocast``).
+    """
+
+    def __init__(self, model: LanguageModel, sampling: Sampling, tokens_per_pass: int, dtype: Precision) -> None:
         self.model, self.head, self.sampling = model, model.get_output_embeddings(), sampling
         self._tokens_per_pass = tokens_per_pass
         self._device = self.head.weight.device
-        self._bf16 = self._device.type == "cuda" and torch.cuda.is_bf16_supported()
+        self._bf16 = precision_of(dtype, self._device) is torch.bfloat16
 
     def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:
         """The passes over a batch with what ``loss`` asks for, and the values that are to be learned.

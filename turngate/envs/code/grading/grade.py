@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.grading.control import Control, control_tests
+from turngate.envs.code.grading.forms import function_of
+from turngate.envs.code.grading.pair import n_pairs, told
 from turngate.envs.code.grading.protect import Sorted, sort_changes
-from turngate.envs.code.grading.report import Report, fallen
+from turngate.envs.code.grading.report import FIXED, KEPT, Report
 from turngate.envs.code.grading.suspects import ENDS, suspects
 from turngate.envs.code.hints import changed_functions
 from turngate.envs.code.problem import Problem
@@ -36,6 +37,8 @@ class Verdict:
     """Share of the tests that have to pass which do."""
     broken: float
     """Share of the tests that must not break which did."""
+    forged: bool = False
+    """Whether a test passed that honest code fails."""
 
     @property
     def passes(self) -> bool:
@@ -44,14 +47,32 @@ class Verdict:
 
 
 def measure(bench: Bench, problem: Problem, repair: Sorted) -> Verdict:
-    """Run the hidden tests on a repair."""
+    """Run the hidden tests on a repair: once, and in pairs where tests passed that keep what they expect inside."""
     report = bench.run(problem, repair.repair)
     holds = report.verdicts(problem.fail_to_pass, problem.pass_to_pass)
+    forged = False
+    for number in range(_pairs_needed(bench, problem, holds)):
+        pair = bench.pair(problem, repair.repair, number)
+        for name in [name for name, held in holds.items() if held and name not in problem.asked]:
+            good = FIXED if name in problem.fail_to_pass else KEPT
+            holds[name], cheated = told(problem, pair, name, good, bench)
+            forged = forged or cheated
     fixed = sum(holds[name] for name in problem.fail_to_pass) / len(problem.fail_to_pass)
     broken = sum(not holds[name] for name in problem.pass_to_pass) / max(len(problem.pass_to_pass), 1)
-    return Verdict(
-        report=report, holds={name: holds[name] for name in problem.fail_to_pass}, fixed=fixed, broken=broken
-    )
+    deciding = {name: holds[name] for name in problem.fail_to_pass}
+    return Verdict(report=report, holds=deciding, fixed=fixed, broken=broken, forged=forged)
+
+
+def _pairs_needed(bench: Bench, problem: Problem, holds: Mapping[str, bool]) -> int:
+    """None while no deciding test passes that could be made to; where all of them are asked, none until they hold."""
+    asked = [name for name in problem.fail_to_pass if name in problem.asked]
+    inside = [name for name in problem.fail_to_pass if name not in problem.asked]
+    if len(problem.asked.keys() & holds.keys()) == len(holds):
+        return 0
+    if not any(holds[name] for name in inside) and not (not inside and all(holds[name] for name in asked)):
+        return 0
+    functions = {function_of(name) for name in inside} & bench.alterable(problem)
+    return n_pairs(len(functions), asked=bool(asked))
 
 
 def grade(
@@ -62,9 +83,8 @@ def grade(
     repair = sort_changes(last.texts, problem, existed)
     yield from _turns(bench, problem, steps if each else (), existed)
     verdict = measure(bench, problem, repair)
-    forged = control_passed(bench, problem, repair) if verdict.passes else False
     names = suspicious(problem, repair)
-    resolved = verdict.passes and not (forged or names or repair.deleted or last.too_large)
+    resolved = verdict.passes and not (verdict.forged or names or repair.deleted or last.too_large)
     yield _fact("submitted", submitted)
     yield _fact("empty_patch", not repair.repair)
     yield _fact("fail_to_pass", dict(verdict.holds))
@@ -72,7 +92,7 @@ def grade(
     yield _fact("tests_broken_at_end", verdict.broken)
     yield _fact("resolved", resolved and submitted)
     yield _fact("ladder", ladder(submitted=submitted, empty=not repair.repair, resolved=resolved))
-    yield from _conduct(repair, last, verdict.report, names, forged)
+    yield from _conduct(repair, last, verdict.report, names, verdict.forged)
 
 
 def ladder(*, submitted: bool, empty: bool, resolved: bool) -> float:
@@ -82,30 +102,6 @@ def ladder(*, submitted: bool, empty: bool, resolved: bool) -> float:
     if empty:
         return EMPTY_PATCH
     return RESOLVED if resolved else TESTS_FAIL
-
-
-def control_passed(bench: Bench, problem: Problem, repair: Sorted) -> bool:
-    """Whether a test that honest code fails does not fail: the run that said "passed" is worth nothing then."""
-    if _passes_any(set(problem.sensitive), bench, problem, repair, "spoilt"):
-        return True
-    return _passes_any(altered_tests(bench, problem), bench, problem, repair, "altered")
-
-
-def altered_tests(bench: Bench, problem: Problem) -> set[str]:
-    """The ids of tests that the reference repair fails once they are altered, and not before."""
-    if control_tests(problem, "altered") == problem.hidden:
-        return set()
-    before = bench.run(problem, problem.solved)
-    return fallen(bench.run(problem, problem.solved, control="altered")) - fallen(before)
-
-
-def _passes_any(names: set[str], bench: Bench, problem: Problem, repair: Sorted, control: Control) -> bool:
-    if not names:
-        return False
-    report = bench.run(problem, repair.repair, control=control)
-    if report.killed:  # a busy machine; code that knew a control run could as well fail in it
-        return False
-    return bool(report.problem) or not names <= fallen(report)
 
 
 def suspicious(problem: Problem, repair: Sorted) -> tuple[str, ...]:

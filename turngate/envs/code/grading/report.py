@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
-from xml.etree import ElementTree
+from xml.parsers import expat
+
+from turngate.envs.code.grading.answers import Answers
 
 Status: TypeAlias = Literal["passed", "failed", "error", "skipped", "xfailed"]
 
@@ -31,6 +33,8 @@ class Report:
     output: str = ""
     """What the runner wrote, shortened."""
     time_s: float = 0.0
+    answers: Answers = field(default_factory=dict, repr=False)
+    """What asked tests handed over, by their ids inside."""
 
     def verdicts(self, fail_to_pass: Collection[str], pass_to_pass: Collection[str]) -> dict[str, bool]:
         """Test id → whether it holds, as SWE-bench grades. A test without a result is a failure.
@@ -39,14 +43,17 @@ class Report:
         nothing counts. Source: swebench/harness/grading.py of SWE-bench 5.
         """
         lists = ((fail_to_pass, FIXED), (pass_to_pass, KEPT))
-        return {name: self._holds(name, good) for names, good in lists for name in names}
+        return {name: self.says(name, good) for names, good in lists for name in names}
 
-    def _holds(self, name: str, good: Collection[Status]) -> bool:
+    def says(self, name: str, good: Collection[Status]) -> bool:
+        """Whether a test reports one of these."""
         found = match(name, self.status)
         return not self.problem and bool(found) and all(self.status[one] in good for one in found)
 
 
-def read_report(xml: bytes | None, exit_status: int, killed_by: str, output: str, time_s: float) -> Report:
+def read_report(
+    xml: bytes | None, exit_status: int, killed_by: str, output: str, time_s: float, answers: Answers | None = None
+) -> Report:
     """The report of a run. ``xml``: None if the run wrote none. ``killed_by``: "" if it ended by itself.
 
     Exit status and results must agree: 0 with failures, or a failure that no test reports, means that somebody else
@@ -75,6 +82,7 @@ def read_report(xml: bytes | None, exit_status: int, killed_by: str, output: str
         killed=bool(killed_by),
         output=output,
         time_s=time_s,
+        answers={} if problem or answers is None else answers,
     )
 
 
@@ -87,32 +95,53 @@ def _statuses(xml: bytes | None) -> tuple[dict[str, Status], int | None]:
     """By test id; and how many failures belong to no test (modules that cannot be imported), None if unreadable."""
     if xml is None:
         return {}, 0
+    reading = _Reading()
     try:
-        root = ElementTree.fromstring(xml)
-    except (ElementTree.ParseError, LookupError, ValueError):  # the last two for an encoding that nobody knows
+        reading.parser.Parse(xml, True)
+    except (expat.ExpatError, LookupError, ValueError):  # the last two for an encoding that nobody knows
         return {}, None
-    found: dict[str, Status] = {}
-    unknown = 0
-    for case in root.iter("testcase"):
-        verdict = _verdict(case)
-        names = [item.get("value", "") for item in case.iter("property") if item.get("name") == "nodeid"]
-        if not names:
-            unknown += verdict in ("failed", "error")
-        for name in names:  # a test that was reported twice, for its call and its teardown, holds if both do
-            if found.get(name) not in ("failed", "error"):
-                found[name] = verdict
-    return found, unknown
+    return reading.found, reading.unknown
 
 
-def _verdict(case: ElementTree.Element) -> Status:
-    tags = {child.tag: child for child in case}
-    if "failure" in tags:
-        return "failed"
-    if "error" in tags:
-        return "error"
-    if "skipped" in tags:
-        return "xfailed" if tags["skipped"].get("type") == "pytest.xfail" else "skipped"
-    return "passed"
+class _Reading:
+    """Reads a report event by event: one that is nested without end must not become a tree."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Status] = {}
+        self.unknown = 0
+        self._depth, self._names, self._verdict = 0, list[str](), _PASSED
+        self.parser = expat.ParserCreate()
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > _DEPTH:
+            raise ValueError("nested too deeply")
+        if tag == "testcase":
+            self._names, self._verdict = [], _PASSED
+        elif tag == "property" and attributes.get("name") == "nodeid":
+            self._names.append(attributes.get("value", ""))
+        elif tag in ("failure", "error", "skipped"):
+            verdict: Status = "failed" if tag == "failure" else "error" if tag == "error" else "skipped"
+            if tag == "skipped" and attributes.get("type") == "pytest.xfail":
+                verdict = "xfailed"
+            self._verdict = min(self._verdict, verdict, key=_WORST.index)
+
+    def _end(self, tag: str) -> None:
+        self._depth -= 1
+        if tag != "testcase":
+            return
+        if not self._names:
+            self.unknown += self._verdict in ("failed", "error")
+        for name in self._names:  # a test that was reported twice, for its call and its teardown, holds if both do
+            if self.found.get(name) not in ("failed", "error"):
+                self.found[name] = self._verdict
+
+
+_DEPTH = 20
+_PASSED: Status = "passed"
+_WORST: tuple[Status, ...] = ("failed", "error", "xfailed", "skipped", "passed")
 
 
 _OPEN = re.compile(r"\[[^\]]*\Z")

@@ -30,6 +30,7 @@ from turngate.envs.code.settle import settle
 from turngate.envs.scratch import Scratch
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import ConfigError, DataError, TaskRefused, UnknownName
+from turngate.problems import of_row
 from turngate.types import Task
 
 _SOURCE_FOLDERS = ("src", "lib")
@@ -225,14 +226,15 @@ def _read_rows(path: Path) -> list[tuple[int, _Row]]:
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror}") from error
     rows: list[tuple[int, _Row]] = []
-    seen = set[str]()
+    seen: dict[str, int] = {}
     for line, text in enumerate(content.split(b"\n"), start=1):
         if not text.strip():
             continue
         row = _row(text, path, line)
         if row.instance_id in seen:
-            raise DataError(path, f"the id '{row.instance_id}' is used twice", line=line, field="instance_id")
-        seen.add(row.instance_id)
+            twice = f"the id '{row.instance_id}' is used twice, first in line {seen[row.instance_id]}"
+            raise DataError(path, twice, line=line, field="instance_id")
+        seen[row.instance_id] = line
         rows.append((line, row))
     if not rows:
         raise DataError(path, "holds no rows; write one JSON object a line")
@@ -243,10 +245,8 @@ def _row(text: bytes, path: Path, line: int) -> _Row:
     try:
         return _Row.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        problem = first["msg"].removeprefix("Value error, ")
-        problem = problem.replace("at line 1 column", "at column")  # the text is one line of the file
-        raise DataError(path, problem, line=line, field=".".join(map(str, first["loc"])) or None) from error
+        problem, field = of_row(error)
+        raise DataError(path, problem, line=line, field=field) from error
 
 
 def _of_split(rows: list[tuple[int, _Row]], split: str | None) -> list[tuple[int, _Row]]:

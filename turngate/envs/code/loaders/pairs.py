@@ -6,8 +6,10 @@ QuixBugs, as published:
     correct_python_programs/NAME.py    repaired               python_testcases/*.py         what the tests import
     python_programs/node.py            shown with each        json_testcases/NAME.json      data of a test, if any
 
-The tests choose by ``pytest.use_correct`` and ``pytest.run_slow``; both are set to False. Programs named X_test are
-drivers of X and left out.
+The data of a test is written into the test itself, in the place of the one call of a function of ``load_testdata``:
+then it is known which values are expected, and they need not be shown to the code (``grading/asked.py``). The tests
+choose by ``pytest.use_correct`` and ``pytest.run_slow``; both are set to False. Programs named X_test are drivers of X
+and left out.
 
 Plain, for files of one's own:
 
@@ -20,6 +22,7 @@ Any other module of the folder, one with neither repair nor tests, is shown with
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +78,8 @@ class Pair:
     """Other files that the agent finds."""
     hidden: tuple[str, ...]
     """Other files that the tests need."""
+    data: str = ""
+    """Lines of JSON that the tests load, if any."""
 
 
 def find_pairs(root: Path) -> list[Pair]:
@@ -105,6 +110,10 @@ def pair_problem(root: Path, pair: Pair) -> Problem:
     except (SyntaxError, ValueError) as error:
         raise TaskRefused(f"the repair '{repairs[0]}' is not Python: {error}") from error
     hidden = {path: read_text(root, path) for path in (pair.tests, *pair.hidden)}
+    if pair.data and (text := with_data(hidden[pair.tests], read_text(root, pair.data))) is not None:
+        hidden[pair.tests] = text
+    elif pair.data:
+        hidden[pair.data] = read_text(root, pair.data)
     if pair.layout == "quixbugs":
         hidden["conftest.py"] = _CONFTEST
     return Problem(
@@ -116,6 +125,34 @@ def pair_problem(root: Path, pair: Pair) -> Problem:
         test_files=(pair.tests,),
         about={"source": pair.layout, "program": pair.program},
     )
+
+
+def with_data(source: str, lines: str) -> str | None:
+    """A test module with its data as a literal in the place of the call that loads it; None if that cannot be done."""
+    try:
+        rows = repr([json.loads(line) for line in lines.splitlines()])
+        tree = ast.parse(source)
+        ast.literal_eval(rows)
+    except (ValueError, SyntaxError, RecursionError):  # such as NaN, which no literal gives
+        return None
+    loaders = {
+        item.asname or item.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "load_testdata"
+        for item in node.names
+    }
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in loaders
+    ]
+    if len(calls) != 1 or calls[0].lineno != calls[0].end_lineno:
+        return None
+    texts = source.splitlines(keepends=True)
+    line = texts[calls[0].lineno - 1].encode()
+    changed = line[: calls[0].col_offset] + rows.encode() + line[calls[0].end_col_offset :]
+    texts[calls[0].lineno - 1] = changed.decode()
+    return "".join(texts)
 
 
 def _published(root: Path) -> Iterator[Pair]:
@@ -134,7 +171,8 @@ def _published(root: Path) -> Iterator[Pair]:
             repairs=(f"correct_python_programs/{name}.py",),
             tests=f"python_testcases/test_{name}.py",
             shown=tuple(f"python_programs/{item}.py" for item in sorted(companions & programs)),
-            hidden=(*(f"python_testcases/{item}.py" for item in helpers), *([data] if (root / data).exists() else [])),
+            hidden=tuple(f"python_testcases/{item}.py" for item in helpers),
+            data=data if (root / data).exists() else "",
         )
 
 

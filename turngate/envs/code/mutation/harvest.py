@@ -13,19 +13,21 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
 from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.forms import alterable_functions, asked_form, function_of
 from turngate.envs.code.grading.report import FIXED, Report
-from turngate.envs.code.mutation.coverage import Coverage, Function, file_of, measure
-from turngate.envs.code.mutation.holdback import hold_back, test_function
-from turngate.envs.code.mutation.measured import Measured, Pristine
+from turngate.envs.code.mutation.coverage import Coverage, Say, file_of, measure
+from turngate.envs.code.mutation.holdback import hold_back
+from turngate.envs.code.mutation.measured import Measured, OutOfTime, Pristine, Timed
 from turngate.envs.code.mutation.mutate import Mutation, apply, mutations
 from turngate.envs.code.mutation.packages import Package
+from turngate.envs.code.mutation.suite import Function
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.settle import settle
 from turngate.errors import ConfigError, TaskRefused
@@ -39,6 +41,12 @@ ROUND = 8
 """Candidates that are drawn before the results of any of them count; the same for every number of workers."""
 CANDIDATES_PER_TASK = 8
 """After so many candidates for each wanted problem, a package has given what it has."""
+LIMIT_S = 600.0
+"""One package may take so long, unless another limit is given."""
+PROBLEM_CPU_S = 2.0
+"""The test files of a problem may need so much of the CPU together; those that say least about it are left out."""
+SAY_S = 30.0
+"""How often candidates are counted aloud."""
 
 STATEMENT = """\
 The work folder holds the source of the Python package {name} {version}. Some of its tests used to pass and fail now: \
@@ -73,7 +81,15 @@ class Harvest:
     n_functions: int
     """Functions that could be broken."""
     n_tests: int
-    """Tests that pass every time."""
+    """Tests that pass every time and are fast enough."""
+    n_found: int
+    left_out: Mapping[str, int]
+    """Why tests are not used → how many."""
+    dropped: tuple[str, ...]
+    """What of the package's own configuration of pytest could not be honoured."""
+    stopped: bool
+    """Whether it ended because its time was up, with fewer problems than could have been made."""
+    limit_s: float
     seed: int
     repetitions: int
     time_s: float
@@ -87,40 +103,48 @@ def harvest(
     seed: int = 0,
     repetitions: int = 3,
     workers: int = 1,
+    limit_s: float = LIMIT_S,
     found: Callable[[int], None] = lambda _n: None,
+    say: Say = lambda _line: None,
 ) -> Harvest:
-    """Up to ``n`` problems of a package; the same for the same arguments, however many ``workers`` measure.
+    """Up to ``n`` problems of a package, as many as ``limit_s`` allows.
 
-    ``found`` is told from time to time how many there are. Raises TaskRefused if the package's tests do not run or do
-    not call any function that can be broken.
+    They are the same for the same arguments, however many ``workers`` measure, unless time runs out or a test is about
+    as slow as tests may be. ``found`` is told from time to time how many there are, ``say`` gets a line per phase.
+    Raises TaskRefused if the package's tests do not run or do not call any function that can be broken.
     """
-    if n < 1 or workers < 1:
-        raise ConfigError(f"n is {n} and workers is {workers}; both must be at least 1")
+    if n < 1 or workers < 1 or not limit_s > 0:
+        raise ConfigError(
+            f"n is {n}, workers is {workers} and limit_s is {limit_s}; n and workers must be at least 1, "
+            "limit_s above 0"
+        )
     start_s = time.monotonic()
-    coverage = measure(package, bench, repetitions=repetitions)
+    coverage = measure(package, bench, repetitions=repetitions, limit_s=limit_s / 2, say=say)
     spots = spots_of(package, coverage)
     if not spots:
         raise TaskRefused("no function of its own is called by two of its tests")
     n_functions = len({spot.function for spot in spots})
-    maker = _Maker(package, coverage, bench, seed, repetitions, Pristine())
+    say(f"{len(spots)} changes to {n_functions} functions; up to {CANDIDATES_PER_TASK * n} candidates are drawn")
+    maker = _Maker(package, coverage, Timed(bench, start_s + limit_s), seed, repetitions, Pristine())
+    clock = _Clock(start_s, limit_s, say)
     problems: dict[str, Problem] = {}  # by patch: two operators may make the same bug
-    refused, used, number = Counter[str](), Counter[object](), 0
+    refused, used, number, stopped = Counter[str](), Counter[object](), 0, False
     with ThreadPoolExecutor(workers) as pool:
-        while spots and len(problems) < n and number < CANDIDATES_PER_TASK * n:
+        while spots and len(problems) < n and number < CANDIDATES_PER_TASK * n and not stopped:
             found(len(problems))
-            drawn: dict[int, tuple[Spot, ...]] = {}
-            while spots and len(drawn) < ROUND:
-                drawn[number] = draw(spots, used, maker.rng("draw", number))
-                spots = [spot for spot in spots if spot not in drawn[number]]
-                number += 1
+            drawn = _round(spots, used, maker, number)
+            number += len(drawn)
             for chosen, made in zip(drawn.values(), pool.map(maker.make, drawn, drawn.values()), strict=True):
-                if isinstance(made, str):
+                if made is None:
+                    number, stopped = number - 1, True
+                elif isinstance(made, str):
                     refused[made] += 1
                 elif made.patch in problems:
                     refused["the same bug as in another task"] += 1
                 elif len(problems) < n:
                     problems[made.patch] = made
                     used.update(key for spot in chosen for key in (spot.mutation.operator, spot.function))
+                clock.say(f"{len(problems) + refused.total()} candidates, {len(problems)} of {n} tasks")
     return Harvest(
         package=package,
         problems=tuple(problems.values()),
@@ -128,10 +152,29 @@ def harvest(
         refused=dict(refused.most_common()),
         n_functions=n_functions,
         n_tests=len(coverage.stable),
+        n_found=coverage.n_found,
+        left_out=coverage.left_out,
+        dropped=coverage.dropped,
+        stopped=stopped and len(problems) < n,
+        limit_s=limit_s,
         seed=seed,
         repetitions=repetitions,
         time_s=time.monotonic() - start_s,
     )
+
+
+class _Clock:
+    """Says how far it is, every ``SAY_S`` at most."""
+
+    def __init__(self, start_s: float, limit_s: float, say: Say) -> None:
+        self._start_s, self._limit_s, self._say, self._said_s = start_s, limit_s, say, start_s
+
+    def say(self, line: str) -> None:
+        """Say a line, with the time, unless one was said just now."""
+        now_s = time.monotonic()
+        if now_s - self._said_s >= SAY_S:
+            self._said_s = now_s
+            self._say(f"{line}, {now_s - self._start_s:.0f} s of {self._limit_s:.0f} s")
 
 
 # --- which bugs -------------------------------------------------------------------------------------------------------
@@ -169,6 +212,16 @@ def draw(spots: Sequence[Spot], used: Mapping[object, int], rng: Random) -> tupl
     return tuple(chosen)
 
 
+def _round(spots: list[Spot], used: Mapping[object, int], maker: _Maker, number: int) -> dict[int, tuple[Spot, ...]]:
+    """The next candidates, from ``number`` on; what is drawn is removed from ``spots``."""
+    drawn: dict[int, tuple[Spot, ...]] = {}
+    while spots and len(drawn) < ROUND:
+        drawn[number] = draw(spots, used, maker.rng("draw", number))
+        spots[:] = [spot for spot in spots if spot not in drawn[number]]
+        number += 1
+    return drawn
+
+
 def _pick(options: Sequence[_Option], used: Mapping[object, int], rng: Random) -> _Option:
     return rng.choices(options, [(1 + used.get(option, 0)) ** -2 for option in options])[0]
 
@@ -182,7 +235,7 @@ class _Maker:
 
     package: Package
     coverage: Coverage
-    bench: Bench
+    bench: Timed
     seed: int
     repetitions: int
     pristine: Pristine
@@ -191,12 +244,14 @@ class _Maker:
         """The chance of one candidate."""
         return Random(derive_seed(what, self.package.name, self.package.version, self.seed, number))
 
-    def make(self, number: int, chosen: Sequence[Spot]) -> Problem | str:
-        """The settled problem, or why there is none."""
+    def make(self, number: int, chosen: Sequence[Spot]) -> Problem | str | None:
+        """The settled problem, or why there is none; None if there was no time to find out."""
         try:
             return self._make(number, chosen)
         except TaskRefused as error:
             return str(error).partition(":")[0]
+        except OutOfTime:
+            return None
 
     def _make(self, number: int, chosen: Sequence[Spot]) -> Problem:
         if len(chosen) > 1:
@@ -205,7 +260,7 @@ class _Maker:
                     raise TaskRefused("one of several bugs is seen by no test")
         problem = self._problem(number, chosen)
         report = self._screen(problem)
-        failing, covering = self._failing(problem, report), self._covering(chosen)
+        failing, covering = self._failing(problem, report), self._covering(chosen, problem.test_files)
         if not failing:
             raise TaskRefused("no test sees the bug")
         if 2 * len(failing) > len(covering):
@@ -213,11 +268,14 @@ class _Maker:
         texts = {path: text for path, text in problem.hidden.items() if text is not None}
         shortened, held = hold_back(failing, texts, self.rng("hold back", number))
         problem = replace(problem, files={**problem.files, **shortened})
+        telling = asked_form(problem).sites.keys() | alterable_functions(problem)
+        if not any(function_of(test) in telling for test in failing):  # settling would find out after all its runs
+            raise TaskRefused("none of its deciding tests can tell a cheat")
         measured = Measured(self.bench, self.pristine, report)
         settled = self._only_stable(settle(problem, measured, repetitions=self.repetitions))
         if not set(settled.fail_to_pass) <= failing or 2 * len(settled.fail_to_pass) > len(covering):
             raise TaskRefused("other tests fail when it is measured again")
-        n_held_back = sum(test_function(test) in held for test in settled.fail_to_pass)
+        n_held_back = sum(function_of(test) in held for test in settled.fail_to_pass)
         if n_held_back == len(settled.fail_to_pass):
             raise TaskRefused("every deciding test would be held back")
         about = {"n_covering": len(covering), "n_held_back": n_held_back, "candidate": number}
@@ -234,7 +292,7 @@ class _Maker:
             }
         except ConfigError as error:
             raise TaskRefused(f"the changes cannot be made: {error}") from error
-        tests = tuple(sorted({file_of(test) for test in self._covering(chosen)}))
+        tests = self._files(chosen)
         try:
             hidden = {path: package.read(path) for path in tests}
         except UnicodeDecodeError as error:
@@ -249,15 +307,28 @@ class _Maker:
             test_files=tests,
             import_paths=package.import_paths,
             requires=package.requires,
+            options=(*self.coverage.options, *(name for path in tests for name in self.coverage.slow.get(path, ()))),
         )
 
-    def _covering(self, chosen: Sequence[Spot]) -> frozenset[str]:
-        return frozenset().union(*(self.coverage.tests[spot.function] for spot in chosen))
+    def _files(self, chosen: Sequence[Spot]) -> tuple[str, ...]:
+        """The test files of a problem: those with the most tests that call what is broken, as far as there is time."""
+        counts = Counter(file_of(test) for spot in chosen for test in self.coverage.tests[spot.function])
+        kept, left_s = list[str](), PROBLEM_CPU_S
+        for path, _count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            left_s -= self.coverage.cpu_s[path]
+            if left_s < 0 and kept:
+                break
+            kept.append(path)
+        return tuple(sorted(kept))
+
+    def _covering(self, chosen: Sequence[Spot], files: Collection[str]) -> frozenset[str]:
+        tests = frozenset().union(*(self.coverage.tests[spot.function] for spot in chosen))
+        return frozenset(test for test in tests if file_of(test) in files)
 
     def _screen(self, problem: Problem) -> Report:
         """The first measurement of a bug. Raises TaskRefused if the run does not come to its end."""
-        limit_s = 15.0 + 6.0 * sum(self.coverage.cpu_s[path] for path in problem.test_files)
-        report = self.bench.measure(problem, {}, deadline_s=min(limit_s, self.bench.deadline_s))
+        limit_s = 12.0 + 6.0 * sum(self.coverage.cpu_s[path] for path in problem.test_files)
+        report = self.bench.measure(problem, {}, deadline_s=limit_s)
         if report.problem:
             raise TaskRefused("the tests do not come to their end")
         return report

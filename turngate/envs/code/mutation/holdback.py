@@ -7,12 +7,8 @@ import re
 from collections.abc import Collection, Mapping
 from random import Random
 
+from turngate.envs.code.grading.forms import function_of
 from turngate.envs.code.mutation.coverage import file_of
-
-
-def test_function(test: str) -> str:
-    """``path::Class::name`` of a test id, without its parameters."""
-    return test.partition("[")[0]
 
 
 def hold_back(failing: Collection[str], texts: Mapping[str, str], rng: Random) -> tuple[dict[str, str], frozenset[str]]:
@@ -20,7 +16,7 @@ def hold_back(failing: Collection[str], texts: Mapping[str, str], rng: Random) -
 
     At least one failing function stays. A function whose text cannot be cut out cleanly stays too.
     """
-    functions = sorted({test_function(test) for test in failing})
+    functions = sorted({function_of(test) for test in failing})
     shortened: dict[str, str] = {}
     held = set[str]()
     for function in rng.sample(functions, len(functions) // 2):

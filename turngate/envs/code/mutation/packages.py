@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 
 from turngate.envs.code.grading.protect import TEST_FOLDERS, is_test
 from turngate.envs.code.grading.toolbox import RUNNER_NEEDS
+from turngate.envs.code.mutation.settings import Settings, settings_of
 from turngate.errors import DataError, TaskRefused
 
 MAX_TREE_BYTES = 64 << 20
@@ -57,6 +58,8 @@ class Package:
     import_paths: tuple[str, ...]
     requires: tuple[str, ...]
     """Installed distributions that its modules and tests import."""
+    settings: Settings
+    """How its tests are run."""
 
     @property
     def label(self) -> str:
@@ -81,15 +84,17 @@ def fetch(name: str, folder: Path) -> Path:
     target = folder / "archive"
     target.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--no-binary", ":all:", "--no-deps", "--dest", str(target), "--", name]
+    own = name.partition("==")[0]  # what its build needs may be wheels
+    command += ["--no-binary", own, "--no-deps", "--dest", str(target), "--", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_S, check=False)
     except subprocess.TimeoutExpired:
         raise DataError(name, f"could not be fetched within {DOWNLOAD_S:g} s; try again") from None
     archives = sorted(target.iterdir())
     if done.returncode != 0 or len(archives) != 1:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["pip said nothing"]
-        raise DataError(name, f"has no source distribution that pip can fetch: {lines[-1]}")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["pip said nothing"]
+        why = next((line for line in reversed(lines) if line.startswith(("ERROR:", "×"))), lines[-1])
+        raise DataError(name, f"has no source distribution that pip can fetch: {why}")
     return unpack(archives[0], folder / "source")
 
 
@@ -148,9 +153,11 @@ def open_package(folder: Path, target: Path) -> Package:
     if re.sub(r"[-_.]+", "-", said["name"]).lower() in RUNNER_NEEDS:
         raise TaskRefused("the test runner needs this package itself, so its repair could be read there")
     paths = tuple(sorted(files))
-    tests = tuple(path for path in paths if _is_test_module(path))
+    settings = settings_of(target)
+    tests = tuple(path for path in paths if _is_test_module(path, settings))
     if not tests:
-        raise TaskRefused("its source holds no tests (files test_*.py or *_test.py)")
+        place = f" in {', '.join(settings.testpaths)}" if settings.testpaths else ""
+        raise TaskRefused(f"its source holds no tests (files {' or '.join(settings.python_files)}{place})")
     root = "src/" if any(path.startswith("src/") and path.endswith(".py") for path in paths) else ""
     modules = tuple(path for path in paths if _is_module(path, root, files))
     if compiled := next((path for path in paths if _is_compiled(path, modules)), None):
@@ -165,7 +172,8 @@ def open_package(folder: Path, target: Path) -> Package:
         modules=modules,
         tests=tests,
         import_paths=("src", ".") if root else (".",),
-        requires=_requirements(target, (*modules, *tests), said["name"]),
+        requires=_requirements(target, (*modules, *(path for path in paths if _helps_tests(path))), said["name"]),
+        settings=settings,
     )
 
 
@@ -181,10 +189,19 @@ def _files(folder: Path) -> Iterator[tuple[str, int]]:
                 yield path.relative_to(folder).as_posix(), path.stat().st_size
 
 
-def _is_test_module(path: str) -> bool:
+def _is_test_module(path: str, settings: Settings) -> bool:
+    named = path.endswith(".py") and settings.has_test(path) and is_test(path)
+    return named and (bool(settings.testpaths) or not _is_aside(path))
+
+
+def _helps_tests(path: str) -> bool:
+    """Whether tests, or what they import, may stand in it."""
     pure = PurePosixPath(path)
-    named = re.fullmatch(r"(test_.*|.*_test)\.py", pure.name) is not None
-    return named and is_test(path) and not set(pure.parts[:-1]) & _OTHER_FOLDERS
+    return pure.suffix == ".py" and (is_test(path) or pure.name == "conftest.py") and not _is_aside(path)
+
+
+def _is_aside(path: str) -> bool:
+    return not _OTHER_FOLDERS.isdisjoint(PurePosixPath(path).parts[:-1])
 
 
 def _is_module(path: str, root: str, files: Mapping[str, int]) -> bool:

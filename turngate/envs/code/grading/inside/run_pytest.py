@@ -3,7 +3,8 @@
     python3 -P run_pytest.py REPORT IMPORT_PATHS PLUGIN TRACES FILE…
 
 Import paths are separated by ":"; PLUGIN may be ""; TRACES is pytest's style of tracebacks. pytest is loaded before
-anything of the work folder can be, so that nothing there takes its place.
+anything of the work folder can be, so that nothing there takes its place. What asked tests hand over
+(``turngate_asking.py``) is written beside the report, to REPORT.answers.
 """
 
 import os
@@ -14,12 +15,18 @@ def main(report: str, import_paths: str, plugin: str, traces: str, *files: str) 
     """The exit status of pytest."""
     import pytest
 
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import turngate_asking  # type: ignore[import-not-found]
+
+    del sys.path[0]
+
     class Ids:
         """Writes the id of each test into the report, which otherwise tells it only in parts."""
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_runtest_setup(self, item: pytest.Item) -> None:
             item.user_properties.append(("nodeid", item.nodeid))
+            turngate_asking.begin(item.nodeid)
 
     sys.dont_write_bytecode = True
     sys.path[:0] = [os.path.abspath(path) for path in import_paths.split(":") if path]
@@ -28,7 +35,9 @@ def main(report: str, import_paths: str, plugin: str, traces: str, *files: str) 
     options += [f"--rootdir={os.getcwd()}"]
     if plugin:
         options += ["-p", plugin]
-    return int(pytest.main([*options, *files], plugins=[Ids()]))
+    status = int(pytest.main([*options, *files], plugins=[Ids()]))
+    turngate_asking.save(f"{report}.answers")
+    return status
 
 
 if __name__ == "__main__":

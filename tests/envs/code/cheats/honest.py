@@ -1,0 +1,31 @@
+"""Honest repairs, which must go on being paid: every generated family, at each level and with each kind of bug."""
+
+from collections.abc import Iterator
+from itertools import count
+
+from turngate.envs.code.families import FAMILIES
+from turngate.envs.code.families.schema import Bug, Family, Form
+from turngate.envs.code.generate import build, draft
+from turngate.envs.code.problem import Problem
+from turngate.envs.dice import Dice
+
+
+def generated(*, every_bug: bool) -> Iterator[Problem]:
+    """One problem for each family, level and kind of bug; without ``every_bug`` for each family and level."""
+    seen = set[tuple[object, ...]]()
+    for family in FAMILIES.values():
+        for form in family.forms:
+            for bug in form.bugs:
+                key = (family.name, form.level, bug.kind if every_bug else "")
+                if key not in seen:
+                    seen.add(key)
+                    yield _problem(family, form, bug)
+
+
+def _problem(family: Family, form: Form, bug: Bug) -> Problem:
+    name = f"honest/{family.name}/{form.level}/{bug.kind}"
+    for turn in count():  # ends: only a rare choice of constants hides a bug
+        dice = Dice(name, turn)
+        if problem := build(draft(dice, family, form, bug), dice, name):
+            return problem
+    raise AssertionError("counting never ends")

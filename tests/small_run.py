@@ -1,0 +1,64 @@
+"""A run on the toy environment that takes seconds, and the command line in a process of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+CONFIG = """
+name = "lock"
+folder = "runs"
+
+[env]
+id = "turngate/Lock-v1"
+
+[model]
+layers = 1
+width = 32
+heads = 2
+vocabulary = 300
+
+[warm_start]
+episodes = 24
+epochs = 1
+episodes_per_batch = 8
+lr = 5e-3
+
+[policy]
+turn_tokens = 8
+context = 256
+lanes = 8
+
+[train]
+steps = {steps}
+tasks_per_step = 3
+group_size = 4
+
+[eval]
+tasks = 4
+"""
+COMMAND = [sys.executable, "-m", "turngate"]
+
+
+def write_config(folder: Path, *, steps: int = 2, before: str = "", after: str = "") -> Path:
+    """``lock.toml`` in ``folder``; the run will be ``runs/lock`` there."""
+    path = folder / "lock.toml"
+    path.write_text(before + CONFIG.format(steps=steps) + after)
+    return path
+
+
+def variables(**more: str) -> dict[str, str]:
+    """The environment of a command: without a width, so that lines are as where output is piped."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "TERM")}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), **more}
+
+
+def turngate_in(
+    folder: Path, *arguments: object, command: Sequence[str] = COMMAND, code: int = 0, **more: str
+) -> "subprocess.CompletedProcess[str]":
+    """What the command printed, run in ``folder``; its exit code is asserted."""
+    whole = [*command, *map(str, arguments)]
+    done = subprocess.run(whole, cwd=folder, env=variables(**more), capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done

@@ -1,0 +1,178 @@
+"""Any server that speaks OpenAI's chat completions: vLLM, SGLang, llama.cpp, ``transformers serve``, hosted models.
+
+One request and what came of it, for whoever asks: agents (``policies/openai.py``) and judges. Failures come back as
+data, because both try again, each in its own way.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from turngate.errors import ConfigError, MissingExtra
+from turngate.types import JSON, Message
+
+if TYPE_CHECKING:
+    import httpx2
+
+_WRONG = (401, 403, 404)  # the key, the address or the model's name: no call will succeed
+_BUSY = (408, 409, 425, 429)
+_FULL = re.compile(r"context[ _](length|size|window)|maximum context|too many tokens|prompt is too long", re.IGNORECASE)
+MAX_WAIT_S = 60.0
+"""Longest wait that a server's Retry-After can ask for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A reply. ``used``: tokens of the whole conversation so far, by the server's count; None if it does not count."""
+
+    text: str
+    refusal: str = ""
+    cut_off: bool = False
+    used: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoReply:
+    """Why there is none. ``again``: a retry may help, after ``wait_s``; ``full``: the conversation is too long for it;
+    ``reached``: there is a server at the address."""
+
+    detail: str
+    again: bool = True
+    wait_s: float = 0.0
+    full: bool = False
+    reached: bool = True
+
+
+Answer: TypeAlias = Said | NoReply
+
+
+class ChatServer:
+    """``POST {url}/chat/completions`` with ``model``. Use it inside ``async with``, which holds its connections.
+
+    ``extra`` is added to every request, for instance ``{"response_format": {"type": "json_object"}}``; some servers
+    want the limit under another name than ``max_tokens`` (``tokens_field``). ``lanes``: most connections. The key is
+    sent and kept nowhere else: should a server repeat it in a message, it is blotted out.
+
+    Raises MissingExtra without httpx2; ConfigError for an address that is none, and for redirections and answers 401,
+    403 and 404, which no retry will change.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        lanes: int = 16,
+        tokens_field: str = "max_tokens",
+        extra: Mapping[str, JSON] | None = None,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"'{url}' is not the address of a server; write for instance http://localhost:8000/v1")
+        self.url, self.model, self.lanes = f"{url.rstrip('/')}/chat/completions", model, lanes
+        self._key, self._tokens_field, self._extra = api_key, tokens_field, dict(extra or {})
+        self._client: httpx2.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the connections."""
+        try:
+            import httpx2
+        except ImportError:
+            raise MissingExtra("httpx2", "openai") from None
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        limits = httpx2.Limits(max_connections=self.lanes)
+        self._client = httpx2.AsyncClient(headers=headers, timeout=None, limits=limits)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close them."""
+        client, self._client = self._client, None  # first: while it closes, another may be opened
+        assert client is not None
+        await client.aclose()
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        seed: int,
+        temperature: float,
+        max_tokens: int,
+        more: Mapping[str, JSON] | None = None,
+    ) -> Answer:
+        """One request, without a deadline of its own: whoever asks cancels it. ``more``: fields of this request."""
+        if self._client is None:
+            raise RuntimeError("the connections are not open; use 'async with' around the calls")
+        import httpx2
+
+        body = {
+            "model": self.model,
+            "messages": [{"role": one.role, "content": _encodable(one.content)} for one in messages],
+            "seed": seed >> 31,  # 32 bits: servers that read numbers as doubles would round a larger one
+            "temperature": temperature,
+            self._tokens_field: max_tokens,
+            **(more or {}),
+            **self._extra,
+        }
+        try:
+            response = await self._client.post(self.url, json=body)
+        except httpx2.TransportError as error:
+            refused = isinstance(error, httpx2.ConnectError)
+            return NoReply(detail=self._clean(f"{type(error).__name__}: {error}"), reached=not refused)
+        status, text = response.status_code, response.text
+        if status in _WRONG or 300 <= status < 400:
+            raise ConfigError(
+                f"{self.url} answered {status} for model '{self.model}': {self._clean(text)[:200]!r}; check the "
+                "address, the model's name and the key"
+            )
+        if status >= 400:
+            return NoReply(
+                detail=f"status {status}: {self._clean(text)[:200]!r}",
+                again=status in _BUSY or status >= 500,
+                wait_s=retry_after(response.headers.get("retry-after")),
+                full=status < 500 and status not in _BUSY and _FULL.search(text) is not None,
+            )
+        return read_completion(text)
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+def read_completion(body: str) -> Answer:
+    """The reply in the body of a chat completion; a body that is none counts as a server that failed."""
+    try:
+        data = json.loads(body)
+        choice = data["choices"][0]
+        message = choice["message"]
+        content, refusal = message.get("content"), message.get("refusal")
+        usage = data.get("usage")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        return NoReply(detail=f"not a chat completion: {body[:200]!r}")
+    finish = choice.get("finish_reason")
+    filtered = "content filter" if finish == "content_filter" else ""
+    used = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return Said(
+        text=content if isinstance(content, str) else "",
+        refusal=str(refusal or filtered),
+        cut_off=finish == "length",
+        used=used if isinstance(used, int) else None,
+    )
+
+
+def retry_after(header: str | None) -> float:
+    """Seconds that the server asks to wait; a date, or nonsense, counts as nothing said."""
+    try:
+        return min(max(0.0, float(header or 0)), MAX_WAIT_S)  # in this order, "nan" is 0
+    except ValueError:
+        return 0.0
+
+
+def _encodable(text: str) -> str:
+    """``text`` without lone surrogates, which UTF-8 does not have."""
+    return text.encode("utf-8", "replace").decode()

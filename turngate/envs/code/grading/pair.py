@@ -1,0 +1,90 @@
+"""Pairs of runs: tests that keep what they expect inside run real and altered at once.
+
+Code under test runs in the process that tests it, sees what the test expects, and can do there what it likes. So a test
+that passes is worth something only if it fails when it expects something wrong. Were there a real run and a control
+run, code could look for what tells them apart: the clock, the order, what was there before. There is neither. The
+alterable tests are split at random; run A has one part altered and the other real, run B the opposite, and both start
+together behind one barrier. A test holds if it passes where it is real and is reported as failed where it is altered.
+Killed, hung, broken or missing is not "failed".
+
+Who guesses which tests are altered has one chance in 2^(n+1) per pair with n test functions: each coin of run A must be
+guessed, and run B, the opposite of A, must be guessed apart from it, which at best one time in two goes right together.
+With few functions there are more pairs, so that the chance is at most 1/64. What remains is code that can itself verify
+what a test expects; then it could have computed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, Protocol, TypeAlias
+
+from turngate.envs.code.grading.forms import altered_texts, function_of
+from turngate.envs.code.grading.report import Report, Status
+from turngate.envs.code.problem import Problem, Texts
+
+Control: TypeAlias = Literal["asked", "altered"]
+"""Runs for settling; see ``Bench.measure``."""
+
+MAX_PAIRS = 3
+_BITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halves:
+    """The tests of a pair."""
+
+    texts: tuple[Texts, Texts]
+    altered: tuple[frozenset[str], frozenset[str]]
+    """The test functions that are altered in each; every alterable one is in one of the two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The tests of a pair, and what the two runs reported."""
+
+    halves: Halves
+    reports: tuple[Report, Report]
+
+
+class References(Protocol):
+    """What judging a pair needs of a bench."""
+
+    def on_reference(self, problem: Problem, texts: Texts) -> Report:
+        """See ``Bench.on_reference``."""
+        ...
+
+
+def halves(problem: Problem, texts: Texts, functions: Collection[str], seed: int) -> Halves:
+    """Draw who is altered where, a coin for each test function, and how."""
+    rng = Random(seed)
+    first = frozenset(name for name in sorted(functions) if rng.random() < 0.5)
+    second = frozenset(functions) - first
+    a, b = (altered_texts(problem, texts, names, rng) for names in (first, second))
+    return Halves(texts=(a, b), altered=(first, second))
+
+
+def n_pairs(n_functions: int, *, asked: bool) -> int:
+    """How many pairs a verdict takes, with so many deciding test functions that can be altered."""
+    return 1 if asked else min(MAX_PAIRS, -(-_BITS // (n_functions + 1)))
+
+
+def told(problem: Problem, pair: Pair, name: str, good: Collection[Status], bench: References) -> tuple[bool, bool]:
+    """Whether a test that is not asked holds in a pair; and whether it passed although it was altered.
+
+    A test that is altered nowhere has to pass in both runs. An alteration that the reference repair does not fail says
+    nothing, and the test is taken as one that was not altered.
+    """
+    function = function_of(name)
+    holds, forged = True, False
+    for report, texts, altered in zip(pair.reports, pair.halves.texts, pair.halves.altered, strict=True):
+        if function not in altered:
+            holds = holds and not report.problem and report.says(name, good)
+        elif report.problem or not report.says(name, {"failed"}):
+            if bench.on_reference(problem, texts).says(name, {"failed"}):
+                holds = False
+                forged = forged or (not report.killed and (bool(report.problem) or report.says(name, good)))
+            else:
+                holds = holds and not report.problem and report.says(name, good)
+    return holds, forged

@@ -1,0 +1,68 @@
+"""Ending processes that would rather stay, wherever they have moved to: for sandboxes, and where there is none.
+
+Imports nothing of ours, because the helper processes of sandboxes load it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+
+def end_all(find: Callable[[], Iterable[int]], end_s: float) -> bool:
+    """Kill what ``find`` names until it names nothing that lives; whether that was so by ``end_s`` (monotonic clock).
+
+    They are stopped first, so that the list becomes complete although they may be starting others.
+    """
+    while time.monotonic() < end_s:
+        doomed = [pid for pid in find() if is_alive(pid)]
+        if not doomed:
+            return True
+        for order in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in doomed:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, order)
+    return False
+
+
+def is_alive(pid: int, since_ticks: int = 0) -> bool:
+    """Whether a process runs, or could, and was born at that time since boot or later."""
+    fields = _fields(pid)
+    return len(fields) > 19 and fields[0] not in "ZX" and int(fields[19]) >= since_ticks
+
+
+def now_ticks() -> int:
+    """The present moment in the unit in which the kernel tells when a process was born."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def processes() -> Iterator[int]:
+    """The numbers of all processes; none where there is no ``/proc``."""
+    with suppress(OSError):
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def processes_below(pid: int) -> list[int]:
+    """Every process under ``pid``, also those that have ended and were not waited for."""
+    children: dict[int, list[int]] = {}
+    for child in processes():
+        if fields := _fields(child):
+            children.setdefault(int(fields[1]), []).append(child)
+    found, queue = [], [pid]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
+
+
+def _fields(pid: int) -> list[str]:
+    """State, parent and so on, as in proc(5) from the third field; nothing if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,57 @@
+"""Does an episode fit into the context? Asked of a few tasks before any work, because nothing later would say it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from turngate.agents.chat import Chat
+from turngate.agents.rollout import Limits, Worlds
+from turngate.errors import ConfigError, EpisodeError
+from turngate.run.environments import Environments
+from turngate.types import Ending, Task, Trajectory
+
+SAMPLED = 4  # tasks of each environment whose first prompt is measured
+
+
+async def check_room(
+    environments: Environments, worlds: Worlds, chat: Chat, limits: Limits, *, split: str | None = None
+) -> None:
+    """Raise ConfigError if the first prompts of an environment leave no room for a turn, with what they need.
+
+    ``split``: of the tasks that are looked at; by default, the one that is trained on.
+    """
+    for label, section in environments.sections.items():
+        tasks = environments.heldout(label, split or section.split, SAMPLED)
+        found = await asyncio.gather(*(_prompt_tokens(worlds, chat, task) for task in tasks))
+        lengths = [n_tokens for n_tokens in found if n_tokens is not None]
+        if not lengths or min(lengths) + limits.turn_tokens <= limits.context:
+            continue
+        raise ConfigError(
+            f"policy.context {limits.context} has no room for a turn of '{label}': the first prompt of {len(lengths)} "
+            f"tasks has {min(lengths)} to {max(lengths)} tokens, and a turn up to {limits.turn_tokens} "
+            f"(policy.turn_tokens); set policy.context to more than {max(lengths) + limits.turn_tokens}, as further "
+            "turns need room too"
+        )
+
+
+def no_room(played: Sequence[Trajectory], limits: Limits) -> str:
+    """How many episodes ended because the context was full, and what to do; empty if none did."""
+    cut = [trajectory for trajectory in played if trajectory.ending is Ending.TOKEN_BUDGET]
+    if not cut:
+        return ""
+    longest = max(len(trajectory.ids()) for trajectory in cut)
+    return (
+        f"{len(cut)} of them had no room left in policy.context {limits.context}: after {longest} tokens the next "
+        f"observation and a turn of up to {limits.turn_tokens} (policy.turn_tokens) did not fit; raise policy.context"
+    )
+
+
+async def _prompt_tokens(worlds: Worlds, chat: Chat, task: Task) -> int | None:
+    """Tokens of the first prompt; None where the environment breaks, which is told when the episode is played."""
+    with suppress(EpisodeError):
+        async with worlds.lease(task) as world:
+            observation, info = await world.reset(task, 0, chat.notation)
+        return len(chat.frames(info["tools"]).opening(observation.text))
+    return None
