@@ -75,5 +75,5 @@ def test_an_action_that_leaves_no_memory_is_a_failure(make_task: MakeTask, monke
     monkeypatch.setattr(Database, "run", full)
     *_, terminated, _, info = env.step("run_sql SELECT 1")
     assert (terminated, info["ending"]) == (True, Ending.AGENT_FAULT)
-    assert info["evidence"][-1].value == "run_sql needs more memory than there is"
+    assert info["evidence"][-1].value == "a query needs more memory than there is"
     assert (info["score"].usable, info["score"].outcome) == (True, 0.0)
