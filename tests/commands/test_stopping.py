@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ class Opened:
 
 
 def started(folder: Path, *, slow: bool = False, step: int = 2) -> "subprocess.Popen[str]":
-    """A run of many steps, after its checkpoint of one of them."""
+    """A run of many steps, after its checkpoint of one of them or of a later one."""
     sink = f'\n[[sink]]\ntype = "door:Door"\nslow = {str(slow).lower()}\n'
     (folder / "door.py").write_text(OWN_SINK)
     write_config(folder, steps=5000, after=sink)
@@ -55,13 +56,14 @@ def started(folder: Path, *, slow: bool = False, step: int = 2) -> "subprocess.P
         text=True,
         start_new_session=True,
     )
-    wait_for(folder / f"runs/lock/checkpoints/step={step:06d}", process)
+    checkpoints = folder / "runs/lock/checkpoints"  # the last two only, so that of ``step`` may be gone again
+    wait_until(lambda: any(int(path.name[5:]) >= step for path in checkpoints.glob("step=*")), process)
     return process
 
 
-def wait_for(path: Path, process: "subprocess.Popen[str]", text: str | None = None) -> None:
+def wait_until(true: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
     until = time.monotonic() + 300
-    while not path.exists() or (text is not None and path.read_text() != text):
+    while not true():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -89,7 +91,8 @@ def test_a_signal_ends_a_run_in_order_and_says_how_to_go_on(
 def test_a_second_signal_ends_it_hard(tmp_path: Path) -> None:
     process = started(tmp_path, slow=True)
     process.send_signal(signal.SIGINT)
-    wait_for(tmp_path / "runs/lock/door.txt", process, "closed")
+    door = tmp_path / "runs/lock/door.txt"
+    wait_until(lambda: door.exists() and door.read_text() == "closed", process)
     assert process.poll() is None  # a sink that does not end its closing
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=200)
