@@ -44,23 +44,25 @@ VOIDS = {
 
 @pytest.fixture(scope="module")
 def short(bench):
-    with Bench(deadline_s=4) as short:
+    with Bench(deadline_s=3) as short:
         yield short
 
 
 @pytest.fixture(scope="module", params=["plain", "pytest"])
 def settled(request, bench):
-    return settle(make_problem(request.param, id=f"voids {request.param}"), bench, repetitions=1)
+    """Asked tests of the one runner, and tests that keep what they expect inside of the other: most ways end at a
+    deadline, so not every one is tried with all four."""
+    problem = settle(make_problem(request.param, id=f"voids {request.param}"), bench, repetitions=1)
+    return problem if request.param == "plain" else replace(problem, asked={})
 
 
 @pytest.mark.parametrize("void", VOIDS)
 def test_the_verdict_is_a_failure_with_a_reason(short, settled, void):
     head = VOIDS[void].replace("\n", "\n    ")
     text = f"import sys\nif any(word.endswith('.xml') for word in sys.argv):\n    {head}\n{BUG}"
-    for problem in (settled, replace(settled, asked={}, id=f"{settled.id} inside")):
-        verdict = measure(short, problem, Sorted(repair={"solution.py": text}))
-        assert not verdict.passes
-        assert verdict.fixed == 0.0
+    verdict = measure(short, settled, Sorted(repair={"solution.py": text}))
+    assert not verdict.passes
+    assert verdict.fixed == 0.0
 
 
 @pytest.mark.parametrize("void", ["kills its group", "stops itself", "reports are pipes", "their folder is closed"])

@@ -48,8 +48,8 @@ def asked_form(problem: Problem, only: Collection[str] | None = None) -> Form:
 def judged(problem: Problem, form: Form, report: Report) -> Report:
     """A report of the asked form, by the ids of the tests as they ought to be: one that is asked has passed if it is
     reported so and its answers are right."""
-    inside = set(problem.asked.values())
-    status: dict[str, Status] = {name: said for name, said in report.status.items() if name not in inside}
+    apart = {*problem.asked, *problem.asked.values()}  # ids that only the code under test can have written, or ours
+    status: dict[str, Status] = {name: said for name, said in report.status.items() if name not in apart}
     for name, other in problem.asked.items():
         said = report.status.get(other)
         if said is not None:

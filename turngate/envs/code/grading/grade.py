@@ -57,7 +57,9 @@ def measure(bench: Bench, problem: Problem, repair: Sorted) -> Verdict:
             good = FIXED if name in problem.fail_to_pass else KEPT
             holds[name], cheated = told(problem, pair, name, good, bench)
             forged = forged or cheated
-    fixed = sum(holds[name] for name in problem.fail_to_pass) / len(problem.fail_to_pass)
+    told_apart = all(holds[name] for name in problem.sensitive)  # the others can be made to pass by force
+    counted = [name for name in problem.fail_to_pass if holds[name] and (told_apart or name in problem.sensitive)]
+    fixed = 0.0 if forged else len(counted) / len(problem.fail_to_pass)
     broken = sum(not holds[name] for name in problem.pass_to_pass) / max(len(problem.pass_to_pass), 1)
     deciding = {name: holds[name] for name in problem.fail_to_pass}
     return Verdict(report=report, holds=deciding, fixed=fixed, broken=broken, forged=forged)
