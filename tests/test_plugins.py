@@ -201,7 +201,7 @@ def test_an_environment_that_ends_its_process_costs_that_episode_in_a_run_of_two
     config = {**plain, "name": "two", "env": two, "warm_start": {"episodes": 6}, "train": train, "credit": "rloo"}
     work: Path = turngate.work  # type: ignore[attr-defined]
     (work / "two.toml").write_text(tomli_w.dumps(config))
-    assert "1 of 6 demonstrations do not solve their task" in turngate("train", "two.toml").stdout
+    assert "1 of 6 demonstrations broke and are left out" in turngate("train", "two.toml").stdout
     run = work / "runs" / "two"
     broken = set()
     for step, line in enumerate((run / "metrics.jsonl").read_text().splitlines(), start=1):
@@ -210,12 +210,11 @@ def test_an_environment_that_ends_its_process_costs_that_episode_in_a_run_of_two
         assert set(groups) == {"locks", "bells"}
         dies = groups["bells"].task.id == "bells:bells/1"
         for one in groups["bells"].trajectories:
-            assert one.ending == ("env_error" if dies else "max_turns" if len(one.turns) < 2 else one.ending)
-            assert ("exit code 7" in one.error) is dies
-        assert row["env/locks/unusable_share"] == 0
-        assert row["env/bells/unusable_share"] == float(dies)
-        assert ("env/bells/success" in row) is not dies  # not measured is not 0
-        assert row["drop/unusable_trajectories"] == 3 * dies
+            assert one.ending == ("agent_fault" if dies else "max_turns" if len(one.turns) < 2 else one.ending)
+            assert any(fact.name == "agent_fault" and "exit code 7" in fact.value for fact in one.evidence) is dies
+        assert row["env/locks/unusable_share"] == row["env/bells/unusable_share"] == 0
+        assert row["env/bells/success"] == 0 or not dies  # whatever broke it, it may have been the agent
+        assert row["drop/unusable_trajectories"] == 0
         broken |= {step} if dies else set()
     assert len(broken) == 1  # three tasks in three steps
     found = [(phase, one.split, one.unusable) for phase, one in read_evaluations(run)]

@@ -11,6 +11,7 @@ DOCKER = "Docker's package for Python has no types"
 MODULE = "whatever stands in a module of the user's"
 ALLOWED: dict[str, str] = {
     "turngate.agents.models:LanguageModel.base_model": "what lies inside a model differs by architecture",
+    "turngate.agents.models:Tokenizer.apply_chat_template": "what a template knows is its own",
     "turngate.agents.models:LanguageModel.config": "what lies inside a model differs by architecture",
     "turngate.agents.models:LanguageModel.get_output_embeddings": "what lies inside a model differs by architecture",
     "turngate.envs.code.grading.answers:Answers": "JSON of anybody's making",

@@ -519,9 +519,9 @@ def test_an_unknown_schema_version_is_named(tmp_path, metadata, found):
     store = Store(tmp_path)
     store.write(0, [group("a")])
     (file,) = tmp_path.rglob("*.parquet")
-    assert pq.read_schema(file).metadata[b"schema_version"] == b"2"
+    assert pq.read_schema(file).metadata[b"schema_version"] == b"3"
     pq.write_table(pq.read_table(file, partitioning=None).replace_schema_metadata(metadata), file)
-    with pytest.raises(StoreError, match=f"schema_version '{found}', this turngate reads 1, 2"):
+    with pytest.raises(StoreError, match=f"schema_version '{found}', this turngate reads 1, 2, 3"):
         list(store.read(0))
     with pytest.raises(StoreError, match=f"schema_version '{found}'"):
         store.find("a")
@@ -559,12 +559,20 @@ def of_two_turns(**share):
     return replace(made, scores=(replace(made.scores[0], ledger=ledger),))
 
 
+def with_a_flaw(made):
+    """The first action was read although something was wrong with its form."""
+    first, *others = made.trajectories[0].turns
+    first = replace(first, action=replace(first.action, flaw="a comma before a closing bracket"))
+    return replace(made, trajectories=(replace(made.trajectories[0], turns=(first, *others)),))
+
+
 @pytest.mark.parametrize(
     ("name", "written"),
     [
         ("v1", group("a", evidence=(JUDGED,))),
         ("v1_turns", of_two_turns()),  # facts lay in the turns that reported them, and weights were divided
         ("v2", of_two_turns(share=0.5)),
+        ("v3", with_a_flaw(of_two_turns(share=0.5))),  # actions say what was wrong with their form
     ],
 )
 def test_every_version_stays_readable(tmp_path, name, written):

@@ -15,7 +15,7 @@ for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
 for _ in range(3):
     if os.fork() == 0:
         os.setsid()
-print(os.getpid(), flush=True)
+os.write(1, b"%d\\n" % os.getpid())  # whole, whoever else writes
 time.sleep(600)
 """
 

@@ -36,7 +36,7 @@ def test_make_is_what_gymnasium_makes():
 
 
 def test_the_built_in_environments_are_listed_in_order():
-    ids = list(registered())
+    ids = [name for name in registered() if name.startswith("turngate/")]
     assert {"turngate/Lock-v1", "turngate/Sql-v1"} <= set(ids)
     assert ids == sorted(ids)
     assert all(entry.description and ":" in entry.entry_point for entry in registered().values())

@@ -37,7 +37,8 @@ from turngate.types import Ending, Evidence, Record, Score
 
 TIE = 1e-6
 FACTS = ("ok", "answered", "malformed", "wrote")
-ENDINGS = [ending for ending in Ending if ending.usable]
+ENDINGS = [ending for ending in Ending if ending.usable and ending is not Ending.AGENT_FAULT]
+"""Of episodes that were played: one that the agent broke is paid the worst, whatever gates say."""
 EXACT = 1e-9
 """What a test may give for rounding."""
 

@@ -32,7 +32,7 @@ _CALL_ID = "call00000"  # nine letters and digits, which Mistral's templates ins
 
 Schema: TypeAlias = Mapping[str, JSON]
 """A tool as templates take it (``Tool.schema``)."""
-Message: TypeAlias = dict[str, Any]
+_Message: TypeAlias = dict[str, Any]
 _Frame: TypeAlias = tuple[list[int], list[int]]
 _Answer: TypeAlias = tuple[list[int], list[int], bool]
 
@@ -134,22 +134,22 @@ class Chat:
         spelt = after.startswith('\\"')
         return self.special(head[before.rindex(eos) + len(eos) :]), self.special(after[1 + spelt :]), spelt
 
-    def _begun(self) -> list[Message]:
+    def _begun(self) -> list[_Message]:
         return [{"role": "system", "content": self._system}] if self._system else []
 
-    def _render(self, messages: Sequence[Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
+    def _render(self, messages: Sequence[_Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
         extra = {**self._template, **({"tools": list(tools)} if tools else {})}
         chat = list(messages)
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt, **extra))
 
-    def _try(self, messages: Sequence[Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
+    def _try(self, messages: Sequence[_Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
         """What the template makes of messages that it may not know; "" if it refuses them."""
         try:
             return self._render(messages, tools, prompt=prompt)
         except Exception:  # a template raises what it likes: an error of Jinja, or of the Python that it is given
             return ""
 
-    def _around(self, messages: Sequence[Message], tools: Sequence[Schema]) -> list[str]:
+    def _around(self, messages: Sequence[_Message], tools: Sequence[Schema]) -> list[str]:
         """What the template puts before, between and after the contents, with the prompt for the next turn."""
         try:
             rest = self._render([*self._begun(), *messages], tools)
@@ -236,11 +236,11 @@ def join(*parts: list[int]) -> IntArray:
     return np.asarray([token for part in parts for token in part], np.int32)
 
 
-def _user(text: str) -> Message:
+def _user(text: str) -> _Message:
     return {"role": "user", "content": text}
 
 
-def _said() -> Message:
+def _said() -> _Message:
     return {"role": "assistant", "content": _SAID}
 
 

@@ -17,10 +17,10 @@ from turngate.runs import RunFolder
 from turngate.trainer.checkpoint import Checkpoints
 
 
-def train(console: Console, settings: Config, command: Sequence[str]) -> None:
+def train(console: Console, settings: Config, command: Sequence[str] = ()) -> None:
     """Do what is left of a run, then print its tables and draw its curves.
 
-    ``command`` is what the user typed: who stops the run is told how to go on.
+    ``command`` is what the user typed, if that was a command: who stops the run is told how to go on.
     """
     run = RunFolder(settings.folder / settings.name)
     try:
@@ -28,10 +28,10 @@ def train(console: Console, settings: Config, command: Sequence[str]) -> None:
         job.run()
         write_report(job.path, console)
     except Stopped as stop:
-        stop.advice = f"{safe(run, settings)}; to go on: {shlex.join(command)}"
+        stop.advice = f"{safe(run, settings)}; to go on: {_again(command)}"
         raise
     except WriteError as error:
-        error.add_note(f"{safe(run, settings)}; make room, then go on: {shlex.join(command)}")
+        error.add_note(f"{safe(run, settings)}; make room, then go on: {_again(command)}")
         raise
     except (TurngateError, OSError):
         raise
@@ -39,6 +39,10 @@ def train(console: Console, settings: Config, command: Sequence[str]) -> None:
         if write_traceback(error, run.traceback):
             raise Crash(run.traceback) from error
         raise
+
+
+def _again(command: Sequence[str]) -> str:
+    return shlex.join(command) or "train with the same config once more"
 
 
 def safe(run: RunFolder, settings: Config) -> str:

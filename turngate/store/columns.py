@@ -241,16 +241,15 @@ _TURN: Mapping[str, _Codec] = {
         text=_text,
     ),
     "source": _Vector(np.uint8),
-    "action": _Struct(
-        Action,
-        text=_text,
-        thought=_text,
-        calls=_Many(_Struct(ToolCall, name=_text, arguments=_json)),
-        parse_error=_text,
-    ),
+}
+_ACTION: Mapping[str, _Codec] = {
+    "text": _text,
+    "thought": _text,
+    "calls": _Many(_Struct(ToolCall, name=_text, arguments=_json)),
+    "parse_error": _text,
 }
 _EVENT: Mapping[str, _Codec] = {"name": _text, "kind": _text, "turn": _int32, "value": _real, "weight": _real}
-_TURNS = _Many(_Struct(Turn, **_TURN, guidance=_GUIDANCE))
+_TURNS = _Many(_Struct(Turn, **_TURN, action=_Struct(Action, **_ACTION, flaw=_text), guidance=_GUIDANCE))
 _LEDGER = _Many(_Struct(RewardEvent, **_EVENT, share=_real, factor=_real, gate=_text))
 _PARENT = _Optional(
     _Struct(lambda id, turn: (id, turn), id=(_text, lambda pair: pair[0]), turn=(_int32, lambda pair: pair[1]))
@@ -300,6 +299,11 @@ def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec) -> _Stru
     )
 
 
+# --- version 2: an action that could be read did not say what was wrong with its form ---------------------------------
+
+_ACTION_2 = _Struct(Action, **_ACTION)
+_TURNS_2 = _Many(_Struct(Turn, **_TURN, action=_ACTION_2, guidance=_GUIDANCE))
+
 # --- version 1: facts with a turn lay in the turn that reported them, weights were divided by the number of verdicts --
 
 
@@ -313,14 +317,15 @@ def _row_1(**column: Any) -> Row:
     return _row(**(column | {"turns": tuple(turn for turn, _ in column["turns"]), "evidence": flat}))
 
 
-_TURNS_1 = _Many(_Struct(_turn_1, **_TURN, evidence=_EVIDENCE, guidance=_GUIDANCE))
+_TURNS_1 = _Many(_Struct(_turn_1, **_TURN, action=_ACTION_2, evidence=_EVIDENCE, guidance=_GUIDANCE))
 _LEDGER_1 = _Many(_Struct(RewardEvent, **_EVENT, factor=_real, gate=_text))
 
-VERSION = 2
+VERSION = 3
 """The schema version that is written."""
 
 LAYOUTS: Mapping[int, _Struct] = {
     1: _layout(_row_1, turns=_TURNS_1, ledger=_LEDGER_1),
-    2: _layout(_row, turns=_TURNS, ledger=_LEDGER),
+    2: _layout(_row, turns=_TURNS_2, ledger=_LEDGER),
+    3: _layout(_row, turns=_TURNS, ledger=_LEDGER),
 }
 """Schema version → how such a file is read. An old version keeps its layout here for good."""

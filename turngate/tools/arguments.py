@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from turngate.tools.tool import Parameter, Tool
 
@@ -19,13 +20,13 @@ class BadArguments(Exception):
     """Arguments that do not fit the tool; the message is for the agent."""
 
 
-def typed(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def typed(tool: Tool, arguments: Mapping[str, object]) -> tuple[dict[str, object], str]:
     """The arguments as the function takes them, and a remark ("" = they were as they ought to be).
 
     Raises BadArguments.
     """
     known = {parameter.name: parameter for parameter in tool.parameters}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     remark = ""
     for name, value in arguments.items():
         parameter = known.get(name)
@@ -41,7 +42,7 @@ def typed(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], str
     return found, remark
 
 
-def of_words(tool: Tool, rest: str) -> dict[str, Any]:
+def of_words(tool: Tool, rest: str) -> dict[str, object]:
     """The arguments of a command line: one word each, the last one all the rest. Raises BadArguments."""
     places = tool.positional
     words = rest.split(None, len(places) - 1) if rest and places else [rest] if rest else []
@@ -50,7 +51,7 @@ def of_words(tool: Tool, rest: str) -> dict[str, Any]:
     return {parameter.name: of_text(parameter, word) for parameter, word in zip(places, words, strict=False)}
 
 
-def of_text(parameter: Parameter, text: str) -> Any:
+def of_text(parameter: Parameter, text: str) -> object:
     """A value that was written without quotes: as it stands for text, else as JSON where it is that."""
     if parameter.annotation is str:
         return text
@@ -60,20 +61,25 @@ def of_text(parameter: Parameter, text: str) -> Any:
         return text.strip()
 
 
-def _value(tool: Tool, parameter: Parameter, value: Any) -> tuple[Any, str]:
+def _value(tool: Tool, parameter: Parameter, value: object) -> tuple[object, str]:
     if parameter.annotation is str:
         if not isinstance(value, str):
             raise BadArguments(f"argument '{parameter.name}' of {tool.name} must be a string; write: {tool.usage}")
         return value, ""
     try:
-        return parameter.adapter.validate_json(json.dumps(value), strict=True), ""
+        return _adapter(parameter.annotation).validate_json(json.dumps(value), strict=True), ""
     except ValidationError:
         pass
     try:
-        found = parameter.adapter.validate_python(value)
+        found = _adapter(parameter.annotation).validate_python(value)
     except ValidationError as error:
         raise BadArguments(_told(tool, parameter, error)) from None
     return found, f"argument '{parameter.name}' of {tool.name} is {json.dumps(value)[:40]}, which is of another type"
+
+
+@lru_cache(maxsize=4096)
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
 
 
 def _told(tool: Tool, parameter: Parameter, error: ValidationError) -> str:

@@ -112,9 +112,11 @@ def _arguments(written: Written, tool: Tool) -> dict[str, object]:
     if not written.untyped:
         return dict(written.arguments)
     if REST in written.arguments:
-        return of_words(tool, written.arguments[REST])
+        return of_words(tool, str(written.arguments[REST]))
     known = {parameter.name: parameter for parameter in tool.parameters}
-    return {name: of_text(known[name], value) if name in known else value for name, value in written.arguments.items()}
+    return {
+        name: of_text(known[name], str(value)) if name in known else value for name, value in written.arguments.items()
+    }
 
 
 def find(name: str, tools: Sequence[Tool]) -> Tool | None:

@@ -18,18 +18,18 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from docstring_parser import parse as parse_docstring
-from pydantic import ConfigDict, Field, TypeAdapter, create_model
+from pydantic import ConfigDict, Field, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
 from turngate.errors import ConfigError
 from turngate.types import JSON
 
 _ATTRIBUTE = "__turngate_tool__"
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +41,7 @@ class Parameter:
     description: str = ""
     keyword_only: bool = False
     """Only in tool calls: a command line has no place for it."""
-    annotation: Any = str
-
-    @property
-    def adapter(self) -> TypeAdapter[Any]:
-        """What checks and converts a value."""
-        return _adapter(self.annotation)
-
-
-@lru_cache(maxsize=4096)
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation)
+    annotation: object = str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +120,7 @@ def is_tool(thing: object) -> bool:
     return hasattr(thing, _ATTRIBUTE)
 
 
-def tool_of(function: Callable[..., Any], namespace: Mapping[str, Any] | None = None) -> Tool:
+def tool_of(function: Callable[..., object], namespace: Mapping[str, object] | None = None) -> Tool:
     """The tool of a function, marked with ``tool`` or not. ``namespace``: names that its annotations may use.
 
     Raises ConfigError as ``tool`` does.
@@ -170,7 +160,7 @@ def named_apart(tools: Iterable[Tool], owner: str) -> tuple[Tool, ...]:
     return tuple(found.values())
 
 
-def _check_signature(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _check_signature(function: Callable[..., object]) -> list[inspect.Parameter]:
     """The parameters that are arguments of the tool."""
     found = list(inspect.signature(function).parameters.values())
     if found and found[0].name == "self":
@@ -191,14 +181,14 @@ def _check_signature(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return found
 
 
-def _hints(function: Callable[..., Any], namespace: Mapping[str, Any] | None) -> dict[str, Any]:
+def _hints(function: Callable[..., object], namespace: Mapping[str, object] | None) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, localns=dict(namespace or {}), include_extras=True)
     except (NameError, TypeError) as error:
         raise ConfigError(f"{_place(function)}: a type of its signature cannot be found: {error}") from error
 
 
-def _place(function: Callable[..., Any]) -> str:
+def _place(function: Callable[..., object]) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     where = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
     return f"tool '{function.__qualname__}'{where}"

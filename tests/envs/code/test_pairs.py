@@ -73,8 +73,9 @@ def test_one():
 
 
 def test_two():
-    node = Node(2)
-    assert tail_of(Node(1, node)) is node
+    last = Node(2)
+    first = Node(1, last)
+    assert tail_of(first) is last
 """,
     "json_testcases/digits.json": "[[0], 0]\n[[7], 1]\n[[1000000000], 10]\n",
     "json_testcases/elsewhere.json": "[]\n",

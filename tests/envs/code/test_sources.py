@@ -97,7 +97,7 @@ def test_a_bench_of_its_own_measures_where_no_environment_does(tmp_path, bench):
         ({"type": "pairs", "folder": "."}, "tasks: .: holds neither the layout of QuixBugs nor NAME.py"),
         ({"type": "swe_bench", "rows": "x", "repositories": "."}, "tasks.rows: there is no file 'x'"),
         ({"type": "swe_bench", "rows": "rows", "repositories": "r"}, "tasks.repositories: there is no folder 'r'"),
-        ({"type": "swe_bench", "rows": "rows", "repositories": "."}, "tasks: rows, line 1: Invalid JSON"),
+        ({"type": "swe_bench", "rows": "rows", "repositories": "."}, "tasks: rows, line 1: is not JSON"),
         ({"type": "spider", "folder": "."}, "tasks: 'spider' gives tasks of SQL, and CodeRepairEnv plays code repair"),
     ],
 )  # fmt: skip

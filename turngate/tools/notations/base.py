@@ -24,7 +24,7 @@ class Written:
     """A call as it was written; nobody has looked at its arguments yet."""
 
     name: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, object]
     untyped: bool = False
     """The values are bare text, to be read by the types of their parameters."""
 
@@ -77,7 +77,7 @@ class Notation(ABC):
         return found.group(1).strip(), text[found.end() :]
 
 
-def read_object(text: str, start: int) -> tuple[dict[str, Any], int, str]:
+def read_object(text: str, start: int) -> tuple[dict[str, object], int, str]:
     """The JSON object that begins at ``start`` (after spaces), where it ends, and what is odd about it.
 
     A line break inside of a string and a comma before a closing bracket are read; two values of one key are not,
@@ -97,7 +97,7 @@ def read_object(text: str, start: int) -> tuple[dict[str, Any], int, str]:
     return value, end, flaw
 
 
-def call_of(data: Mapping[str, Any], key: str = "arguments") -> tuple[Written, str]:
+def call_of(data: Mapping[str, object], key: str = "arguments") -> tuple[Written, str]:
     """The call of an object with a name and arguments, and what is odd about it. Raises Unreadable."""
     name, flaw = data.get("name"), ""
     if not isinstance(name, str):
