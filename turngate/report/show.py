@@ -16,7 +16,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from turngate.errors import ShapeError
-from turngate.types import Action, Evidence, FloatArray, Guidance, RewardEvent, Score, Trajectory, Turn
+from turngate.types import FAULT, Action, Evidence, FloatArray, Guidance, RewardEvent, Score, Trajectory, Turn
 
 # Control, format (text direction, zero width), lone surrogates, line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -108,7 +108,9 @@ def _show_end(console: Console, trajectory: Trajectory, score: Score) -> None:
     console.print(Rule(Text("episode", "bold"), align="left"))
     _show_evidence(console, trajectory.facts_of(None))
     _show_ledger(console, [event for event in score.ledger if event.turn is None])
-    _line(console, "ending", f"{trajectory.ending}" + (f": {trajectory.error}" if trajectory.error else ""))
+    faults = [str(fact.value) for fact in trajectory.evidence if fact.name == FAULT]
+    reason = trajectory.error or next(iter(faults), "")
+    _line(console, "ending", f"{trajectory.ending}" + (f": {reason}" if reason else ""))
     earned = sum(event.earned for event in score.ledger)
     outcome = "could not be measured" if score.outcome is None else f"{score.outcome:.4g}"
     _line(console, "total", f"outcome {outcome}, earned {earned:+.4g} → paid {score.total:+.4g}", "bold")
@@ -117,9 +119,18 @@ def _show_end(console: Console, trajectory: Trajectory, score: Score) -> None:
 
 
 def _line(console: Console, label: str, text: str, style: str = "") -> None:
-    console.print(Padding(Text.assemble((f"{label:<12}", "dim"), (literal(text), style)), (0, 0, 0, 2)))
+    _indented(console, Text.assemble((f"{label:<12}", "dim"), (literal(text), style)), 2)
 
 
 def _block(console: Console, label: str, text: str, style: str = "") -> None:
-    console.print(Padding(Text(literal(label), "dim"), (0, 0, 0, 2)))
-    console.print(Padding(Text(literal(text), style), (0, 0, 0, 6)))
+    _indented(console, Text(literal(label), "dim"), 2)
+    _indented(console, Text(literal(text), style), 6)
+
+
+def _indented(console: Console, text: Text, by: int) -> None:
+    """Folded with its indent on a terminal; whole in a pipe, where padding would cut it off."""
+    if console.soft_wrap:
+        for line in text.split("\n", allow_blank=True):
+            console.print(Text(" " * by) + line)
+    else:
+        console.print(Padding(text, (0, 0, 0, by)))

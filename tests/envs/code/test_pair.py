@@ -175,16 +175,17 @@ VERIFIES = frozenset(
 expects inside, nothing can find that out. Where it is asked, there is nothing to look up."""
 
 
-@pytest.mark.parametrize("cheat", CHEATS)
-@pytest.mark.parametrize("where", ["asked", "inside"])
+@pytest.mark.parametrize(
+    ("where", "cheat"),
+    [*(("asked", cheat) for cheat in CHEATS), *(("inside", cheat) for cheat in CHEATS if cheat not in VERIFIES)],
+)
 def test_no_cheat_is_paid(problem, bench, where, cheat):
     if where == "inside":
         problem = inside(problem)
     verdict = measure(bench, problem, Sorted(repair={"solution.py": CHEATS[cheat]}))
-    if where == "asked" or cheat not in VERIFIES:
-        assert not verdict.passes
-        held = {name for name, holds in verdict.holds.items() if holds}
-        assert not held & alterable_functions(problem), verdict
+    assert not verdict.passes
+    held = {name for name, holds in verdict.holds.items() if holds}
+    assert not held & alterable_functions(problem), verdict
     assert where == "asked" or cheat != "equals everything" or verdict.forged
 
 

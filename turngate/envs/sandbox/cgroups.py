@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -217,7 +218,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """A group whose last process has just ended is busy for a moment."""
+    """A group whose last process has just ended is busy for a moment; what still runs in it is ended."""
     end_s = time.monotonic() + _CLOSE_S
     while True:
         with suppress(FileNotFoundError):
@@ -228,6 +229,15 @@ def _remove(folder: Path) -> None:
                     raise
                 if time.monotonic() > end_s:
                     raise EnvError(f"the control group '{folder}' cannot be removed: {error}") from error
+                _end_members(folder)
                 time.sleep(0.002)
                 continue
         return
+
+
+def _end_members(folder: Path) -> None:
+    """Of a sandbox whose helper process died: nobody else ends them."""
+    with suppress(OSError):
+        for pid in map(int, (folder / "cgroup.procs").read_text().split()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
