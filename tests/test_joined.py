@@ -19,8 +19,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from joined import OBJECT, Node, Source
 
 ROOT = Path(__file__).parents[1]
+ASKED_INSIDE = ("begin", "ask", "save", "encoded", "plain", "Opaque", "as_builtin")
 ALLOWED: dict[str, str] = {
     "turngate.parts:families": "for tests of whoever brings parts: which kinds of parts there are",
+    **dict.fromkeys(
+        (f"turngate.envs.code.grading.inside.turngate_asking:{name}" for name in ASKED_INSIDE),
+        "the runners and asked tests load it by its place in the sandbox",
+    ),
 }
 """``module:name`` → why nobody has to call it."""
 
