@@ -101,7 +101,7 @@ def cheats(bench: Bench, private: Path, folder: Path, kinds: Sequence[str], labe
         for name, problem in found.items():
             show(f"cheat {number} of {len(CHEATS)}: {name}")
             row = as_row(label, cheat.kind, cheat.name, name, try_cheat(bench, problem, cheat, private))
-            yield row | ({"bare": str(bare(bench, problem, cheat))} if label == NOW else {})
+            yield row | {"bare": str(bare(bench, problem, cheat))}
 
 
 def honest(bench: Bench, private: Path, kind: str, found: Iterable[Problem], label: str) -> Iterator[Row]:
@@ -144,7 +144,8 @@ def cheat_table(rows: Sequence[Row]) -> str:
         for kind in KINDS:
             mine = [row for row in rows if row["class"] == name and row["problem"].startswith(kind)]
             of = {label: [row for row in mine if row["label"] == label] for label in (BEFORE, NOW)}
-            cells = [name, TITLES[kind], str(len(of[NOW])), str(sum(row["bare"] == "True" for row in of[NOW]))]
+            tried = of[NOW] or of[BEFORE]
+            cells = [name, TITLES[kind], str(len(tried)), str(sum(row["bare"] == "True" for row in tried))]
             lines.append([*cells, *counts(of[BEFORE]), *counts(of[NOW])])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
