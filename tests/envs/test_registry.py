@@ -39,7 +39,7 @@ def test_the_built_in_environments_are_listed_in_order():
     ids = [name for name in registered() if name.startswith("turngate/")]
     assert {"turngate/Lock-v1", "turngate/Sql-v1"} <= set(ids)
     assert ids == sorted(ids)
-    assert all(entry.description and ":" in entry.entry_point for entry in registered().values())
+    assert all(registered()[name].description and ":" in registered()[name].entry_point for name in ids)
 
 
 def test_make_can_be_sent_to_another_process():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -60,6 +62,7 @@ def stopping_task() -> Iterator[None]:
         _end_hard_next()
         heard.append(number)
         if task is None or asyncio.current_task(loop) is task:
+            _say_nothing_of_what_was_not_begun()
             raise Stopped(number)
         loop.call_soon_threadsafe(task.cancel)
 
@@ -81,6 +84,13 @@ def stopping_task() -> Iterator[None]:
 def _stop(number: int, frame: FrameType | None) -> None:
     _end_hard_next()
     raise Stopped(number)
+
+
+def _say_nothing_of_what_was_not_begun() -> None:
+    """The exception may come where the task was about to start another one, which then is lost before its first line:
+    nothing is left open by that, and Python's two warnings of it would hide how to go on."""
+    warnings.filterwarnings("ignore", message="coroutine .* was never awaited", category=RuntimeWarning)
+    logging.getLogger("asyncio").disabled = True
 
 
 def _end_hard_next() -> None:
