@@ -117,6 +117,13 @@ def call_of(data: Mapping[str, object], key: str = "arguments") -> tuple[Written
     return Written(name=name, arguments=arguments), flaw
 
 
+def add(calls: list[Written], call: Written) -> None:
+    """One more call. Raises Unreadable for a flood."""
+    if len(calls) == MAX_CALLS:
+        raise Unreadable(f"more than {MAX_CALLS} tool calls in one turn; write fewer")
+    calls.append(call)
+
+
 def dump(value: object) -> str:
     """JSON as models write it."""
     return json.dumps(value, ensure_ascii=False)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from turngate.tools.notations.base import MAX_CALLS, Notation, Reading, Unreadable, Written, dump, flawed, read_object
+from turngate.tools.notations.base import Notation, Reading, Unreadable, Written, add, dump, flawed, read_object
 from turngate.types import ToolCall
 
 ALL, ALL_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
@@ -38,10 +38,8 @@ class DeepSeek(Notation):
         flaw = "" if listed else f"{ALL} is missing"
         at = start + (len(ALL) if listed else 0)
         while (rest := body[at:].lstrip()).startswith(ONE):
-            if len(calls) == MAX_CALLS:
-                raise Unreadable(f"more than {MAX_CALLS} tool calls in one turn; write fewer")
             call, at, odd = _call(body, len(body) - len(rest) + len(ONE))
-            calls.append(call)
+            add(calls, call)
             flaw = flawed(flaw, odd)
         if not calls:
             raise Unreadable(f"{ALL} is followed by no {ONE}")

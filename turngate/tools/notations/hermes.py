@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from turngate.tools.notations.base import (
-    MAX_CALLS,
     Notation,
     Reading,
     Unreadable,
     Written,
+    add,
     call_of,
     dump,
     flawed,
@@ -42,10 +42,8 @@ class Hermes(Notation):
         flaw = ""
         first = at = self.begins(body)
         while at >= 0:
-            if len(calls) == MAX_CALLS:
-                raise Unreadable(f"more than {MAX_CALLS} tool calls in one turn; write fewer")
             call, end, odd = _block(body, at + len(BEGIN))
-            calls.append(call)
+            add(calls, call)
             following = body.find(BEGIN, end)
             between = body[end : following if following >= 0 else len(body)]
             flaw = flawed(flaw, odd, "text after a tool call; write it before" if between.strip() else "")

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from turngate.tools.notations.base import (
-    MAX_CALLS,
     Notation,
     Reading,
-    Unreadable,
     Written,
+    add,
     call_of,
     dump,
     flawed,
@@ -42,11 +41,9 @@ class Llama3(Notation):
         calls: list[Written] = []
         flaw, at = "", 0
         while True:
-            if len(calls) == MAX_CALLS:
-                raise Unreadable(f"more than {MAX_CALLS} tool calls in one turn; write fewer")
             data, at, odd = read_object(rest, at)
             call, misnamed = call_of(data, "parameters")
-            calls.append(call)
+            add(calls, call)
             flaw = flawed(flaw, odd, misnamed)
             after = rest[at:].lstrip()
             if not after.startswith(";"):

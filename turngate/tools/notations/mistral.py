@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from turngate.tools.notations.base import (
-    MAX_CALLS,
     Notation,
     Reading,
     Unreadable,
     Written,
+    add,
     call_of,
     dump,
     flawed,
@@ -66,11 +66,9 @@ def _list(body: str, at: int) -> tuple[list[Written], int, str]:
     calls: list[Written] = []
     flaw, at = "", body.index("[", at) + 1
     while True:
-        if len(calls) == MAX_CALLS:
-            raise Unreadable(f"more than {MAX_CALLS} tool calls in one turn; write fewer")
         data, at, odd = read_object(body, at)
         call, misnamed = call_of(data)
-        calls.append(call)
+        add(calls, call)
         flaw = flawed(flaw, odd, misnamed)
         rest = body[at:].lstrip()
         at = len(body) - len(rest) + 1
@@ -84,13 +82,11 @@ def _chain(body: str, at: int) -> tuple[list[Written], int, str]:
     calls: list[Written] = []
     flaw = ""
     while True:
-        if len(calls) == MAX_CALLS:
-            raise Unreadable(f"more than {MAX_CALLS} tool calls in one turn; write fewer")
         found = _NAME.match(body, at)
         if found is None:
             raise Unreadable(f"{BEGIN} needs NAME{ARGUMENTS}{{…}} or a list of calls")
         arguments, at, odd = read_object(body, found.end())
-        calls.append(Written(name=found.group(1), arguments=arguments))
+        add(calls, Written(name=found.group(1), arguments=arguments))
         flaw = flawed(flaw, odd, "" if found.group(3) else f"{ARGUMENTS} is missing before the arguments")
         rest = body[at:].lstrip()
         if not rest.startswith(BEGIN):

@@ -17,7 +17,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from turngate.tools.notations.base import MAX_CALLS, Notation, Reading, Unreadable, Written, dump, flawed
+from turngate.tools.notations.base import Notation, Reading, Unreadable, Written, add, dump, flawed
 from turngate.types import ToolCall
 
 BEGIN, END = "<tool_call>", "</tool_call>"
@@ -51,11 +51,9 @@ class QwenCoder(Notation):
         assert found is not None  # ``begins`` said so
         thought = body[: found.start()].strip()
         while found is not None:
-            if len(calls) == MAX_CALLS:
-                raise Unreadable(f"more than {MAX_CALLS} tool calls in one turn; write fewer")
             call, end, odd = _function(body, found.group(1).strip(), found.end())
             opened = found.group(0).startswith(BEGIN)
-            calls.append(call)
+            add(calls, call)
             found = _BEGINS.search(body, end)
             between = body[end : found.start() if found else len(body)]
             flaw = flawed(
