@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import TypeAlias
 
-from turngate.envs.code.grading.claims import EQUALITY_METHODS
+from turngate.envs.code.grading.claims import EQUALITY_METHODS, column_names
 from turngate.envs.code.grading.nearby import other_literal, other_order
 
 Change: TypeAlias = Callable[[str, Random], str]
@@ -107,7 +107,7 @@ def _values(
     for decorator in test.decorator_list:
         match decorator:
             case ast.Call(func=ast.Attribute(attr="parametrize"), args=[names, values, *_]):
-                columns = _wanted(_names(names), compared)
+                columns = _wanted(column_names(names), compared)
                 found.append(([name for name in columns if name], list(_of_rows(columns, _rows(values, tree)))))
     for node in nodes:
         match node:
@@ -217,15 +217,6 @@ def _rows(values: ast.expr, tree: ast.Module) -> list[ast.expr]:
                     case ast.Assign(targets=[ast.Name(id=target)], value=ast.List(elts=rows) | ast.Tuple(elts=rows)):
                         if target == name and len(uses) == 2:
                             return rows
-    return []
-
-
-def _names(node: ast.expr) -> list[str]:
-    match node:
-        case ast.Constant(value=str(text)):
-            return [name.strip() for name in text.split(",") if name.strip()]
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [str(item.value) for item in items if isinstance(item, ast.Constant)]
     return []
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from turngate.envs.code.grading.answers import Answers, Claim
-from turngate.envs.code.grading.claims import Saying, foreign_names, saying, tells_nothing
+from turngate.envs.code.grading.claims import Saying, column_names, foreign_names, saying, tells_nothing
 from turngate.envs.code.grading.folding import NotData, fold
 
 ASKS = frozenset({"fail", "raises", "warns", "approx"})
@@ -318,7 +318,7 @@ def _table(decorator: ast.expr, module: _Module) -> _Table | None:
         case ast.Call(func=ast.Attribute(attr="parametrize"), args=[names, values], keywords=more):
             if any(word.arg not in ("ids", "scope") for word in more):
                 return None
-            columns, constant = _names(names), ""
+            columns, constant = column_names(names), ""
             if isinstance(values, ast.Name) and isinstance(module.constants.get(values.id), (list, tuple)):
                 constant = values.id
                 values = ast.parse(repr(list(module.constants[constant])), mode="eval").body
@@ -343,15 +343,6 @@ def _cells(row: ast.expr, count: int) -> list[ast.expr]:
             return [row]
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return items
-    return []
-
-
-def _names(node: ast.expr) -> list[str]:
-    match node:
-        case ast.Constant(value=str(text)):
-            return [name.strip() for name in text.split(",") if name.strip()]
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [str(item.value) for item in items if isinstance(item, ast.Constant)]
     return []
 
 

@@ -189,3 +189,13 @@ def foreign_names(tree: ast.Module) -> frozenset[str]:
 
 def _root(module: str) -> str:
     return module.partition(".")[0]
+
+
+def column_names(node: ast.expr) -> list[str]:
+    """The names that the first argument of ``parametrize`` gives, as one text or as a list; none if it is neither."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return [name.strip() for name in text.split(",") if name.strip()]
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [str(item.value) for item in items if isinstance(item, ast.Constant)]
+    return []
