@@ -34,7 +34,7 @@ test: lint ## everything that CI checks: style, types, layers, tests
 		$(MAKE) --no-print-directory system PACKAGES="bubblewrap docker.io"; fi
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
 
-quick: lint ## style, types, layers and the fast tests, in a minute and a half: for each change while you work on it
+quick: lint ## style, types, layers and the fast tests, in two minutes: for each change while you work on it
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) -m "not (slow or component or learning)"
 
 lint: $(STAMPS)/dev ## style, types and layers
