@@ -15,7 +15,7 @@ import os
 import time
 
 from turngate.envs.code.env import CodeRepairEnv
-from turngate.envs.sandbox import Limits
+from turngate.sandbox import Limits
 
 MAKE = """bash python3 -c "
 import os

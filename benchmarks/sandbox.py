@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from turngate.envs.sandbox import Backend, Sandbox, open_backend
-from turngate.envs.sandbox.base import ENVIRONMENT
+from turngate.sandbox import Backend, Sandbox, open_backend
+from turngate.sandbox.base import ENVIRONMENT
 
 CALLS = 200
 PYTHON = ("python3", "-c", "pass")

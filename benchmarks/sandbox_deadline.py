@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from turngate.envs.sandbox import KilledBy, Limits, open_backend
+from turngate.sandbox import KilledBy, Limits, open_backend
 
 LIMIT_S = 0.2
 TREE = """

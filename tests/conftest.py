@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests import ``models``, ``scores``, ``command_line`` …
+pytest_plugins = ["docker_daemon"]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
 
 IN_CI = bool(os.environ.get("CI"))
@@ -72,7 +73,6 @@ SLOW = """
     contract
     credit_lab
     envs/code
-    envs/sandbox
     envs/sql/test_compare.py
     envs/sql/test_database.py
     envs/sql/test_generate.py
@@ -88,6 +88,7 @@ SLOW = """
     rewards/test_safety.py
     run/test_odd_environments.py
     run/test_policy_tournament.py
+    sandbox
     test_cli.py
     test_cli_credit.py
     test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second

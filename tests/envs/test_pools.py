@@ -23,8 +23,8 @@ from turngate.envs import registry
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.pools import EnvPools, maker
-from turngate.envs.reaper import processes_below
 from turngate.errors import ConfigError, UnknownName
+from turngate.sandbox.reaper import processes_below
 from turngate.types import Ending, Evidence
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned processes get this path too

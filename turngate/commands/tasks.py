@@ -18,9 +18,9 @@ from turngate.envs.code.mutation.harvest import LIMIT_S, harvest
 from turngate.envs.code.mutation.packages import DOWNLOAD_S, fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
-from turngate.envs.scratch import Scratch
 from turngate.errors import ConfigError, DataError, TaskRefused
 from turngate.progress import Progress
+from turngate.sandbox.scratch import Scratch
 
 Move: TypeAlias = Callable[[int, int, str], None]
 """Gets how much is done, of how much, and what is at work."""

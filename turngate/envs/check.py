@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from turngate.envs import registry
 from turngate.envs.base import TurnEnv
 from turngate.envs.check_rules import RULES, Level, Problems, reset_rule
-from turngate.envs.reaper import processes_below
+from turngate.sandbox.reaper import processes_below
 from turngate.types import derive_seed
 
 LEFTOVER_S = 2.0  # how long threads and processes may take to go after close()

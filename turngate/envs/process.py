@@ -20,8 +20,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from turngate.envs.base import TurnEnv
-from turngate.envs.reaper import end_all, processes_below
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, TurngateError
+from turngate.sandbox.reaper import end_all, processes_below
 from turngate.types import Action, Ending, Info, Observation
 
 CLOSE_S = 10.0  # for an environment to put its things away before it is killed

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.envs.code.diagnostics import Diagnoser, alias, audible
-from turngate.envs.reaper import processes_below
 from turngate.errors import ConfigError, MissingExtra, UnknownName
 from turngate.rewards.outcome.code import diagnostics_reward
+from turngate.sandbox.reaper import processes_below
 
 pytestmark = pytest.mark.component
 

@@ -9,9 +9,9 @@ from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
 from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.lease import _shared
 from turngate.envs.code.rubric import DIRECT_RUBRIC, RUBRIC
-from turngate.envs.reaper import processes_below
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError, UnknownName
+from turngate.sandbox.reaper import processes_below
 from turngate.types import Ending
 
 EDIT = "edit solution.py return helper.same(max(x, low)) => return helper.same(min(max(x, low), high))"

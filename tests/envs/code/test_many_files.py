@@ -6,8 +6,8 @@ import pytest
 from tests.envs.code.conftest import REPAIR, make_problem
 from turngate.envs.code.settle import settle
 from turngate.envs.code.workspace import MAX_CHANGED_FILES
-from turngate.envs.sandbox import Limits, open_backend
-from turngate.envs.sandbox.cell import BubblewrapSandbox
+from turngate.sandbox import Limits, open_backend
+from turngate.sandbox.cell import BubblewrapSandbox
 
 MAKE = """python3 -c "
 import os

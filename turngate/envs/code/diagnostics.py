@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turngate.envs.cache import Cache
-from turngate.envs.scratch import Scratch
 from turngate.errors import ConfigError, MissingExtra, UnknownName
+from turngate.sandbox.scratch import Scratch
 from turngate.types import JSON
 
 MAX_BYTES = 1_000_000

@@ -25,11 +25,11 @@ from turngate.envs.code.rubric import RUBRIC
 from turngate.envs.code.source import parses
 from turngate.envs.code.sources import GeneratedCode, MeasuredSource
 from turngate.envs.code.workspace import Saved, Workspace
-from turngate.envs.sandbox import SandboxFileError
-from turngate.envs.sandbox.base import normal
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError, UnknownName
+from turngate.sandbox import SandboxFileError
+from turngate.sandbox.base import normal
 from turngate.tools.tool import tool
 from turngate.types import Action, Evidence, Task
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.sandbox import Limits
 from turngate.errors import ConfigError
+from turngate.sandbox import Limits
 
 
 @dataclass(slots=True, eq=False)

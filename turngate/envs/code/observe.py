@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from turngate.envs.sandbox import KilledBy, Result
+from turngate.sandbox import KilledBy, Result
 
 _TIME = re.compile(rb"(?m) in \d+\.\d+s(?: \(\d+:\d+:\d+\))?(?==|\s|$)")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from turngate.envs.code.hints import hints
-from turngate.envs.sandbox.base import is_below_work
 from turngate.errors import ConfigError
+from turngate.sandbox.base import is_below_work
 from turngate.types import JSON, Task
 
 ENV_ID = "turngate/CodeRepair-v1"

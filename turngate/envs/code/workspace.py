@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from turngate.envs.code.grading.bench import Bench, python_env
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.sandbox import Result, Sandbox, SandboxFileError, SandboxLost, Snapshot
-from turngate.envs.sandbox.session import Session
 from turngate.errors import AgentFault, EnvError
+from turngate.sandbox import Result, Sandbox, SandboxFileError, SandboxLost, Snapshot
+from turngate.sandbox.session import Session
 
 _log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 1 << 20

@@ -29,7 +29,7 @@ SHORT_S = 5.0
 RUNS = 6
 """A grader that makes more runs of one tree than this, each up to its deadline, has no deadline of its own."""
 _GONE_S = 10.0
-_KEEPER = "turngate.envs.sandbox.holder"
+_KEEPER = "turngate.sandbox.holder"
 """Stands in the command of the processes that hold sandboxes; some always wait for the next one."""
 
 

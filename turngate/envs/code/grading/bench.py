@@ -32,7 +32,8 @@ from turngate.envs.code.grading.pair import Control, Halves, Pair, halves
 from turngate.envs.code.grading.report import Report, read_report
 from turngate.envs.code.grading.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
 from turngate.envs.code.problem import Problem, Texts
-from turngate.envs.sandbox import (
+from turngate.errors import ConfigError, EnvError
+from turngate.sandbox import (
     Backend,
     KilledBy,
     Limits,
@@ -42,8 +43,7 @@ from turngate.envs.sandbox import (
     Snapshot,
     open_backend,
 )
-from turngate.envs.sandbox.base import ENVIRONMENT, TMP, WORK
-from turngate.errors import ConfigError, EnvError
+from turngate.sandbox.base import ENVIRONMENT, TMP, WORK
 from turngate.types import derive_seed
 
 REPORT_BYTES = 16 << 20

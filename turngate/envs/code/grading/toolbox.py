@@ -19,8 +19,8 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from turngate.envs.code.problem import Problem
-from turngate.envs.scratch import Scratch
 from turngate.errors import MissingExtra, TaskRefused
+from turngate.sandbox.scratch import Scratch
 
 PYTHON, SITE, INSIDE = "/opt/python", "/opt/site", "/opt/turngate"
 INTERPRETER = f"{PYTHON}/bin/python3"

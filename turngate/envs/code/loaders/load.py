@@ -27,10 +27,10 @@ from turngate.envs.code.loaders.history import Change, History
 from turngate.envs.code.loaders.pairs import find_pairs, pair_problem
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.settle import settle
-from turngate.envs.scratch import Scratch
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import ConfigError, DataError, TaskRefused, UnknownName
 from turngate.problems import of_row
+from turngate.sandbox.scratch import Scratch
 from turngate.types import Task
 
 _SOURCE_FOLDERS = ("src", "lib")

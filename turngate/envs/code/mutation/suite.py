@@ -12,9 +12,9 @@ from typing import Any
 from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.report import Report
 from turngate.envs.code.problem import Problem
-from turngate.envs.sandbox import Sandbox, SandboxFileError
-from turngate.envs.sandbox.base import TMP
 from turngate.errors import TaskRefused
+from turngate.sandbox import Sandbox, SandboxFileError
+from turngate.sandbox.base import TMP
 
 TEST_S = 10.0
 """A test that takes longer is ended, and not used."""

@@ -1,0 +1,282 @@
+"""What a sandbox is: a place in which an agent's commands run, and nothing of which outlives or leaves it.
+
+    with open_backend("bubblewrap") as backend:
+        with backend.open(folder) as sandbox:                    # /work is a private copy of the folder
+            result = sandbox.run(["python3", "main.py"], deadline_s=10)
+            branch = sandbox.fork()                              # an exact copy, cheap, independent from here on
+
+Inside, every back end looks the same: the folders ``/work``, ``/tmp`` and ``/home/agent`` can be written and belong to
+the sandbox; the system is read-only; there is no network. What those three folders hold is what a snapshot keeps.
+
+A program that fails, floods its output, cannot be started or runs past its deadline is a ``Result``. An exception means
+that the sandbox itself broke (EnvError; SandboxLost once a program has run in it, which may be the cause), or that the
+caller has to change something (ConfigError).
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from turngate.errors import ConfigError, EnvError, UserError
+
+if TYPE_CHECKING:
+    from turngate.sandbox.session import Session
+
+WORK, TMP, HOME = "/work", "/tmp", "/home/agent"
+FOLDERS = {"work": WORK, "tmp": TMP, "home": HOME}
+"""Name of each folder that a sandbox may write → where it lies inside."""
+
+BYPRODUCTS = frozenset({"__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".git"})
+"""Folders that ``Sandbox.tree`` leaves out: their files hold times and places, so equal states would differ in them."""
+
+ENVIRONMENT: Mapping[str, str] = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": HOME,
+    "USER": "agent",
+    "LANG": "C.UTF-8",
+    "TMPDIR": TMP,
+}
+"""All that a command sees of an environment; nothing is inherited from the host."""
+
+ARGUMENT_BYTES = 120_000
+"""Longest command line, its words together. A longer one does not start, as in a shell (exit status 126)."""
+
+Path_: TypeAlias = str | Path
+
+
+class KilledBy(StrEnum):
+    """Why a command did not end by itself."""
+
+    DEADLINE = "deadline"
+    """It ran longer than it was given."""
+    MEMORY = "memory"
+    """The processes of the sandbox together needed more memory than they may have."""
+    CLOSED = "closed"
+    """The sandbox was closed while it ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a sandbox may use. One too small for a program makes the program fail; none is ever exceeded silently."""
+
+    memory_bytes: int = 2 << 30
+    """Address space of each process, and memory of all together where control groups can be used."""
+    disk_bytes: int = 512 << 20
+    """Everything written under /work, /tmp, /home and /dev/shm together."""
+    files: int = 20_000
+    """Files and folders under these together, without those of the folder or snapshot that bubblewrap lays below /work.
+
+    One more is told to the program as a full disk. An episode looks at each of them in every turn.
+    """
+    processes: int = 128
+    """Processes and threads at a time."""
+    open_files: int = 1024
+    """Open files of each process."""
+    output_bytes: int = 64 << 10
+    """How much of each output stream is kept: one half from its beginning, the other from its end."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value < 1:
+                raise ConfigError(f"the sandbox limit {name} is '{value}'; it must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a command."""
+
+    exit: int
+    """Its exit status; 128 + n if signal n ended it; 127 if there is no such program, 126 if it cannot be started."""
+    stdout: bytes
+    """What it wrote, shortened in the middle if ``truncated``."""
+    stderr: bytes
+    truncated: bool = False
+    """Whether one of the two was longer than ``Limits.output_bytes``."""
+    killed_by: KilledBy | None = None
+    """None: it ended by itself."""
+    time_s: float = 0.0
+    note: str = ""
+    """What else an agent must know: that its shell was started anew."""
+
+    def text(self) -> str:
+        """Both streams as text, the errors last; a byte that is not UTF-8 becomes �."""
+        return (self.stdout + self.stderr).decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One name in a folder."""
+
+    name: str
+    kind: Literal["file", "folder", "link", "other"]
+    size_bytes: int
+
+
+class Snapshot:
+    """The content of a sandbox's folders at one moment. It lives as long as somebody holds it, and its back end."""
+
+    __slots__ = ()
+
+
+class Sandbox(ABC):
+    """One private place. Used by one thread at a time."""
+
+    limits: Limits
+
+    @abstractmethod
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        cwd: str = WORK,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+    ) -> Result:
+        """Run one program to its end, and end everything that it started.
+
+        ``deadline_s``: after it the whole tree of processes is killed, wherever it has moved to. ``env``: added to
+        ``ENVIRONMENT``. A relative ``cwd`` lies in /work.
+        """
+
+    @abstractmethod
+    def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
+        """A shell that stays: working directory, variables and functions persist from one command to the next.
+
+        ``state``: what it begins with, the ``Session.state`` of another bash, for instance in the sandbox of which this
+        one is a fork. Raises ConfigError for a Python with a state.
+        """
+
+    @abstractmethod
+    def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
+        """The content of a file. Raises SandboxFileError if there is none, or if it is larger than ``max_bytes``."""
+
+    @abstractmethod
+    def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
+        """Make or replace a file, and the folders above it. Raises SandboxFileError, also when the disk is full."""
+
+    @abstractmethod
+    def list(self, path: str = WORK) -> tuple[Entry, ...]:
+        """What lies in a folder, by name. Raises SandboxFileError if there is no such folder."""
+
+    @abstractmethod
+    def tree(self, path: str = WORK) -> Mapping[str, str]:
+        """Relative path of each file below a folder → digest of its kind, executable bit and content.
+
+        The digest begins with ``f:`` for a file, ``x:`` for one that may be executed, ``l:`` for a link, which is not
+        followed; anything else is ``o:``. Empty folders and ``BYPRODUCTS`` are left out. A name that is not UTF-8 has
+        surrogate escapes. A file above 64 MiB, or one that is nearly all holes, is not read: its digest may be that of
+        its size and the time of its last change. Likewise a file is not read again while its size and times stay; a
+        program can change one unseen if it has mapped it into its memory before.
+
+        Raises SandboxFileError if there is no such folder, or if it cannot be read as a whole.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> Snapshot:
+        """Keep the present content of the folders; ``Backend.open`` makes new sandboxes of it."""
+
+    @abstractmethod
+    def fork(self) -> Self:
+        """A new sandbox with the same content. Running programs, and so sessions, stay where they are."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End every process and remove every file. Safe to repeat."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Backend(ABC):
+    """A way to make sandboxes. Many threads may use one."""
+
+    name: str
+
+    @abstractmethod
+    def open(self, source: Path_ | Snapshot | None = None) -> Sandbox:
+        """A new sandbox. ``source``: what /work begins with (a folder), or everything (a snapshot)."""
+
+    @abstractmethod
+    def keep(self, folder: Path_) -> Snapshot:
+        """Read a folder once, as the /work of many sandboxes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all sandboxes and remove what the back end made. Safe to repeat."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class SandboxLost(EnvError):
+    """One sandbox broke after a program had run in it, so that program may be the cause; its back end goes on."""
+
+
+class SandboxFileError(UserError):
+    """A file in a sandbox that cannot be read or written as asked; for an agent's tool, this is an observation."""
+
+
+def normal(path: str) -> str:
+    """A path without '.' and doubled slashes, and relative to /work where it lies below that."""
+    pure = PurePosixPath(path)
+    return str(pure.relative_to(WORK) if pure.is_relative_to(WORK) else pure)
+
+
+def is_below_work(path: str) -> bool:
+    """Whether a path is the one spelling of a place below /work, and cannot lead out of it."""
+    leads_out = path.startswith("/") or ".." in path.split("/") or "\0" in path
+    return path == normal(path) != "." and not leads_out
+
+
+def in_folders(path: str) -> tuple[str, str]:
+    """A path of a caller → the name of its folder and the path in it. A relative path lies in /work."""
+    if "\0" in path:
+        raise SandboxFileError("a path contains a NUL byte; remove it")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise SandboxFileError(f"a path contains {path[error.start]!r}, which no file system can hold") from None
+    pure = PurePosixPath(normal(path))
+    for name, root in FOLDERS.items():
+        if pure.is_relative_to(root):
+            return name, str(pure.relative_to(root))
+    if pure.is_absolute():
+        raise SandboxFileError(f"'{path}' lies outside of {', '.join(FOLDERS.values())}; only these can be reached")
+    return "work", str(pure)
+
+
+def check_command(argv: Sequence[str], deadline_s: float) -> None:
+    """Raises ConfigError for a command that cannot be started as given."""
+    if isinstance(argv, str) or not argv:
+        raise ConfigError(f"argv is '{argv}'; pass a list of words, such as ['bash', '-c', TEXT]")
+    if any("\0" in word for word in argv):
+        raise ConfigError("a word of argv contains a NUL byte; remove it")
+    try:
+        os.fsencode("".join(argv))
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"argv contains {error.object[error.start]!r}, which no program can be given") from None
+    if not deadline_s > 0:
+        raise ConfigError(f"deadline_s is '{deadline_s}'; it must be above 0")
+
+
+def unstarted(argv: Sequence[str]) -> Result | None:
+    """What becomes of a command line that is too long to be started; None for any other."""
+    length = sum(len(os.fsencode(word)) + 1 for word in argv)
+    if length <= ARGUMENT_BYTES:
+        return None
+    problem = f"{argv[0][:80]}: Argument list too long ({length} bytes, at most {ARGUMENT_BYTES})\n"
+    return Result(exit=126, stdout=b"", stderr=os.fsencode(problem))

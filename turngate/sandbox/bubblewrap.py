@@ -1,0 +1,324 @@
+"""Sandboxes of Linux namespaces, made by bubblewrap: the default. They start in milliseconds, without a daemon.
+
+Three processes stand between the library and a command (see ``holder.py``, ``keeper.py``): one *holder* for all, one
+*keeper* per sandbox, and bubblewrap itself per command. A sandbox is a file system that the keeper holds, with a host
+name, IPC and a network of its own that leads nowhere; each command gets fresh processes in it, a read-only system, no
+capabilities, no new privileges, a system-call filter (``seccomp.py``) and limits.
+
+What bounds what: processes, open files and the address space of each process by resource limits; files and their bytes
+by the size of the sandbox's file system, which lives in memory; the memory of all processes together by a control group
+where one can be made (``Bubblewrap.memory_bound`` says in words which of these holds here).
+
+Copy-on-write: a snapshot copies what a sandbox changed, and a new sandbox is an overlay on it. Where overlays are not
+allowed (before Linux 6.6, as a rule), sandboxes and snapshots are full copies; ``Bubblewrap.storage`` says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from turngate.errors import ConfigError, DataError, EnvError
+from turngate.sandbox import seccomp, wire
+from turngate.sandbox.base import Backend, Limits, Path_, Snapshot
+from turngate.sandbox.cage import real_places, write_settings
+from turngate.sandbox.cell import BubblewrapSandbox, Layer, Layers
+from turngate.sandbox.cgroups import Group, Groups, open_groups
+from turngate.sandbox.holder import LAUNCH
+from turngate.sandbox.mounts import FOLDER_MODE
+from turngate.sandbox.trees import copy_tree
+
+INSTALL = "apt-get install -y bubblewrap"
+OUTSIDE_UID = 1_900_000_000
+"""Who a sandbox is on the host if the library runs as root: a number that no user has."""
+SPARE = 4
+"""Keepers that are made ahead and wait, so that a sandbox opens at once; none is used twice."""
+CLOSE_S = 10.0
+_HOLDER_S = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Bubblewrap(Backend):
+    """The back end. Its helper process and its store in the temporary folder live until ``close``.
+
+    ``shown``: more paths to show read-only, inside → on the host, for instance ``{"/opt/python": sys.base_prefix}``. A
+    link leads there from where they lie on the host, because programs look for their libraries where they were built.
+    ``store``: where snapshots lie (default: the system's temporary folder). ``storage``: ``auto`` takes overlays where
+    they work. ``groups``: ``auto`` uses control groups where they can be made, ``require`` refuses to go without,
+    ``off`` makes none.
+
+    Raises ConfigError if bubblewrap is not installed, or if this machine does not let it make a sandbox.
+    """
+
+    name = "bubblewrap"
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        shown: Mapping[str, str] | None = None,
+        store: Path_ | None = None,
+        storage: Literal["auto", "overlay", "copy"] = "auto",
+        groups: Literal["auto", "require", "off"] = "auto",
+    ) -> None:
+        bwrap = _find()
+        self.limits = limits or Limits()
+        self._uid = OUTSIDE_UID if os.geteuid() == 0 else None
+        self._pid, self._lock, self._closed = os.getpid(), threading.RLock(), False  # a collected layer locks again
+        self._names = count()
+        self.sandboxes: set[BubblewrapSandbox] = set()  # held, so that one that nobody closed is closed here
+        self._spare: deque[tuple[socket.socket, Group | None]] = deque()
+        self._store = Path(os.path.realpath(tempfile.mkdtemp(prefix="turngate-sandbox-", dir=store)))
+        try:
+            plan = self._prepare(bwrap, real_places(shown or {}))
+            self.groups: Groups | None = open_groups(self.limits, groups)
+            self._channel, self._process = _start_holder()
+            self.storage = self._greet(plan, storage)
+            self._try()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def memory_bound(self) -> str:
+        """What bounds the memory of a sandbox on this machine, in words."""
+        each = f"{self.limits.memory_bytes} bytes for each of {self.limits.processes} processes"
+        return each if self.groups is None else f"{each}, and for all together ({self.groups.kind})"
+
+    def open(self, source: Path_ | Snapshot | None = None) -> BubblewrapSandbox:
+        """See ``Backend.open``. Raises EnvError if the sandbox cannot be made."""
+        if self._closed:
+            raise EnvError("the sandbox back end is closed; open a new one")
+        layers: tuple[Layer, ...] = ()
+        if isinstance(source, Layers):
+            if source.store != str(self._store):
+                raise ConfigError("this snapshot belongs to another back end; open it with the one that made it")
+            layers = source.layers
+        elif isinstance(source, Snapshot):
+            raise ConfigError(
+                f"a {type(source).__name__} cannot be opened by bubblewrap; use the back end that made it"
+            )
+        elif source is not None:
+            layers = self.keep(source).layers
+        return BubblewrapSandbox(self, layers)
+
+    def keep(self, folder: Path_) -> Layers:
+        """See ``Backend.keep``. Raises DataError if the folder cannot be read."""
+        if not os.path.isdir(folder):
+            raise DataError(folder, "is no folder; name the folder that /work shall begin with")
+        layer = self.new_layer()
+        path = self._store / "layers" / layer.name
+        try:
+            path.mkdir()
+            self._give(path)
+            copy_tree(os.fspath(folder), str(path / "work"), owner=self._uid)
+        except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise DataError(folder, f"cannot be copied into a sandbox: {error}") from error
+        return Layers(str(self._store), (layer,))
+
+    def close(self) -> None:
+        """See ``Backend.close``."""
+        with self._lock:
+            if self._closed or os.getpid() != self._pid:
+                return
+            self._closed = True
+        for sandbox in list(self.sandboxes):
+            sandbox.close()
+        process: subprocess.Popen[bytes] | None = getattr(self, "_process", None)  # None: it never came so far
+        if process is not None:
+            self._channel.close()
+            try:
+                process.wait(CLOSE_S)
+            except subprocess.TimeoutExpired:
+                _log.warning("the holder of the sandboxes did not end within %g s and is killed", CLOSE_S)
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._store, ignore_errors=True)  # the holder has removed it, unless it never came so far
+        for keeper, group in self._spare:
+            _leave(keeper, group)
+        groups: Groups | None = getattr(self, "groups", None)
+        if groups is not None:
+            groups.close()
+
+    # --- for its sandboxes --------------------------------------------------------------------------------------------
+
+    def new_layer(self) -> Layer:
+        """A name for a folder of the store, and a promise to remove that folder."""
+        layer = Layer(str(next(self._names)))
+        weakref.finalize(layer, self._forget, layer.name).atexit = False
+        return layer
+
+    def enter(self, sandbox: BubblewrapSandbox, layers: Sequence[Layer]) -> tuple[socket.socket, int, Group | None]:
+        """Let a keeper begin: the channel to it, a file that is ready when it is gone, and its group."""
+        names = [layer.name for layer in layers]
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise EnvError("the sandbox back end is closed; open a new one")
+                if os.getpid() != self._pid:
+                    raise EnvError("the sandbox back end was made by another process; make one in each process")
+                was_spare = bool(self._spare)
+                keeper, group = self._spare.popleft() if was_spare else self._make_keeper()
+                with suppress(OSError):  # it is gone, and so there is no welcome
+                    wire.send(keeper, {"layers": names})
+                self.sandboxes.add(sandbox)
+                self._fill()  # while that one works
+            try:
+                return keeper, _welcome(keeper), group
+            except EnvError:
+                _leave(keeper, group)
+                if not was_spare:
+                    raise
+
+    def _fill(self) -> None:
+        while len(self._spare) < SPARE:
+            self._spare.append(self._make_keeper())
+
+    def _make_keeper(self) -> tuple[socket.socket, Group | None]:
+        """Have the holder make a keeper, and do not wait for it: the channel to it, and its group."""
+        group = self.groups.make() if self.groups else None
+        ours, theirs = wire.pair()
+        try:
+            wire.send(self._channel, {"do": "open"}, [theirs.fileno(), *(group.entrances if group else ())])
+        except OSError as error:
+            _leave(ours, group)
+            raise EnvError(f"the holder of the sandboxes is gone: {error}") from error
+        finally:
+            theirs.close()
+        return ours, group
+
+    def works(self) -> bool:
+        """Whether the holder is there. When it ends, its keepers do so a moment before that can be seen."""
+        try:
+            self._process.wait(_HOLDER_S)
+        except subprocess.TimeoutExpired:
+            return not self._closed
+        return False
+
+    def state_of(self, layers: Sequence[Layer]) -> Layers:
+        """A snapshot of these layers."""
+        return Layers(str(self._store), tuple(layers))
+
+    def _give(self, path: Path) -> None:
+        if self._uid is not None:
+            os.chown(path, self._uid, self._uid, follow_symlinks=False)
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            if not self._closed and os.getpid() == self._pid:
+                with suppress(OSError):  # the holder is gone, and with it the store
+                    wire.send(self._channel, {"do": "forget", "layer": name})
+
+    # --- how it starts ------------------------------------------------------------------------------------------------
+
+    def _prepare(self, bwrap: str, shown: Mapping[str, str]) -> dict[str, Any]:
+        """Fill the store; what the holder has to know."""
+        store = self._store
+        store.chmod(0o711)
+        write_settings(store / "etc")
+        (store / "filter").write_bytes(seccomp.program())
+        (store / "filter").chmod(0o644)
+        empty = store / "layers" / "empty" / "work"
+        empty.mkdir(parents=True)
+        empty.chmod(FOLDER_MODE)
+        (store / "cell").mkdir()
+        (store / "root").mkdir()
+        for path in (store, *store.rglob("*")):
+            self._give(path)
+        limits = asdict(self.limits)
+        return {
+            "store": str(store),
+            "bwrap": bwrap,
+            "filter": str(store / "filter"),
+            "shown": dict(shown),
+            "limits": limits,
+            "overlay": False,
+        }
+
+    def _greet(self, plan: dict[str, Any], storage: str) -> str:
+        wire.send(self._channel, {"plan": plan, "uid": self._uid, "storage": storage})
+        try:
+            answer, _files = wire.receive(self._channel)
+        except (EOFError, ConnectionError):
+            raise EnvError("the holder of the sandboxes ended as it started; its message is on stderr") from None
+        if "error" in answer:
+            raise ConfigError(_no_namespaces(answer["error"]))
+        if storage == "overlay" and not answer["overlay"]:
+            raise ConfigError(f"storage is 'overlay', but this machine offers {answer['storage']}; use 'auto'")
+        self.overlay = bool(answer["overlay"])
+        return str(answer["storage"])
+
+    def _try(self) -> None:
+        """One command, so that a machine on which nothing can run says so here."""
+        try:
+            with self.open() as sandbox:
+                result = sandbox.run(["/bin/true"], deadline_s=30)
+        except EnvError as error:
+            raise ConfigError(_no_namespaces(str(error))) from error
+        if result.exit != 0:
+            raise ConfigError(f"a sandbox cannot run /bin/true: {result.text().strip()!r}, exit status {result.exit}")
+
+
+def _find() -> str:
+    if not sys.platform.startswith("linux"):
+        raise ConfigError(f"bubblewrap needs Linux, and this is '{sys.platform}'; use the Docker back end")
+    path = shutil.which("bwrap")
+    if path is None:
+        raise ConfigError(f"bubblewrap ('bwrap') is not installed; run: {INSTALL}")
+    return os.path.realpath(path)
+
+
+def _start_holder() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    ours, theirs = wire.pair()
+    with theirs:
+        package = Path(__file__).parents[1]
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", LAUNCH, str(package), str(theirs.fileno()), str(os.getpid())],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={"LANG": "C.UTF-8"},
+            cwd="/",
+            start_new_session=True,
+        )
+    return ours, process
+
+
+def _leave(keeper: socket.socket, group: Group | None) -> None:
+    keeper.close()  # the keeper ends
+    if group is not None:
+        group.close()
+
+
+def _welcome(keeper: socket.socket) -> int:
+    try:
+        answer, files = wire.receive(keeper)
+    except (EOFError, ConnectionError):
+        raise EnvError("a sandbox ended as it started; the message of its keeper is on stderr") from None
+    if "error" in answer:
+        raise EnvError(f"a sandbox could not be made: {answer['error']}")
+    return files[0]
+
+
+def _no_namespaces(problem: str) -> str:
+    return (
+        f"this machine does not let bubblewrap make a sandbox: {problem}. Unprivileged user namespaces must be allowed "
+        "(sysctl user.max_user_namespaces above 0; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; in a "
+        "container --security-opt seccomp=unconfined --security-opt systempaths=unconfined), or use 'docker'"
+    )

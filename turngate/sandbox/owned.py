@@ -1,0 +1,87 @@
+"""What the sandboxes of every back end share: they belong to it, give out sessions, tell who broke them, close once."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Concatenate, Literal, ParamSpec, TypeVar
+
+from turngate.errors import EnvError
+from turngate.sandbox.base import Limits, Sandbox, SandboxLost
+from turngate.sandbox.session import SHELLS, Session, ShellProcess
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_S = TypeVar("_S", bound="OwnedSandbox")
+
+
+class OwnedSandbox(Sandbox):
+    """``leave`` makes the back end forget the sandbox, when it is closed."""
+
+    def __init__(self, limits: Limits, leave: Callable[[OwnedSandbox], None]) -> None:
+        self.limits = limits
+        self._leave, self._closed, self._lock = leave, False, threading.Lock()
+        self._sessions: list[Session] = []
+        self._acted = False
+        """Whether a program has been started in it."""
+
+    def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
+        """See ``Sandbox.session``."""
+        self._check_open()
+        language, bytes_kept = SHELLS[shell], self.limits.output_bytes
+        session = Session(language, lambda: self._shell(language.argv), bytes_kept, state, guard=self.blame)
+        self._sessions.append(session)
+        return session
+
+    def close(self) -> None:
+        """See ``Sandbox.close``."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._leave(self)
+        for session in self._sessions:
+            session.close()
+        self._release()
+
+    @contextmanager
+    def blame(self) -> Iterator[None]:
+        """What breaks the sandbox within is SandboxLost, unless no program had run before or the back end is gone."""
+        try:
+            yield
+        except SandboxLost:
+            raise
+        except EnvError as error:
+            if not self._acted or self._closed or not self._backend_works():
+                raise
+            raise SandboxLost(str(error)) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EnvError("the sandbox is closed")
+
+    @abstractmethod
+    def _backend_works(self) -> bool:
+        """Whether other sandboxes of the back end can go on."""
+
+    @abstractmethod
+    def _shell(self, argv: Sequence[str]) -> ShellProcess:
+        """A process for a session."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """End every process and remove every file; called once, after the sessions."""
+
+
+def blamed(method: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenate[_S, _P], _T]:
+    """A method of a sandbox, carried out within ``blame``."""
+
+    @functools.wraps(method)
+    def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with self.blame():
+            return method(self, *args, **kwargs)
+
+    return call
