@@ -65,6 +65,21 @@ def test_registering_never_overwrites():
     assert registered()["turngate/Lock-v1"].entry_point == "turngate.envs.lock:LockEnv"
 
 
+@pytest.mark.usefixtures("_clean")
+def test_a_file_that_registers_twice_is_told_how_a_script_registers():
+    register("test/Twice-v0", "shop:Shop")
+    with pytest.raises(DuplicateName, match=r'imported, register it as f"\{__name__\}:Shop"'):
+        register("test/Twice-v0", "shop:Shop")
+
+
+def test_an_unknown_namespace_is_told_how_commands_know_ids():
+    with pytest.raises(UnknownName, match=r"by an entry point in the group 'turngate\.envs'"):
+        make("nobody/Shop-v0")
+    with pytest.raises(UnknownName) as caught:
+        make("turngate/Lok-v1")
+    assert "entry point" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "bad", ["Lock-v1", "test/Lock", "test/Lock-v", "test/Lock-v01", "test/Lock-v-1", "a/b/Lock-v1", "test/Lo ck-v1", ""]
 )

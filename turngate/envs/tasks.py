@@ -272,12 +272,12 @@ def part_of(tasks: TasksLike, default: TaskSourcePart | None, env: str) -> TaskS
     """
     if tasks is None:
         if default is None:
-            raise ConfigError(f"{env} has no tasks of its own; name some: tasks = {{type = …}}")
+            raise ConfigError(f"{env} has no tasks of its own; name some: tasks = {{type = …}}, or tasks=TaskList([…])")
         return default
     if not isinstance(tasks, TaskSourcePart | Mapping | str):
         if isinstance(tasks, TaskSource):
             return tasks
-        raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type")
+        raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type; {_mend(tasks)}")
     data = {"tasks": tasks}
     try:
         part = _Argument.model_validate(data).tasks
@@ -291,6 +291,14 @@ def part_of(tasks: TasksLike, default: TaskSourcePart | None, env: str) -> TaskS
             f"{', '.join(fitting)}, or package.module:Name for your own"
         )
     return part
+
+
+def _mend(tasks: object) -> str:
+    """What would make a task source of it."""
+    has = [name for name in ("splits", "size", "task", "find") if hasattr(tasks, name)]
+    if has:
+        return f"a source also has {', '.join(name for name in ('splits', 'size', 'task', 'find') if name not in has)}"
+    return "make one of a list or generator of tasks: TaskList(tasks)"
 
 
 def opened(part: TaskSourcePart, opening: Callable[[TaskSourcePart], TaskSource]) -> TaskSource:
