@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,7 +32,10 @@ _log = logging.getLogger(__name__)
 
 @runtime_checkable
 class TaskSource(Protocol):
-    """Tasks by split and number. The same arguments give an equal task, in every process and on every machine."""
+    """Tasks by split and number. The same arguments give an equal task, in every process and on every machine.
+
+    ``splits``: the names of its splits, the one for training first.
+    """
 
     splits: tuple[str, ...]
 
@@ -80,7 +83,7 @@ def warn_of(dropped: Sequence[Dropped], total: int, what: str) -> None:
 class TaskList:
     """A fixed list of tasks, split by ``Task.split``; ``dropped`` is what could not be used of where it comes from."""
 
-    def __init__(self, tasks: Sequence[Task], dropped: Sequence[Dropped] = ()) -> None:
+    def __init__(self, tasks: Iterable[Task], dropped: Sequence[Dropped] = ()) -> None:
         by_split: dict[str, list[Task]] = {}
         self._by_id: dict[str, Task] = {}
         for task in tasks:
