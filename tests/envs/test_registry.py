@@ -206,6 +206,15 @@ except turngate.UnknownName as error:
 """
 
 
+def test_an_entry_point_that_names_a_module_is_told_to_name_a_function(tmp_path):
+    (tmp_path / "acme_cards.py").write_text("")
+    (tmp_path / "acme_cards-1.dist-info").mkdir()
+    (tmp_path / "acme_cards-1.dist-info" / "entry_points.txt").write_text("[turngate.envs]\ncards = acme_cards\n")
+    program = f"import sys; sys.path[:0] = {[str(tmp_path), *sys.path]!r}\nimport turngate; turngate.registered()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "it names a module; name a function in it that registers: acme_cards:NAME" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def plugins(tmp_path_factory):
     """A folder into which two plugins were installed from wheels: a good one and one that fails."""
