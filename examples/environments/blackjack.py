@@ -51,8 +51,8 @@ class Blackjack(ToolEnv):
         return f"{self.look()} The hand is over." if done else self.look()
 
     def state(self) -> str:
-        """The cards say it all."""
-        return str(self.hand)
+        """The cards; which come next is fixed by the task."""
+        return f"{self.task.id} {self.hand}"
 
     def close(self) -> None:
         """Put the cards away."""

@@ -7,7 +7,7 @@ import pandas
 
 from turngate import Evidence, FromEvidence, Rubric, Task, TaskList, ToolEnv, ToolError, TurnSpec, register, tool
 
-ID = "examples/Tables-v0"
+ID = "examples/Tables-v1"
 RIGHT = FromEvidence(name="right", evidence="right", kind="outcome", levels=(0, 1))
 CITIES = ("Oslo", "Rome", "Lima")
 
@@ -18,7 +18,7 @@ def make_task(split: str, number: int) -> Task:
     sales = {"city": rng.choice(CITIES, 12).tolist(), "year": rng.integers(2020, 2023, 12).tolist()}
     sales["sold"] = rng.integers(1, 100, 12).tolist()
     city, how = str(rng.choice(sales["city"])), str(rng.choice(["sum", "mean"]))
-    prompt = f"A table has the columns city, year, sold. What is the {how} of sold in {city}?"
+    prompt = f"What is the {how} of the pieces sold in {city}?"
     return Task(
         id=f"{split}/{number}",
         env_id=ID,
@@ -29,7 +29,7 @@ def make_task(split: str, number: int) -> Task:
 
 
 class Tables(ToolEnv):
-    """Narrow the rows down, aggregate a column, answer."""
+    """Look at the columns, narrow the rows down, aggregate a column, answer."""
 
     turn_spec = TurnSpec(rubric=Rubric(rewards=(RIGHT,)), max_turns=6, has_oracle=True)
 
@@ -42,8 +42,15 @@ class Tables(ToolEnv):
         return task.prompt
 
     @tool
+    def columns(self) -> str:
+        """List the columns, each with its values in the first rows."""
+        return "\n".join(f"{name}: {', '.join(map(str, self.rows[name][:3]))}, …" for name in self.rows)
+
+    @tool
     def keep(self, column: Literal["city", "year", "sold"], value: str | int) -> str:
         """Keep the rows with this value in a column."""
+        if isinstance(value, str) != (column == "city"):
+            raise ToolError(f"{column} holds {'names' if column == 'city' else 'numbers'}, not {value!r}")
         self.rows = self.rows[self.rows[column] == value]
         return f"{len(self.rows)} rows are left"
 
@@ -62,8 +69,8 @@ class Tables(ToolEnv):
         return "answered"
 
     def state(self) -> str:
-        """The rows that are left, and what was said last."""
-        return f"{self.task.id} {self.rows.index.tolist()} {self.shown}"
+        """The rows that are left, and the answer."""
+        return f"{self.task.id} {self.rows.index.tolist()} {self.given}"
 
     def verify(self) -> list[Evidence]:
         """Whether the number is right to a thousandth."""
@@ -77,9 +84,9 @@ class Tables(ToolEnv):
         return float(table[table["city"] == task.private["city"]]["sold"].agg(task.private["how"]))
 
     def oracle(self, task: Task) -> list[str]:
-        """Three steps."""
+        """Look, and three steps."""
         city, how = task.private["city"], task.private["how"]
-        return [f"keep city {city}", f"total sold {how}", f"answer {self.solution(task)}"]
+        return ["columns", f"keep city {city}", f"total sold {how}", f"answer {self.solution(task)}"]
 
 
 register(ID, "examples.environments.tables:Tables", description="Questions about a table, with pandas.")

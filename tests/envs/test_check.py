@@ -273,6 +273,11 @@ class WrongOracle(Sum):
         return ["answer 7"]
 
 
+class MisspeltOracle(Sum):
+    def oracle(self, task):
+        return ["anwser 7", "answer 7"]
+
+
 class OracleGivesUp(Sum):
     def oracle(self, task):
         return ["look"]
@@ -408,6 +413,7 @@ BROKEN = [
     (ShowsTheAnswer, "private", r"shows private\['answer'\]"),
     (ShowsADeepSecret, "private", r"shows private\['steps'\]"),
     (WrongOracle, "oracle", r"the oracle failed on task 'sum/\d': outcome 0\.0"),
+    (MisspeltOracle, "oracle", r"outcome 0\.0; its action 'anwser 7' was answered: (error: )?unknown tool 'anwser'"),
     (OracleGivesUp, "oracle", "did not end the episode in 1 turns"),
     (UnmeasuredOutcome, "oracle", "the oracle failed on task"),
     (RaisesOnGarbage, "garbage", r"raised EnvError\(.*control character"),

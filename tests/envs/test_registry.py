@@ -65,6 +65,21 @@ def test_registering_never_overwrites():
     assert registered()["turngate/Lock-v1"].entry_point == "turngate.envs.lock:LockEnv"
 
 
+@pytest.mark.usefixtures("_clean")
+def test_a_file_that_registers_twice_is_told_how_a_script_registers():
+    register("test/Twice-v0", "shop:Shop")
+    with pytest.raises(DuplicateName, match=r'imported, register it as f"\{__name__\}:Shop"'):
+        register("test/Twice-v0", "shop:Shop")
+
+
+def test_an_unknown_namespace_is_told_how_commands_know_ids():
+    with pytest.raises(UnknownName, match=r"by an entry point in the group 'turngate\.envs'"):
+        make("nobody/Shop-v0")
+    with pytest.raises(UnknownName) as caught:
+        make("turngate/Lok-v1")
+    assert "entry point" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "bad", ["Lock-v1", "test/Lock", "test/Lock-v", "test/Lock-v01", "test/Lock-v-1", "a/b/Lock-v1", "test/Lo ck-v1", ""]
 )
@@ -189,6 +204,15 @@ try:
 except turngate.UnknownName as error:
     print("error:", error)
 """
+
+
+def test_an_entry_point_that_names_a_module_is_told_to_name_a_function(tmp_path):
+    (tmp_path / "acme_cards.py").write_text("")
+    (tmp_path / "acme_cards-1.dist-info").mkdir()
+    (tmp_path / "acme_cards-1.dist-info" / "entry_points.txt").write_text("[turngate.envs]\ncards = acme_cards\n")
+    program = f"import sys; sys.path[:0] = {[str(tmp_path), *sys.path]!r}\nimport turngate; turngate.registered()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "it names a module; name a function in it that registers: acme_cards:NAME" in done.stderr
 
 
 @pytest.fixture(scope="module")

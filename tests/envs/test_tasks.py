@@ -178,6 +178,14 @@ def test_a_source_that_the_environment_opened_is_closed_with_it(monkeypatch: pyt
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
+class NoSplits:
+    def size(self, split: str) -> int:
+        return 0
+
+    def task(self, split: str, index: int) -> None:
+        raise IndexError
+
+
 @pytest.mark.parametrize(
     ("tasks", "said"),
     [
@@ -196,7 +204,8 @@ def test_a_source_that_the_environment_opened_is_closed_with_it(monkeypatch: pyt
         ({"type": "my_tasks:strange"}, "must return tasks or a TaskSource; among them is 'red'"),
         ({"type": "my_tasks:red", "n": 0}, "the task source holds no tasks"),
         ({"type": "my_tasks:red", "m": 1}, "unknown key 'tasks.m'"),
-        (7, "tasks: 7 is neither a task source nor a table with its type"),
+        (7, "tasks: 7 is neither a task source nor a table with its type; make one of a list or generator of tasks: "),
+        (NoSplits(), "; a source also has splits, find"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("mine")

@@ -98,6 +98,7 @@ def test_the_tools_are_declared_from_the_methods_in_their_order():
         ("put plum", "error: argument 'what' of put should be 'apple' or 'pear', not 'plum'; write: put WHAT [COUNT]"),
         ("put apple many", "error: argument 'count' of put should be a valid integer"),
         ("take apple", "error: unknown tool 'take'"),
+        ('put("apple", 2)', "error: unknown tool 'put(\"apple\",'; write: put WHAT [COUNT]"),
         ("", "error: empty; tools: put WHAT [COUNT] | look | pay"),
         (
             '<tool_call>{"name": "look"}</tool_call>' * 2,

@@ -50,10 +50,27 @@ def test_a_model_of_a_change_is_checked_field_by_field():
     env.close()
 
 
+def test_a_process_reward_for_coming_closer_is_paid_only_when_the_goal_is_reached():
+    env = turngate.make(service.ID)
+    env.reset(options={"task": "train/0"})
+    oracle = env.oracle(env.task)
+    for actions, paid in ((oracle, 1.1), ([*oracle[:-1], "delete 103", "finish"], 0.0)):
+        env.reset(options={"task": "train/0"})
+        closer, total = [], 0.0
+        for line in actions:
+            _, reward, _, _, info = env.step(line)
+            total += reward
+            closer += [fact.value for fact in info["evidence"] if fact.name == "closer"]
+        assert closer[:3] == [False, True, True]
+        assert total == pytest.approx(paid)
+    env.close()
+
+
 def test_a_number_is_a_number_and_a_word_a_word():
     env = turngate.make(tables.ID)
     env.reset(options={"task": "train/0"})
     assert env.step("keep city Nowhere")[0].text == "0 rows are left"
+    assert env.step("keep year Oslo")[0].text == "error: year holds numbers, not 'Oslo'"
     assert env.step("total sold sum")[0].text == "error: no rows are left"
     assert "argument 'number' of answer should be a valid number" in env.step("answer many")[0].text
     env.close()

@@ -98,6 +98,11 @@ def test_arguments_arrive_typed():
             {"where": {"x": 1}, "colours": [], "coats": 0},
             "argument 'coats' of paint should be greater than",
         ),
+        ({"where": {"x": "a"}}, "argument 'where.x' of paint should be a valid integer, not 'a'; write: "),
+        (
+            {"where": {"x": 1}, "colours": [], "share": "x"},
+            "argument 'share' of paint should be a valid number, not 'x'; ",
+        ),
         ({"where": {"x": 1}, "colours": [], "mode": "damp"}, "argument 'mode' of paint should be 'wet' or 'dry'"),
         ({"where": {"x": 1}, "colours": [], "size": 1}, "paint has no argument 'size'"),
         ({"where": {"x": 1}}, "paint needs COLOURS"),
@@ -111,6 +116,51 @@ def test_a_wrong_argument_is_told_with_its_name_and_the_usage(given, told):
         typed(PAINT, given)
     assert str(error.value).startswith(told)
     assert str(error.value).endswith("; write: paint WHERE COLOURS [COATS]")
+
+
+def find_rows(value: str | int, limit: int | None = None) -> str:
+    return f"{value} {limit}"
+
+
+def test_the_branches_of_a_union_are_one_field_of_that_name():
+    with pytest.raises(BadArguments) as error:
+        typed(tool_of(find_rows), {"value": 2.5})
+    told = "argument 'value' of find_rows should be a valid string or a valid integer, not 2.5; "
+    assert str(error.value) == f"{told}write: find_rows VALUE [LIMIT]"
+
+
+class Place(BaseModel):
+    x: int
+
+
+def find_in(place: Place | str, pair: tuple[int, int] = (0, 0)) -> str:
+    return f"{place} {pair}"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"place": {}}, "argument 'place.x' of find_in field required, not {}; "),
+        ({"place": {"x": "a"}}, "argument 'place.x' of find_in should be a valid integer, not 'a'; "),
+        (
+            {"place": 3},
+            "argument 'place' of find_in should be a valid dictionary or instance of Place or a valid string",
+        ),
+        ({"place": "", "pair": [1]}, "argument 'pair.1' of find_in field required, not [1]; "),
+        ({"place": "", "pair": [1, "b"]}, "argument 'pair.1' of find_in should be a valid integer, not 'b'; "),
+    ],
+)
+def test_the_field_is_where_the_agent_wrote_it_whatever_the_branch(given, told):
+    with pytest.raises(BadArguments) as error:
+        typed(tool_of(find_in), given)
+    assert str(error.value).startswith(told)
+
+
+def test_a_name_written_before_a_value_is_told_and_how_to_leave_one_out():
+    with pytest.raises(BadArguments) as error:
+        typed(tool_of(find_rows), {"value": "x", "limit": "limit=3"})
+    assert str(error.value).endswith("find_rows VALUE [LIMIT] (values without names, null for what is left out)")
+    assert typed(tool_of(find_rows), {"value": "x", "limit": None}) == ({"value": "x"}, "")
 
 
 def anything(*values: int) -> str:

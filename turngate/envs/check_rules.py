@@ -305,7 +305,16 @@ def _oracle(env: TurnEnv, seeds: Sequence[int]) -> Problems:
             yield f"the oracle of task '{played.info['task_id']}' did not end the episode in {len(played.steps)} turns"
         elif not score.usable or score.outcome is None or score.outcome < 1.0 - TOLERANCE:
             why = score.problem or f"outcome {score.outcome}"
-            yield f"the oracle failed on task '{played.info['task_id']}': {why}"
+            yield f"the oracle failed on task '{played.info['task_id']}': {why}{_refused(played)}"
+
+
+def _refused(played: _Played) -> str:
+    """The first action that was not carried out, which is the likely reason; "" if all were."""
+    for action, step in zip(played.actions, played.steps, strict=False):
+        facts = {fact.name: fact.value for fact in step.info["evidence"] if isinstance(fact, Evidence)}
+        if facts.get("parsed") is False or facts.get("call_ok") is False:
+            return f"; its action {action[:60]!r} was answered: {step.observation.text[:200]}"
+    return ""
 
 
 def _solvable(env: TurnEnv, seeds: Sequence[int]) -> Problems:

@@ -70,7 +70,11 @@ def register(id: str, entry_point: str, *, kwargs: Mapping[str, object] | None =
     if not isinstance(entry_point, str) or not _ENTRY_POINT.fullmatch(entry_point):
         raise ConfigError(f"entry point {entry_point!r} of '{id}' must look like 'package.module:ClassName'")
     if taken := gymnasium.registry.get(id):
-        raise DuplicateName(f"environment id '{id}' is taken by '{taken.entry_point}'; raise the version or rename it")
+        mend = "raise the version or rename it"
+        if taken.entry_point == entry_point:
+            name = entry_point.split(":")[1]
+            mend = f'if its file ran as a script and was then imported, register it as f"{{__name__}}:{name}"'
+        raise DuplicateName(f"environment id '{id}' is taken by '{taken.entry_point}'; {mend}")
     defaults = dict(kwargs or {})
     gymnasium.register(id, entry_point, order_enforce=False, disable_env_checker=True, kwargs=defaults)
     _registered[id] = Registered(id=id, entry_point=entry_point, kwargs=defaults, description=description)
@@ -113,7 +117,10 @@ def load_plugins() -> None:
         _plugins.loaded = True  # first, so that a plugin which calls make() does not load itself again
         for plugin in entry_points(group=PLUGIN_GROUP):
             try:
-                plugin.load()()
+                registers = plugin.load()
+                if not callable(registers):
+                    raise ConfigError(f"it names a module; name a function in it that registers: {plugin.value}:NAME")
+                registers()
             except Exception as error:  # somebody else's code: whatever it raises must not hide the other plugins
                 _plugins.failed[plugin.name] = repr(error)
                 _log.warning("plugin '%s' (%s) failed to load: %r", plugin.name, plugin.value, error)
@@ -153,5 +160,7 @@ def _unknown(id: str) -> UnknownName:
     matches = [match for match in map(_ID.fullmatch, _registered) if match and match["base"] == base]
     if versions := sorted(int(match["version"]) for match in matches):
         hints.append(f"existing versions of '{base}': " + ", ".join(f"v{version}" for version in versions))
+    if not any(known.startswith(f"{id.partition('/')[0]}/") for known in _registered):
+        hints.append(f"commands know ids of yours by an entry point in the group '{PLUGIN_GROUP}', scripts by import")
     hints += [f"plugin '{name}' failed to load: {problem}" for name, problem in _plugins.failed.items()]
     return UnknownName("environment", id, _registered, hint="; ".join(hints))

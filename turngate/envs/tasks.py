@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,7 +32,10 @@ _log = logging.getLogger(__name__)
 
 @runtime_checkable
 class TaskSource(Protocol):
-    """Tasks by split and number. The same arguments give an equal task, in every process and on every machine."""
+    """Tasks by split and number. The same arguments give an equal task, in every process and on every machine.
+
+    ``splits``: the names of its splits, the one for training first.
+    """
 
     splits: tuple[str, ...]
 
@@ -80,7 +83,7 @@ def warn_of(dropped: Sequence[Dropped], total: int, what: str) -> None:
 class TaskList:
     """A fixed list of tasks, split by ``Task.split``; ``dropped`` is what could not be used of where it comes from."""
 
-    def __init__(self, tasks: Sequence[Task], dropped: Sequence[Dropped] = ()) -> None:
+    def __init__(self, tasks: Iterable[Task], dropped: Sequence[Dropped] = ()) -> None:
         by_split: dict[str, list[Task]] = {}
         self._by_id: dict[str, Task] = {}
         for task in tasks:
@@ -272,12 +275,12 @@ def part_of(tasks: TasksLike, default: TaskSourcePart | None, env: str) -> TaskS
     """
     if tasks is None:
         if default is None:
-            raise ConfigError(f"{env} has no tasks of its own; name some: tasks = {{type = …}}")
+            raise ConfigError(f"{env} has no tasks of its own; name some: tasks = {{type = …}}, or tasks=TaskList([…])")
         return default
     if not isinstance(tasks, TaskSourcePart | Mapping | str):
         if isinstance(tasks, TaskSource):
             return tasks
-        raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type")
+        raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type; {_mend(tasks)}")
     data = {"tasks": tasks}
     try:
         part = _Argument.model_validate(data).tasks
@@ -291,6 +294,14 @@ def part_of(tasks: TasksLike, default: TaskSourcePart | None, env: str) -> TaskS
             f"{', '.join(fitting)}, or package.module:Name for your own"
         )
     return part
+
+
+def _mend(tasks: object) -> str:
+    """What would make a task source of it."""
+    has = [name for name in ("splits", "size", "task", "find") if hasattr(tasks, name)]
+    if has:
+        return f"a source also has {', '.join(name for name in ('splits', 'size', 'task', 'find') if name not in has)}"
+    return "make one of a list or generator of tasks: TaskList(tasks)"
 
 
 def opened(part: TaskSourcePart, opening: Callable[[TaskSourcePart], TaskSource]) -> TaskSource:

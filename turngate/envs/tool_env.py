@@ -85,7 +85,10 @@ class ToolEnv(TurnEnv):
         raise NotImplementedError(f"{type(self).__name__} has no begin(task)")
 
     def state(self) -> str | None:
-        """Tells states apart, task and all: equal only where equal actions lead to equal ends. None: unknown."""
+        """Tells states apart, for instance ``f"{self.task.id} {self.board}"``. None: unknown.
+
+        Equal only where equal actions lead to equal ends, so the task is part of it.
+        """
         return None
 
     def present(self, text: str) -> str:

@@ -7,13 +7,17 @@ JSON has no need of, such as "3" where a number belongs, is read, with a remark 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from turngate.tools.tool import Parameter, Tool
+
+_OF_THE_VALUE = re.compile(", (?:unable to parse|got) ")
 
 
 class BadArguments(Exception):
@@ -73,7 +77,7 @@ def _value(tool: Tool, parameter: Parameter, value: object) -> tuple[object, str
     try:
         found = _adapter(parameter.annotation).validate_python(value)
     except ValidationError as error:
-        raise BadArguments(_told(tool, parameter, error)) from None
+        raise BadArguments(_told(tool, parameter, value, error)) from None
     return found, f"argument '{parameter.name}' of {tool.name} is {json.dumps(value)[:40]}, which is of another type"
 
 
@@ -82,14 +86,38 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
 
 
-def _told(tool: Tool, parameter: Parameter, error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False)[0]
-    inner = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
-    field = f"{parameter.name}.{inner}" if inner else parameter.name
-    message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ").removeprefix("Input ")
-    given = repr(first["input"])
+def _told(tool: Tool, parameter: Parameter, whole: object, error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_context=False)
+    first, value = problems[0], problems[0]["input"]
+    field = _field(parameter, first, whole)
+    wanted = dict.fromkeys(
+        _wanted(problem["msg"]) for problem in problems if _field(parameter, problem, whole) == field
+    )
+    given = repr(value)
     given = given if len(given) <= 40 else f"{given[:40]}…"
-    return f"argument '{field}' of {tool.name} {message[:1].lower() + message[1:]}, not {given}; write: {tool.usage}"
+    either = " or ".join(wanted).replace(" or should be ", " or ")
+    named = isinstance(value, str) and value.startswith(tuple(f"{one.name}=" for one in tool.parameters))
+    hint = " (values without names, null for what is left out)" if named else ""
+    return f"argument '{field}' of {tool.name} {either}, not {given}; write: {tool.usage}{hint}"
+
+
+def _wanted(message: str) -> str:
+    """What pydantic asks for, less what it says of the value, which is shown."""
+    for said in ("Value error, ", "Assertion failed, ", "Input "):
+        message = message.removeprefix(said)
+    return _OF_THE_VALUE.split(message[:1].lower() + message[1:])[0]
+
+
+def _field(parameter: Parameter, problem: ErrorDetails, whole: object) -> str:
+    """Where in the argument: pydantic's path less what names the branch of a union, which the agent did not write."""
+    names, at = [parameter.name], whole
+    for number, part in enumerate(problem["loc"], 1):
+        inside = dict(enumerate(at)) if isinstance(at, list) else at if isinstance(at, Mapping) else {}
+        missing = problem["type"] == "missing" and number == len(problem["loc"])
+        if part in inside or missing:
+            names.append(str(part))
+            at = inside.get(part)
+    return ".".join(names)
 
 
 def _blank(value: object) -> bool:

@@ -130,6 +130,9 @@ def find(name: str, tools: Sequence[Tool]) -> Tool | None:
 def unknown(name: str, tools: Sequence[Tool]) -> str:
     """What to tell an agent that called a tool that does not exist."""
     close = difflib.get_close_matches(name, [tool.name for tool in tools], n=1)
+    meant = next((tool.usage for tool in tools if name.startswith(f"{tool.name}(")), None)
+    if meant:  # as a function is called
+        return f"unknown tool '{name[:40]}'; write: {meant}"
     return f"unknown tool '{name[:40]}'; " + (f"did you mean {close[0]}?" if close else usages(tools))
 
 
