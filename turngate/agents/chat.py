@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from turngate.agents.models import Tokenizer
+from turngate.agents.protocols import Tokenizer
 from turngate.errors import ConfigError
 from turngate.tools.notations import NOTATIONS, of_template
 from turngate.types import JSON, EndedBy, IntArray

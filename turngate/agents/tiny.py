@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from turngate.agents.models import LanguageModel, Tokenizer
+from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import ConfigError
 
 END, USER, ASSISTANT = "<|end|>", "<|user|>", "<|assistant|>"

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from turngate.errors import ConfigError
-from turngate.judging.cache import VerdictCache
-from turngate.judging.check import CheckResult, check
 from turngate.judging.judge import Judge
 from turngate.judging.labelled import read_labelled
 from turngate.judging.parts import JudgePart
+from turngate.judging.trial import CheckResult, check
+from turngate.judging.verdict_store import VerdictCache
 from turngate.problems import one_line
 from turngate.report.tables import print_table
 from turngate.rewards.judge import CORRECT, Criterion, FaultKind, upper_bound

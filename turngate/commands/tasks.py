@@ -12,14 +12,14 @@ from rich.console import Console
 
 from turngate.envs.code.card import Source, source_of
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.grading.report import fallen
+from turngate.envs.code.grading.junit import fallen
 from turngate.envs.code.mutation.coverage import Say
 from turngate.envs.code.mutation.harvest import LIMIT_S, harvest
 from turngate.envs.code.mutation.packages import DOWNLOAD_S, fetch, open_package, unpack
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.taskset import check_target, problems_of, sources_of, with_source, write
 from turngate.errors import ConfigError, DataError, TaskRefused
-from turngate.progress import Progress
+from turngate.progress_bar import Progress
 from turngate.sandbox.scratch import Scratch
 
 Move: TypeAlias = Callable[[int, int, str], None]

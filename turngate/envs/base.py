@@ -17,8 +17,8 @@ import numpy as np
 
 from turngate.envs import handed
 from turngate.envs.handed import Unfit
+from turngate.envs.spaces import Texts
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
-from turngate.envs.texts import Texts
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
 from turngate.tools.read import notation_of, parse
 from turngate.tools.tool import Tool

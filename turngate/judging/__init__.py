@@ -48,16 +48,16 @@ Whatever can be judged after the episode is (``turngate.examine``): episodes, th
 other.
 """
 
-from turngate.judging.cache import VerdictCache
-from turngate.judging.calls import Call
-from turngate.judging.check import CheckResult, check
 from turngate.judging.docket import Docket
 from turngate.judging.judge import Judge, Judged
 from turngate.judging.labelled import read_labelled
+from turngate.judging.lanes import Call
 from turngate.judging.openai import OpenAISpeaker
 from turngate.judging.parts import JudgePart, ModelJudge, PolicyJudge, ServerJudge
 from turngate.judging.settings import JudgeSettings, Tally
 from turngate.judging.speaker import Ask, PolicySpeaker, Reply, Speaker
+from turngate.judging.trial import CheckResult, check
+from turngate.judging.verdict_store import VerdictCache
 
 __all__ = [
     "Ask",

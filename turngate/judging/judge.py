@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.judging.cache import VerdictCache, verdict_key
-from turngate.judging.calls import Call, Caller, is_final
+from turngate.judging.lanes import Call, Caller, is_final
 from turngate.judging.settings import JudgeSettings, Tally
 from turngate.judging.speaker import Speaker
+from turngate.judging.verdict_store import VerdictCache, verdict_key
 from turngate.rewards.judge import (
     Answer,
     Canary,

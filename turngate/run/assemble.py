@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from turngate.agents.chat import Chat
-from turngate.agents.models import LanguageModel
+from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Worlds
 from turngate.config import Config
 from turngate.errors import ConfigError, UnknownName

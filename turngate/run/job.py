@@ -17,7 +17,7 @@ from turngate.errors import ConfigError
 from turngate.evaluations import add_evaluation, forget_evaluations, read_evaluations
 from turngate.jsonl import cut_torn_line
 from turngate.metrics import JsonlSink
-from turngate.progress import Progress
+from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turngate.agents.models import LanguageModel
+from turngate.agents.protocols import LanguageModel
 from turngate.config import Config
 from turngate.trainer.learner import Learner
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from turngate.agents.models import LanguageModel, Tokenizer
+from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.config import TinyModel
 from turngate.errors import MissingExtra, WriteError
 

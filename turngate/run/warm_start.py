@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from turngate.agents.chat import Chat
-from turngate.agents.models import LanguageModel, Tokenizer
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
+from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.agents.rollout import Limits, Player, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import RunError
-from turngate.progress import Progress
+from turngate.progress_bar import Progress
 from turngate.run.demonstrations import demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.run.models import load_model, new_model, save_model

@@ -27,8 +27,8 @@ from turngate.sandbox.base import (
     unstarted,
 )
 from turngate.sandbox.command import Command, NotStarted
+from turngate.sandbox.descriptors import as_file, listed, read_all, write_all
 from turngate.sandbox.digests import MAX_ANSWER_BYTES, unpack
-from turngate.sandbox.files import as_file, listed, read_all, write_all
 from turngate.sandbox.owned import OwnedSandbox, blamed
 from turngate.sandbox.reaper import now_ticks
 

@@ -22,10 +22,10 @@ from contextlib import suppress
 
 from turngate.sandbox import linux, wire
 from turngate.sandbox.base import FOLDERS
+from turngate.sandbox.descriptors import file_of
 from turngate.sandbox.digests import Known, digest_tree, pack
-from turngate.sandbox.files import file_of
 from turngate.sandbox.mounts import FOLDER_MODE, Plan, mount_cell, mount_work
-from turngate.sandbox.runs import Runs, reap, refusal
+from turngate.sandbox.running import Runs, reap, refusal
 from turngate.sandbox.trees import copy_tree
 
 

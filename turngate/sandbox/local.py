@@ -44,8 +44,8 @@ from turngate.sandbox.base import (
     in_folders,
     unstarted,
 )
+from turngate.sandbox.descriptors import as_file, listed, read_all, write_all
 from turngate.sandbox.digests import Known, digest_tree
-from turngate.sandbox.files import as_file, listed, read_all, write_all
 from turngate.sandbox.owned import OwnedSandbox
 from turngate.sandbox.reaper import end_all, is_alive, now_ticks, processes
 from turngate.sandbox.scratch import Scratch

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from turngate.sandbox.files import file_of
+from turngate.sandbox.descriptors import file_of
 
 Message: TypeAlias = dict[str, Any]
 

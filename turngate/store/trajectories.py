@@ -27,7 +27,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from turngate.errors import StoreError, UnknownName
 from turngate.runs import RunFolder, writing
-from turngate.store.columns import LAYOUTS, VERSION, Row
+from turngate.store.codecs import LAYOUTS, VERSION, Row
 from turngate.store.files import locked, sync_folder, write_atomic
 from turngate.types import ScoredGroup
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import per_trajectory, validate
-from turngate.trainer.credit.sources import column
+from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.learner import Learner
 from turngate.trainer.signals import Found, Played
 from turngate.types import TurnTable

@@ -14,8 +14,8 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
-from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.base import Weights
+from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.parts import Part
 from turngate.trainer.loss.tokens import Loss, needs_of

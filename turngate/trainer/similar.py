@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from turngate.trainer.credit.anchors import join_similar
-from turngate.trainer.credit.tokens import prefix_counts
+from turngate.trainer.credit.token_credit import prefix_counts
 from turngate.trainer.signals import Found, Played
 
 

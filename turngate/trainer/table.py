@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
-from turngate.trainer.components import paid_columns
+from turngate.trainer.paid_columns import paid_columns
 from turngate.trainer.shared_turns import shared_columns
 from turngate.types import FloatArray, Score, ScoredGroup, Source, Trajectory, Turn, TurnTable, derive_seed
 

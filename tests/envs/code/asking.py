@@ -4,9 +4,9 @@ import json
 import sys
 from types import ModuleType
 
-from turngate.envs.code.grading.answers import read_answers
 from turngate.envs.code.grading.asked import ask_module, holds
 from turngate.envs.code.grading.inside import turngate_asking
+from turngate.envs.code.grading.returned import read_answers
 
 
 def answers_of(text, names, test):

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.envs.code.asking import asked_holds, record
-from turngate.envs.code.grading.answers import DEPTH, Claim, read_answers
 from turngate.envs.code.grading.asked import ask_module, holds
 from turngate.envs.code.grading.folding import Approx, NotData, fold
 from turngate.envs.code.grading.inside.turngate_asking import encoded
+from turngate.envs.code.grading.returned import DEPTH, Claim, read_answers
 
 HEAD = "from solution import f\n\n\n"
 TEST = HEAD + "def test_it():\n    {}\n"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from turngate.envs.code.families import FAMILIES
-from turngate.envs.code.families.schema import Family
+from turngate.envs.code.families.family import Family
 from turngate.envs.code.generate import MODULE, TESTS, Draft, build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode

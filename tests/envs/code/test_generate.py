@@ -17,7 +17,7 @@ import pytest
 
 from tests.envs.code.asking import answers_of
 from turngate.envs.code.families import FAMILIES, HELD_OUT
-from turngate.envs.code.families.schema import Bug, Form, family, form
+from turngate.envs.code.families.family import Bug, Form, family, form
 from turngate.envs.code.generate import MODULE, TESTS, _task, build, draft
 from turngate.envs.code.grading.asked import ask_module, holds
 from turngate.envs.code.problem import Problem

@@ -4,8 +4,8 @@ import pytest
 
 from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
 from turngate.envs.code.grading.grade import ladder
+from turngate.envs.code.grading.junit import Report, fallen, match, read_report
 from turngate.envs.code.grading.protect import sort_changes
-from turngate.envs.code.grading.report import Report, fallen, match, read_report
 from turngate.envs.code.grading.suspects import TOO_DEEP, suspects
 from turngate.envs.code.hints import changed_functions, first_hunk
 from turngate.envs.code.problem import Problem, unified

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.envs.code.sums import FILES, INFO, MODULE, TESTS, put
-from turngate.envs.code.grading.report import Report
+from turngate.envs.code.grading.junit import Report
 from turngate.envs.code.mutation import harvest as harvesting
 from turngate.envs.code.mutation.coverage import measure
 from turngate.envs.code.mutation.harvest import Spot, draw, harvest, spots_of

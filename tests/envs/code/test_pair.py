@@ -13,9 +13,9 @@ import pytest
 from tests.envs.code.conftest import BUG, REPAIR, make_problem
 from turngate.envs.code.grading.forms import alterable_functions
 from turngate.envs.code.grading.grade import measure
+from turngate.envs.code.grading.junit import FIXED, Report
 from turngate.envs.code.grading.pair import Halves, Pair, halves, n_pairs, told
 from turngate.envs.code.grading.protect import Sorted
-from turngate.envs.code.grading.report import FIXED, Report
 from turngate.envs.code.settle import settle
 
 T = "test_solution.py::test_"

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.grading.report import match
+from turngate.envs.code.grading.junit import match
 from turngate.envs.code.loaders import LoadedProblems, swe_bench
 from turngate.envs.code.loaders.history import MAX_BYTES, History
 from turngate.envs.tasks import Dropped

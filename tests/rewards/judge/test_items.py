@@ -7,7 +7,7 @@ import pytest
 
 from turngate.rewards.judge import MASTER_KEYS, Criterion, Item, Rule, Step, item_of, item_of_text, rule_out
 from turngate.rewards.judge.items import response_length
-from turngate.rewards.judge.questions import pairwise, pointwise, steps
+from turngate.rewards.judge.prompts import pairwise, pointwise, steps
 from turngate.tools.read import parse
 from turngate.tools.tool import Tool
 from turngate.types import Completion, EndedBy, Ending, Evidence, Guidance, Observation, Task, Trajectory, Turn

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.mt_grpo import mt_grpo
+from turngate.trainer.credit.pay_sources import split_sources
 from turngate.trainer.credit.rloo import rloo
-from turngate.trainer.credit.sources import split_sources
 
 NAN = float("nan")
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.slots import SlotCache
+from turngate.agents.protocols import LanguageModel, Precision
 from turngate.types import IntArray
 
 

@@ -25,9 +25,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from turngate.agents.models import LanguageModel
 from turngate.agents.policies.forward import Feed, Forward, HubForward
 from turngate.agents.policies.slots import SlotCache
+from turngate.agents.protocols import LanguageModel
 
 BASES = ("LlamaModel", "Qwen2Model", "Qwen3Model")
 ROTATIONS = ("default", "llama3")  # frequencies that do not depend on the length of the context

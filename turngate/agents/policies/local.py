@@ -17,13 +17,13 @@ import numpy as np
 import torch
 
 from turngate.agents.chat import Chat
-from turngate.agents.models import LanguageModel
 from turngate.agents.pace import AsReady, FixedOrder, Pace
 from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.policies.forward import Feed
 from turngate.agents.policies.lean import forward_of
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.policies.truncation import truncated_logits
+from turngate.agents.protocols import LanguageModel
 from turngate.errors import PolicyError
 from turngate.types import Completion, EndedBy, IntArray, Request
 

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from turngate.agents.chat import Chat, TextChat
-from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.openai import OpenAIPolicy
+from turngate.agents.protocols import LanguageModel, Precision
 from turngate.agents.rollout import Limits, Player
 from turngate.agents.server import ChatServer
 from turngate.errors import ConfigError

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from turngate.envs.code.families import FAMILIES, HELD_OUT
-from turngate.envs.code.families.schema import Arguments, Bug, Family, Form, Pick
+from turngate.envs.code.families.family import Arguments, Bug, Family, Form, Pick
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
 from turngate.envs.dice import Dice

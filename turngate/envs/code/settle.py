@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from turngate.envs.code.grading.forms import asked_form, function_of, judged
+from turngate.envs.code.grading.junit import FIXED, KEPT, Report, Status, fallen
 from turngate.envs.code.grading.pair import Control
-from turngate.envs.code.grading.report import FIXED, KEPT, Report, Status, fallen
 from turngate.envs.code.problem import Problem, Texts
 from turngate.errors import ConfigError, TaskRefused
 

@@ -6,8 +6,7 @@ best, ``facts`` makes evidence, ``agreement`` measures a judge. Nothing here cal
 """
 
 from turngate.rewards.judge.agreement import Agreement, OrderReport, agreement, kappa, order_report, upper_bound
-from turngate.rewards.judge.canaries import Canary, batch_fault, is_missed
-from turngate.rewards.judge.facts import (
+from turngate.rewards.judge.as_facts import (
     JudgeId,
     critique_facts,
     panel_facts,
@@ -17,6 +16,7 @@ from turngate.rewards.judge.facts import (
     verdict_facts,
     win_rate_facts,
 )
+from turngate.rewards.judge.canaries import Canary, batch_fault, is_missed
 from turngate.rewards.judge.fence import addresses_judge, is_quoted
 from turngate.rewards.judge.items import (
     CORRECT,
@@ -29,7 +29,7 @@ from turngate.rewards.judge.items import (
     item_of_text,
     rule_out,
 )
-from turngate.rewards.judge.questions import PROTOCOL, Question, pairwise, pointwise, steps
+from turngate.rewards.judge.prompts import PROTOCOL, Question, pairwise, pointwise, steps
 from turngate.rewards.judge.replies import read_answer
 from turngate.rewards.judge.tournament import Standings, bracket, single_elimination, zero_group
 from turngate.rewards.judge.verdicts import (

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from turngate.errors import ConfigError
 from turngate.rewards.judge.items import CORRECT, MASTER_KEYS, NULL_ANSWERS, Criterion, Item, Step
-from turngate.rewards.judge.questions import Question, pairwise, pointwise, steps
+from turngate.rewards.judge.prompts import Question, pairwise, pointwise, steps
 from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, PairScores, Verdict, settle_orders
 from turngate.types import derive_seed
 

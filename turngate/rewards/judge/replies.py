@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from turngate.rewards.judge.fence import is_quoted
-from turngate.rewards.judge.questions import Question
+from turngate.rewards.judge.prompts import Question
 from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, PairScores, Quote, Verdict
 
 TOP_SCORE = 10.0

@@ -28,6 +28,14 @@ from turngate.rewards.outcome.answers import (
     token_f1,
 )
 from turngate.rewards.outcome.assignment import best_assignment
+from turngate.rewards.outcome.attempts import (
+    co_rewards,
+    majority,
+    majority_rewards,
+    pass_at_k,
+    weighted_vote,
+    win_rate,
+)
 from turngate.rewards.outcome.calibration import (
     AnswerOrAbstain,
     BrierScore,
@@ -100,14 +108,6 @@ from turngate.rewards.outcome.sql import (
     schema_items,
     schema_linking,
     tag_format,
-)
-from turngate.rewards.outcome.votes import (
-    co_rewards,
-    majority,
-    majority_rewards,
-    pass_at_k,
-    weighted_vote,
-    win_rate,
 )
 
 __all__ = [

@@ -4,9 +4,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import as_credit, non_negative, one_of
 from turngate.trainer.credit.cohorts import group, to_turns, validate
 from turngate.trainer.credit.settings import Eps
-from turngate.trainer.credit.signals import as_credit, non_negative, one_of
 from turngate.trainer.credit.tree import branches, grow
 from turngate.types import FloatArray, TurnTable
 

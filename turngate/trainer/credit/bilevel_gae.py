@@ -3,9 +3,9 @@
 import numpy as np
 
 from turngate.trainer.credit.cohorts import validate
+from turngate.trainer.credit.pay_sources import column, turn_of_tokens
 from turngate.trainer.credit.settings import Gamma, Lam, TokenGamma, Whitened
-from turngate.trainer.credit.sources import column, turn_of_tokens
-from turngate.trainer.credit.tokens import bilevel_token_gae, whiten
+from turngate.trainer.credit.token_credit import bilevel_token_gae, whiten
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 

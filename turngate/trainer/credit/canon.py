@@ -7,7 +7,7 @@ from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, to_turns, validate
-from turngate.trainer.credit.sources import column, tokens
+from turngate.trainer.credit.pay_sources import column, tokens
 from turngate.types import FloatArray, IntArray, TurnTable
 
 Measure: TypeAlias = Annotated[

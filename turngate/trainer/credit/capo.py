@@ -6,10 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, outcomes, z_of
 from turngate.trainer.credit.cohorts import Float64Array, check_scale, validate
+from turngate.trainer.credit.pay_sources import scores, tokens
 from turngate.trainer.credit.settings import Ddof, Eps, Outcome
-from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, outcomes, z_of
-from turngate.trainer.credit.sources import scores, tokens
 from turngate.types import FloatArray, TurnTable
 
 OutcomeWeight: TypeAlias = Annotated[

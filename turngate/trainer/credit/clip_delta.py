@@ -5,11 +5,11 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import as_credit, non_negative, one_of, outcomes, with_outcome
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.pay_sources import scores
 from turngate.trainer.credit.scans import following, next_known
 from turngate.trainer.credit.settings import Baseline, Outcome, ProcessWeight
-from turngate.trainer.credit.signals import as_credit, non_negative, one_of, outcomes, with_outcome
-from turngate.trainer.credit.sources import scores
 from turngate.types import FloatArray, TurnTable
 
 ClipThreshold: TypeAlias = Annotated[

@@ -6,7 +6,7 @@ import numpy as np
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.cohorts import first_turns, lengths, validate
-from turngate.trainer.credit.sources import last_turns
+from turngate.trainer.credit.pay_sources import last_turns
 from turngate.types import FloatArray, TurnTable, derive_seed
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, one_of
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.pay_sources import column, last_turns
 from turngate.trainer.credit.settings import Eps
-from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, one_of
-from turngate.trainer.credit.sources import column, last_turns
 from turngate.types import BoolArray, FloatArray, TurnTable
 
 Sharpness: TypeAlias = Annotated[

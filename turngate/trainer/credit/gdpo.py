@@ -7,10 +7,10 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
+from turngate.trainer.credit.baselines import z_of
 from turngate.trainer.credit.cohorts import check_scale, group, to_turns, validate
+from turngate.trainer.credit.pay_sources import components, paid_to
 from turngate.trainer.credit.settings import Ddof, Eps
-from turngate.trainer.credit.signals import z_of
-from turngate.trainer.credit.sources import components, paid_to
 from turngate.types import FloatArray, TurnTable
 
 Weights: TypeAlias = Annotated[

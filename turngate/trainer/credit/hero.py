@@ -6,10 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
+from turngate.trainer.credit.baselines import non_negative, unit_interval
 from turngate.trainer.credit.cohorts import Float64Array, check_scale, group, per_trajectory, to_turns, validate
+from turngate.trainer.credit.pay_sources import paid_to, scores, successes, verdicts
 from turngate.trainer.credit.settings import Ddof, Eps, Threshold
-from turngate.trainer.credit.signals import non_negative, unit_interval
-from turngate.trainer.credit.sources import paid_to, scores, successes, verdicts
 from turngate.types import BoolArray, FloatArray, TurnTable
 
 ScoreName: TypeAlias = Annotated[

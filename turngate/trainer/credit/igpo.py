@@ -6,10 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ShapeError
+from turngate.trainer.credit.baselines import as_credit, non_negative, to_go, unit_interval, z_among_siblings
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.pay_sources import column, last_turns
 from turngate.trainer.credit.settings import Eps, Gamma
-from turngate.trainer.credit.signals import as_credit, non_negative, to_go, unit_interval, z_among_siblings
-from turngate.trainer.credit.sources import column, last_turns
 from turngate.types import FloatArray, TurnTable
 
 GainWeight: TypeAlias = Annotated[

@@ -11,9 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, validate
-from turngate.trainer.credit.settings import Eps, ImplicitBeta, Std
-from turngate.trainer.credit.signals import (
+from turngate.trainer.credit.baselines import (
     alone,
     as_credit,
     beyond_siblings,
@@ -21,7 +19,9 @@ from turngate.trainer.credit.signals import (
     non_negative,
     rate_baseline,
 )
-from turngate.trainer.credit.sources import column, tokens
+from turngate.trainer.credit.cohorts import Float64Array, group, lengths, per_trajectory, validate
+from turngate.trainer.credit.pay_sources import column, tokens
+from turngate.trainer.credit.settings import Eps, ImplicitBeta, Std
 from turngate.types import FloatArray, TurnTable
 
 REWARD_MODELS = {

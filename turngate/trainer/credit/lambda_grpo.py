@@ -1,8 +1,8 @@
 """λ-GRPO: a turn that siblings share counts once, not once per sibling."""
 
+from turngate.trainer.credit.baselines import as_credit, one_of
 from turngate.trainer.credit.cohorts import check_scale, group, validate
 from turngate.trainer.credit.settings import Ddof, Eps, Merged, Std
-from turngate.trainer.credit.signals import as_credit, one_of
 from turngate.trainer.credit.tree import MERGES, grow
 from turngate.types import FloatArray, TurnTable
 

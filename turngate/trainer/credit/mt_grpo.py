@@ -6,11 +6,11 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
+from turngate.trainer.credit.baselines import beyond_siblings, outcomes
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, group, validate
+from turngate.trainer.credit.pay_sources import scores, split_sources
 from turngate.trainer.credit.scans import carry, scan_back
 from turngate.trainer.credit.settings import Ddof, Eps
-from turngate.trainer.credit.signals import beyond_siblings, outcomes
-from turngate.trainer.credit.sources import scores, split_sources
 from turngate.types import FloatArray, TurnTable
 
 Mode: TypeAlias = Annotated[

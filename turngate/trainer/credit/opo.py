@@ -3,7 +3,7 @@
 import numpy as np
 
 from turngate.trainer.credit.cohorts import group, per_trajectory, to_turns, validate
-from turngate.trainer.credit.sources import tokens
+from turngate.trainer.credit.pay_sources import tokens
 from turngate.types import FloatArray, TurnTable
 
 

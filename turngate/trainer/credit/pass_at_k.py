@@ -7,8 +7,8 @@ from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, to_turns, validate
+from turngate.trainer.credit.pay_sources import successes
 from turngate.trainer.credit.settings import Eps, Threshold
-from turngate.trainer.credit.sources import successes
 from turngate.types import FloatArray, TurnTable
 
 K: TypeAlias = Annotated[

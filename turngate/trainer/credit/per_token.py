@@ -6,9 +6,11 @@ before the first turn with tokens there was no decision to credit. The maths ove
 
 import numpy as np
 
-import turngate.trainer.credit.tokens as arrays
+import turngate.trainer.credit.token_credit as arrays
 from turngate.errors import ConfigError, ShapeError
+from turngate.trainer.credit.baselines import beyond_siblings, non_negative
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
+from turngate.trainer.credit.pay_sources import column, turn_of_tokens
 from turngate.trainer.credit.rl_zvp import signs, zero_variance_credit
 from turngate.trainer.credit.scans import carry, goes_on, scan_back
 from turngate.trainer.credit.settings import (
@@ -24,8 +26,6 @@ from turngate.trainer.credit.settings import (
     TokenGamma,
     Whitened,
 )
-from turngate.trainer.credit.signals import beyond_siblings, non_negative
-from turngate.trainer.credit.sources import column, turn_of_tokens
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 

@@ -5,10 +5,10 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import as_credit, non_negative, turns_left, unit_interval
 from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.credit.settings import Eps, Gamma
-from turngate.trainer.credit.signals import as_credit, non_negative, turns_left, unit_interval
-from turngate.trainer.credit.sources import column
 from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
 

@@ -5,10 +5,10 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import as_credit, beyond_start, one_of, outcomes, to_go
 from turngate.trainer.credit.cohorts import Float64Array, lengths, validate
+from turngate.trainer.credit.pay_sources import scores
 from turngate.trainer.credit.settings import Baseline, Outcome
-from turngate.trainer.credit.signals import as_credit, beyond_start, one_of, outcomes, to_go
-from turngate.trainer.credit.sources import scores
 from turngate.types import FloatArray, TurnTable
 
 PerTurn: TypeAlias = Annotated[

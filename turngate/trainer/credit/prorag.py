@@ -5,10 +5,10 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, one_of, outcomes
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.pay_sources import tokens, verdicts
 from turngate.trainer.credit.settings import Eps, Outcome
-from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, one_of, outcomes
-from turngate.trainer.credit.sources import tokens, verdicts
 from turngate.types import FloatArray, IntArray, TurnTable
 
 VARIANCE_FLOOR = 1e-8  # inside the square root, as the authors' code has it

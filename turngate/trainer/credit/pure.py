@@ -6,10 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, validate
-from turngate.trainer.credit.scans import following, suffix_min
-from turngate.trainer.credit.settings import Outcome
-from turngate.trainer.credit.signals import (
+from turngate.trainer.credit.baselines import (
     as_credit,
     beyond_siblings,
     non_negative,
@@ -18,7 +15,10 @@ from turngate.trainer.credit.signals import (
     rate_baseline,
     to_go,
 )
-from turngate.trainer.credit.sources import scores, tokens, verdicts
+from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.pay_sources import scores, tokens, verdicts
+from turngate.trainer.credit.scans import following, suffix_min
+from turngate.trainer.credit.settings import Outcome
 from turngate.types import FloatArray, TurnTable
 
 Tau: TypeAlias = Annotated[

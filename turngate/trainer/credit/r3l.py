@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from turngate.rewards.columns import ZERO_RANGE
+from turngate.trainer.credit.baselines import alone, as_credit, non_negative
 from turngate.trainer.credit.cohorts import group, validate
-from turngate.trainer.credit.signals import alone, as_credit, non_negative
 from turngate.trainer.credit.tree import branches
 from turngate.types import BoolArray, FloatArray, TurnTable
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.sources import PAID
+from turngate.trainer.credit.pay_sources import PAID
 from turngate.types import TurnTable
 
 Column = npt.NDArray[Any]

@@ -6,10 +6,10 @@ import numpy as np
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.pay_sources import column, tokens
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.settings import Eps, Gamma, Kl
-from turngate.trainer.credit.sources import column, tokens
-from turngate.trainer.credit.tokens import whiten
+from turngate.trainer.credit.token_credit import whiten
 from turngate.types import FloatArray, TurnTable
 
 

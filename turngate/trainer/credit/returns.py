@@ -3,9 +3,9 @@
 import numpy as np
 
 from turngate.errors import ConfigError
+from turngate.trainer.credit.baselines import as_credit, beyond_start, turns_left
 from turngate.trainer.credit.cohorts import Float64Array, validate
 from turngate.trainer.credit.settings import Baseline, Gamma
-from turngate.trainer.credit.signals import as_credit, beyond_start, turns_left
 from turngate.types import FloatArray, TurnTable
 
 

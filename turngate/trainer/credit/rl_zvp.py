@@ -4,8 +4,8 @@ import numpy as np
 
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, validate
+from turngate.trainer.credit.pay_sources import column, successes
 from turngate.trainer.credit.settings import Ddof, EntropyAlpha, Eps, Threshold
-from turngate.trainer.credit.sources import column, successes
 from turngate.types import FloatArray, TurnTable
 
 

@@ -7,10 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
-from turngate.trainer.credit.scans import preceding
-from turngate.trainer.credit.settings import Ddof, Eps, Outcome, Threshold
-from turngate.trainer.credit.signals import (
+from turngate.trainer.credit.baselines import (
     alone,
     as_credit,
     cohorts,
@@ -20,7 +17,10 @@ from turngate.trainer.credit.signals import (
     unit_interval,
     z_of,
 )
-from turngate.trainer.credit.sources import column, scores, successes
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, check_scale, group, validate
+from turngate.trainer.credit.pay_sources import column, scores, successes
+from turngate.trainer.credit.scans import preceding
+from turngate.trainer.credit.settings import Ddof, Eps, Outcome, Threshold
 from turngate.types import FloatArray, TurnTable
 
 

@@ -5,10 +5,10 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import alone, as_credit, cohorts, non_negative, outcomes, z_of
 from turngate.trainer.credit.cohorts import group, validate
+from turngate.trainer.credit.pay_sources import verdicts
 from turngate.trainer.credit.settings import Eps, Outcome, Std
-from turngate.trainer.credit.signals import alone, as_credit, cohorts, non_negative, outcomes, z_of
-from turngate.trainer.credit.sources import verdicts
 from turngate.types import FloatArray, TurnTable
 
 VerdictWeight: TypeAlias = Annotated[

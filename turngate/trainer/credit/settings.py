@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from turngate.trainer.credit.signals import OutcomeSource
+from turngate.trainer.credit.baselines import OutcomeSource
 from turngate.trainer.credit.tree import Merge
 
 Eps: TypeAlias = Annotated[

@@ -5,9 +5,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from turngate.trainer.credit.cohorts import Float64Array, per_trajectory, validate
-from turngate.trainer.credit.settings import Baseline, Gamma, Outcome
-from turngate.trainer.credit.signals import (
+from turngate.trainer.credit.baselines import (
     as_credit,
     beyond_start,
     non_negative,
@@ -16,7 +14,9 @@ from turngate.trainer.credit.signals import (
     to_go,
     unit_interval,
 )
-from turngate.trainer.credit.sources import column, last_turns, scores, verdicts
+from turngate.trainer.credit.cohorts import Float64Array, per_trajectory, validate
+from turngate.trainer.credit.pay_sources import column, last_turns, scores, verdicts
+from turngate.trainer.credit.settings import Baseline, Gamma, Outcome
 from turngate.types import FloatArray, TurnTable
 
 ProgressWeight: TypeAlias = Annotated[

@@ -5,12 +5,12 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import alone, as_credit, non_negative, outcomes
 from turngate.trainer.credit.cohorts import Float64Array, group, validate
+from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.credit.progress import rises_after
 from turngate.trainer.credit.scans import last_known, preceding
 from turngate.trainer.credit.settings import Eps, Outcome
-from turngate.trainer.credit.signals import alone, as_credit, non_negative, outcomes
-from turngate.trainer.credit.sources import column
 from turngate.types import FloatArray, TurnTable
 
 PotentialWeight: TypeAlias = Annotated[

@@ -6,13 +6,13 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
+from turngate.trainer.credit.baselines import as_credit, z_among_siblings
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.pay_sources import last_turns, verdicts
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.scans import carry, scan_back
 from turngate.trainer.credit.settings import Ddof, Eps, Gamma
-from turngate.trainer.credit.signals import as_credit, z_among_siblings
-from turngate.trainer.credit.sources import last_turns, verdicts
-from turngate.trainer.credit.tokens import check_discounts
+from turngate.trainer.credit.token_credit import check_discounts
 from turngate.types import BoolArray, FloatArray, TurnTable
 
 Mode: TypeAlias = Annotated[

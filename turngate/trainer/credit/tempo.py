@@ -5,9 +5,9 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from turngate.trainer.credit.baselines import as_credit, one_of
 from turngate.trainer.credit.cohorts import check_scale, group, validate
 from turngate.trainer.credit.settings import Ddof, Eps, Merged
-from turngate.trainer.credit.signals import as_credit, one_of
 from turngate.trainer.credit.tree import MERGES, grow
 from turngate.types import FloatArray, TurnTable
 

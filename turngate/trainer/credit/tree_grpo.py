@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from turngate.trainer.credit.baselines import non_negative
 from turngate.trainer.credit.cohorts import Float64Array, group, to_turns, validate
 from turngate.trainer.credit.settings import Eps
-from turngate.trainer.credit.signals import non_negative
 from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
 

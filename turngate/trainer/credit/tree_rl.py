@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from turngate.trainer.credit.baselines import as_credit
 from turngate.trainer.credit.cohorts import group, validate
-from turngate.trainer.credit.signals import as_credit
 from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
 

@@ -6,10 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ShapeError
+from turngate.trainer.credit.baselines import as_credit, non_negative, one_of
 from turngate.trainer.credit.cohorts import Float64Array, Groups, group, per_trajectory, turnless, validate
+from turngate.trainer.credit.pay_sources import last_turns
 from turngate.trainer.credit.settings import Eps
-from turngate.trainer.credit.signals import as_credit, non_negative, one_of
-from turngate.trainer.credit.sources import last_turns
 from turngate.trainer.credit.tree import Tree, grow
 from turngate.types import FloatArray, TurnTable
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from turngate.trainer.credit.cohorts import Float64Array, validate
+from turngate.trainer.credit.pay_sources import column, tokens
 from turngate.trainer.credit.scans import gae
 from turngate.trainer.credit.settings import Gamma, Lam, Whitened
-from turngate.trainer.credit.sources import column, tokens
-from turngate.trainer.credit.tokens import check_discounts, whiten
+from turngate.trainer.credit.token_credit import check_discounts, whiten
 from turngate.types import FloatArray, TurnTable
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.forward import cast
+from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError, RunError, StoreError
 from turngate.trainer.learner import NOTHING, Critic, Measured
 from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of

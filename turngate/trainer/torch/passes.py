@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from turngate.agents.models import LanguageModel, Precision
 from turngate.agents.policies.forward import precision_of
 from turngate.agents.policies.truncation import truncated_log_softmax
+from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
 from turngate.trainer.learner import Measured
 from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy

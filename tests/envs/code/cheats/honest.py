@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from turngate.envs.code.families import FAMILIES
-from turngate.envs.code.families.schema import Bug, Family, Form
+from turngate.envs.code.families.family import Bug, Family, Form
 from turngate.envs.code.generate import build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.dice import Dice

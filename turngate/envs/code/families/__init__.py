@@ -1,13 +1,13 @@
 """All families of generated repair problems. Five are held out by default: no other split ever shows them."""
 
-from turngate.envs.code.families.limits import LIMITS
+from turngate.envs.code.families.family import Family
 from turngate.envs.code.families.lists import LISTS
-from turngate.envs.code.families.schema import Family
+from turngate.envs.code.families.mappings import TABLES
 from turngate.envs.code.families.series import SERIES
 from turngate.envs.code.families.slices import SLICES
+from turngate.envs.code.families.strings import TEXTS
 from turngate.envs.code.families.sums import SUMS
-from turngate.envs.code.families.tables import TABLES
-from turngate.envs.code.families.texts import TEXTS
+from turngate.envs.code.families.thresholds import LIMITS
 from turngate.envs.code.families.totals import TOTALS
 
 _TOPICS = (LIMITS, SUMS, TOTALS, SERIES, SLICES, LISTS, TEXTS, TABLES)

@@ -1,6 +1,6 @@
 """Families that search lists and build new ones."""
 
-from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.code.families.family import Arguments, Pick, family, form
 from turngate.envs.dice import Dice
 
 _ITEMS = "items parts things rows"

@@ -1,6 +1,6 @@
 """Families that go through one or two series of numbers and combine them."""
 
-from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.code.families.family import Arguments, Pick, family, form
 from turngate.envs.dice import Dice
 
 _TOTAL = "total result answer"

@@ -1,6 +1,6 @@
 """Families that calculate with numbers."""
 
-from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.code.families.family import Arguments, Pick, family, form
 from turngate.envs.dice import Dice
 
 _X = "x n value amount"

@@ -1,6 +1,6 @@
 """Families that count, add up and compare the numbers of a list."""
 
-from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.code.families.family import Arguments, Pick, family, form
 from turngate.envs.dice import Dice
 
 _NUMBERS = "numbers values scores marks"

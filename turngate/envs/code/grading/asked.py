@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from turngate.envs.code.grading.answers import Answers, Claim
 from turngate.envs.code.grading.claims import Saying, column_names, foreign_names, saying, tells_nothing
 from turngate.envs.code.grading.folding import NotData, fold
+from turngate.envs.code.grading.returned import Answers, Claim
 
 ASKS = frozenset({"fail", "raises", "warns", "approx"})
 _ROW = re.compile(r"[\[-]ask(\d+)(?=[\]-])")

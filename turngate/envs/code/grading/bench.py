@@ -19,7 +19,6 @@ from random import Random
 from typing import Any, Literal, Self
 
 from turngate.envs.cache import Cache
-from turngate.envs.code.grading.answers import read_answers
 from turngate.envs.code.grading.forms import (
     Form,
     alterable_functions,
@@ -28,8 +27,9 @@ from turngate.envs.code.grading.forms import (
     function_of,
     judged,
 )
+from turngate.envs.code.grading.junit import Report, read_report
 from turngate.envs.code.grading.pair import Control, Halves, Pair, halves
-from turngate.envs.code.grading.report import Report, read_report
+from turngate.envs.code.grading.returned import read_answers
 from turngate.envs.code.grading.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
 from turngate.envs.code.problem import Problem, Texts
 from turngate.errors import ConfigError, EnvError

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from turngate.envs.code.grading.answers import Verb
+from turngate.envs.code.grading.returned import Verb
 
 EQUALITY_METHODS = frozenset(
     "assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual assertSequenceEqual "

@@ -8,7 +8,7 @@ from random import Random
 
 from turngate.envs.code.grading.alter import alter, alterable
 from turngate.envs.code.grading.asked import Site, ask_module, holds
-from turngate.envs.code.grading.report import Report, Status
+from turngate.envs.code.grading.junit import Report, Status
 from turngate.envs.code.problem import Problem, Texts
 
 _UNREADABLE = (SyntaxError, ValueError, RecursionError)  # no module, not in UTF-8, or too deep

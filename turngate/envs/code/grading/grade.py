@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.forms import function_of
+from turngate.envs.code.grading.junit import FIXED, KEPT, Report
 from turngate.envs.code.grading.pair import n_pairs, told
 from turngate.envs.code.grading.protect import Sorted, sort_changes
-from turngate.envs.code.grading.report import FIXED, KEPT, Report
 from turngate.envs.code.grading.suspects import ENDS, suspects
 from turngate.envs.code.hints import changed_functions
 from turngate.envs.code.problem import Problem

@@ -21,7 +21,7 @@ from random import Random
 from typing import Literal, Protocol, TypeAlias
 
 from turngate.envs.code.grading.forms import altered_texts, function_of
-from turngate.envs.code.grading.report import Report, Status
+from turngate.envs.code.grading.junit import Report, Status
 from turngate.envs.code.problem import Problem, Texts
 
 Control: TypeAlias = Literal["asked", "altered"]

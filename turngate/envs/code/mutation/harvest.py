@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.forms import alterable_functions, asked_form, function_of
-from turngate.envs.code.grading.report import FIXED, Report
+from turngate.envs.code.grading.junit import FIXED, Report
 from turngate.envs.code.mutation.coverage import Coverage, Say, file_of, measure
 from turngate.envs.code.mutation.holdback import hold_back
 from turngate.envs.code.mutation.measured import Measured, OutOfTime, Pristine, Timed

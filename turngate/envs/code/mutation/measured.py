@@ -13,8 +13,8 @@ from threading import Lock
 
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.forms import alterable_functions
+from turngate.envs.code.grading.junit import Report
 from turngate.envs.code.grading.pair import Control
-from turngate.envs.code.grading.report import Report
 from turngate.envs.code.problem import Problem, Texts
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turngate.envs.code.grading.bench import Bench, run_tests
-from turngate.envs.code.grading.report import Report
+from turngate.envs.code.grading.junit import Report
 from turngate.envs.code.problem import Problem
 from turngate.errors import TaskRefused
 from turngate.sandbox import Sandbox, SandboxFileError

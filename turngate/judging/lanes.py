@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from turngate.judging.settings import JudgeSettings, Tally
 from turngate.judging.speaker import Ask, Reply, Speaker
 from turngate.rewards.judge import Answer, Fault, FaultKind, Question, read_answer
-from turngate.rewards.judge.questions import retry_note
+from turngate.rewards.judge.prompts import retry_note
 from turngate.rewards.judge.replies import is_refusal
 from turngate.types import derive_seed
 

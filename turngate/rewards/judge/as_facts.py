@@ -18,8 +18,8 @@ from turngate.rewards.judge.items import Criterion, Rule
 from turngate.rewards.judge.tournament import Standings
 from turngate.rewards.judge.verdicts import Critique, Fault, PairVerdict, Quote, Verdict, unanimous
 from turngate.rewards.judge.votes import capo_votes
+from turngate.rewards.outcome.attempts import win_rate
 from turngate.rewards.outcome.criteria import criteria_score
-from turngate.rewards.outcome.votes import win_rate
 from turngate.types import JSON, Evidence
 
 

@@ -14,7 +14,7 @@ from scripted_judge import CRITERION, fair, items, judge
 
 from turngate.errors import StoreError
 from turngate.judging import VerdictCache
-from turngate.judging.cache import dump_answer, load_answer, verdict_key
+from turngate.judging.verdict_store import dump_answer, load_answer, verdict_key
 from turngate.rewards.judge import (
     Criterion,
     Critique,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.bilevel_gae import bilevel_gae
-from turngate.trainer.credit.tokens import (
+from turngate.trainer.credit.token_credit import (
     bilevel_token_gae,
     prefix_counts,
     reinforce_plus_plus_tokens,

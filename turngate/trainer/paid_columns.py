@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turngate.trainer.credit.sources import PAID
+from turngate.trainer.credit.pay_sources import PAID
 from turngate.types import FloatArray, Score
 
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turngate.judging.calls import Call
 from turngate.judging.judge import Judge
 from turngate.judging.labelled import PairRow, WorkRow
+from turngate.judging.lanes import Call
 from turngate.judging.settings import Tally
 from turngate.rewards.judge import (
     CORRECT,

@@ -17,7 +17,7 @@ from typing import Any
 
 from turngate.sandbox import wire
 from turngate.sandbox.cage import arguments
-from turngate.sandbox.files import file_of
+from turngate.sandbox.descriptors import file_of
 from turngate.sandbox.mounts import Plan
 from turngate.sandbox.reaper import end_all, is_alive, processes_below
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.trainer.credit.baselines import non_negative, one_of, outcomes, unit_interval
 from turngate.trainer.credit.empg import empg
 from turngate.trainer.credit.igpo import igpo
 from turngate.trainer.credit.implicit import istar, preference, prime
@@ -19,7 +20,6 @@ from turngate.trainer.credit.prorag import prorag
 from turngate.trainer.credit.pure import pure
 from turngate.trainer.credit.r3l import r3l
 from turngate.trainer.credit.sag import sag
-from turngate.trainer.credit.signals import non_negative, one_of, outcomes, unit_interval
 from turngate.trainer.credit.spa import spa
 
 TIGHT = {"rtol": 1e-4, "atol": 1e-4}

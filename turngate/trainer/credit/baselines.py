@@ -19,8 +19,8 @@ from turngate.trainer.credit.cohorts import (
     per_trajectory,
     turnless,
 )
+from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.credit.scans import goes_on, scan_back
-from turngate.trainer.credit.sources import column
 from turngate.types import BoolArray, FloatArray, IntArray, TurnTable
 
 OutcomeSource: TypeAlias = Literal["earned", "settled"]

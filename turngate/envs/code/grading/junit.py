@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from xml.parsers import expat
 
-from turngate.envs.code.grading.answers import Answers
+from turngate.envs.code.grading.returned import Answers
 
 Status: TypeAlias = Literal["passed", "failed", "error", "skipped", "xfailed"]
 

@@ -1,6 +1,6 @@
 """Families of functions over texts."""
 
-from turngate.envs.code.families.schema import Arguments, Pick, family, form
+from turngate.envs.code.families.family import Arguments, Pick, family, form
 from turngate.envs.dice import Dice
 
 _TEXT = "text line phrase"

@@ -5,7 +5,7 @@ import pytest
 
 import turngate
 from turngate.envs.lock import colours_of, key_of
-from turngate.envs.texts import Texts
+from turngate.envs.spaces import Texts
 from turngate.types import Action, Observation
 
 MODES = ("sync", "async")
