@@ -15,7 +15,7 @@ from tests.envs.code.conftest import make_problem
 from turngate.envs.code.generate import CodeGenerator
 from turngate.envs.code.grading import bench as benches
 from turngate.envs.code.grading.bench import Bench
-from turngate.envs.code.grading.grade import Step, grade
+from turngate.envs.code.grading.grade import TreeChange, grade
 from turngate.envs.code.loaders import quixbugs
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.settle import settle
@@ -56,7 +56,7 @@ def report(kind: str, bench: Bench, problems: list[Problem], runs: list[float]) 
             runs.clear()
             start_s = time.monotonic()
             facts = grade(
-                bench, problem, [Step(turn=0, changes=changes)], submitted=True, existed=frozenset(), each=True
+                bench, problem, [TreeChange(turn=0, changes=changes)], submitted=True, existed=frozenset(), each=True
             )
             resolved = {fact.name: fact.value for fact in facts}["resolved"]
             assert resolved is (what == "passes"), (problem.id, resolved)

@@ -15,7 +15,7 @@ import os
 import time
 
 from turngate.envs.code.env import CodeRepairEnv
-from turngate.sandbox import Limits
+from turngate.sandbox import ResourceLimits
 
 MAKE = """bash python3 -c "
 import os
@@ -29,7 +29,7 @@ TURNS = ("view .", "bash true", "search no-such-text", "run_tests", "edit new.py
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--files", type=int, default=Limits().files)
+    parser.add_argument("--files", type=int, default=ResourceLimits().files)
     parser.add_argument("--wanted", type=int, default=90_000)
     parser.add_argument("--fork", action="store_true")
     arguments = parser.parse_args()

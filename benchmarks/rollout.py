@@ -30,7 +30,7 @@ import torch
 from benchmarks.sql_env import steps_per_second
 from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
-from turngate.agents.rollout import Limits, Player, play_groups
+from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.agents.tiny import load, random_model, train_tokenizer
 from turngate.config import EnvSection
 from turngate.envs.pool import EnvPool
@@ -186,7 +186,7 @@ def time_shares(model: Any, tokenizer: Any) -> dict[str, float]:
     chat = Chat(tokenizer)
     env = SqlEnv(**SETTINGS)
     policy = _Timed(model, chat, lanes=128)
-    player = Player(policy, chat, Limits(turn_tokens=TURN_TOKENS, context=1024))
+    player = Player(policy, chat, TokenLimits(turn_tokens=TURN_TOKENS, context=1024))
     tasks = [env.tasks.task("heldout", index) for index in range(16)]
 
     async def play() -> tuple[float, float]:

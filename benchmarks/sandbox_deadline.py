@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from turngate.sandbox import KilledBy, Limits, open_backend
+from turngate.sandbox import KilledBy, ResourceLimits, open_backend
 
 LIMIT_S = 0.2
 TREE = """
@@ -74,7 +74,7 @@ def main() -> int:
 def measure(runs: int, deadline_s: float) -> tuple[list[float], int]:
     """Seconds from the deadline to the result, for each run; and how many processes were left in all."""
     late_s, left = [], 0
-    with open_backend("bubblewrap", Limits(processes=32)) as backend, backend.open() as sandbox:
+    with open_backend("bubblewrap", ResourceLimits(processes=32)) as backend, backend.open() as sandbox:
         for number in range(runs):
             name = f"tree-{os.getpid()}-{number}"
             result = sandbox.run(["python3", "-c", TREE, name], deadline_s=deadline_s)

@@ -11,7 +11,7 @@ import torch
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
-from turngate.agents.rollout import Limits, Player, play_groups
+from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs.lock import COLOURS, KEYS, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
 from turngate.trainer.torch.learner import TorchLearner
@@ -32,7 +32,7 @@ from turngate.types import (
 
 torch.set_num_threads(1)
 
-LIMITS = Limits(turn_tokens=6, context=200)
+LIMITS = TokenLimits(turn_tokens=6, context=200)
 TEXTS = ["Open the lock: press the key of each colour."]
 TEXTS += [f"press {key}" for key in KEYS] + [f"{word} {colour}" for colour in COLOURS for word in ("click", "clunk")]
 

@@ -21,7 +21,7 @@ from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
-from turngate.agents.rollout import Limits, Player, play_groups
+from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs.lock import COLOURS, KEYS, colours_of, key_of
 from turngate.envs.pool import EnvPool
 from turngate.errors import RunError
@@ -40,7 +40,7 @@ TASKS, SIBLINGS = 16, 8  # of one update
 DEMONSTRATIONS, HELDOUT = 200, 128
 LOOKS, RIGHT = 0.25, 0.8  # shown: how often a look, and how often a key is the right one
 LANES = 128
-LIMITS = Limits(turn_tokens=4, context=240)
+LIMITS = TokenLimits(turn_tokens=4, context=240)
 
 
 class Point(NamedTuple):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.probing import Probe, ids_after, probe
-from turngate.agents.rollout import Limits
+from turngate.agents.rollout import TokenLimits
 from turngate.errors import PolicyError, ShapeError
 from turngate.types import Request
 
@@ -156,7 +156,7 @@ def test_two_calls_at_once_share_the_lanes(order):
 def test_a_question_that_does_not_fit_has_no_answer():
     room = len(ids_after(episode(), 0, models.chat())) + 7  # for ten tokens of answer only after the shortest
     asks = [Probe(trajectory=episode(), turn=turn, text="", n=2, max_tokens=7) for turn in range(3)]
-    answers = ask(models.local(), asks, limits=Limits(turn_tokens=1, context=room))
+    answers = ask(models.local(), asks, limits=TokenLimits(turn_tokens=1, context=room))
     assert [len(answer) for answer in answers] == [2, 0, 0]
     assert ask(models.local(), []) == []
 

@@ -10,14 +10,14 @@ import templates
 
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
-from turngate.agents.rollout import Episode, Limits, Player, play_groups
+from turngate.agents.rollout import Episode, Player, TokenLimits, play_groups
 from turngate.envs.lock import RUBRIC, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.errors import AgentFault, EnvError, UserError
 from turngate.store import Store
 from turngate.tools.read import rewritten
-from turngate.trainer.signals import FromEvidence, Signals
+from turngate.trainer.signals import EvidenceColumns, Signals
 from turngate.trainer.table import tabulate
 from turngate.types import EndedBy, Ending, Evidence, Group, Guidance, Source, derive_seed
 
@@ -155,10 +155,10 @@ class BrokenVerifier(LockEnv):
         (Killed, models.LIMITS, Ending.AGENT_FAULT, 1, ""),
         (Unmeasured, models.LIMITS, Ending.AGENT_FAULT, 3, ""),
         (BrokenVerifier, models.LIMITS, Ending.VERIFIER_ERROR, 2, "the verifier of BrokenVerifier broke"),
-        (LockEnv, Limits(turn_tokens=6, context=10), Ending.TOKEN_BUDGET, 0, ""),
-        (LockEnv, Limits(turn_tokens=6, context=36), Ending.TOKEN_BUDGET, 2, ""),
-        (LockEnv, Limits(turn_tokens=6, context=37), Ending.FINISHED, 3, ""),
-        (LockEnv, Limits(turn_tokens=6, context=200, episode_s=0.0), Ending.TIME_BUDGET, 0, ""),
+        (LockEnv, TokenLimits(turn_tokens=6, context=10), Ending.TOKEN_BUDGET, 0, ""),
+        (LockEnv, TokenLimits(turn_tokens=6, context=36), Ending.TOKEN_BUDGET, 2, ""),
+        (LockEnv, TokenLimits(turn_tokens=6, context=37), Ending.FINISHED, 3, ""),
+        (LockEnv, TokenLimits(turn_tokens=6, context=200, episode_s=0.0), Ending.TIME_BUDGET, 0, ""),
     ],
     ids=lambda value: getattr(value, "__name__", None) or (value.name if isinstance(value, Ending) else None),
 )
@@ -195,7 +195,7 @@ class LateVerifier(LockEnv):
     ("make_env", "limits", "ending", "n_turns"),
     [
         (LateVerifier, models.LIMITS, Ending.FINISHED, 3),
-        (LateVerifier, Limits(turn_tokens=6, context=36), Ending.TOKEN_BUDGET, 2),
+        (LateVerifier, TokenLimits(turn_tokens=6, context=36), Ending.TOKEN_BUDGET, 2),
     ],
 )
 def test_a_verifiers_fact_about_the_first_turn_stays_there_from_rollout_to_credit(
@@ -211,7 +211,7 @@ def test_a_verifiers_fact_about_the_first_turn_stays_there_from_rollout_to_credi
     (back,) = Store(tmp_path).read(0)
     assert back.trajectories[0].evidence == played.evidence
     for group in (scored, back):
-        table, _ = Signals(sources=(FromEvidence({"format_N": "parsed_late"}),)).measure([group], tabulate([group]))
+        table, _ = Signals(sources=(EvidenceColumns({"format_N": "parsed_late"}),)).measure([group], tabulate([group]))
         np.testing.assert_array_equal(table.measured["format_N"], [1.0] + [np.nan] * (n_turns - 1))
 
 
@@ -226,7 +226,7 @@ def test_a_policy_that_fails_ends_its_episode_only():
 
 def test_the_context_is_never_longer_than_its_limit():
     for context in range(10, 80, 3):
-        limits = Limits(turn_tokens=6, context=context)
+        limits = TokenLimits(turn_tokens=6, context=context)
         for trajectory in models.play(models.local(), n_tasks=3, siblings=1, limits=limits):
             assert len(trajectory.ids()) <= context
 
@@ -342,7 +342,7 @@ def test_an_episode_in_the_models_own_notation(family):
     env = SqlEnv()
     lines = [rewritten(line, env.turn_spec.tools, chat.notation) for line in env.oracle(task)]
     player = Player(
-        ScriptedPolicy(lambda request: lines[request.turn], chat), chat, Limits(turn_tokens=500, context=50_000)
+        ScriptedPolicy(lambda request: lines[request.turn], chat), chat, TokenLimits(turn_tokens=500, context=50_000)
     )
     episode = Episode(id="e", task=task, seed=0)
 

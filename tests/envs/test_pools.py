@@ -18,7 +18,7 @@ import pytest
 
 import turngate
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
-from turngate.agents.rollout import Limits, Player, play_groups
+from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs import registry
 from turngate.envs.lock import RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool
@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # spawned processes get this pat
 import pool_envs
 
 LOCK = "turngate/Lock-v1"
-ROOMY = Limits(turn_tokens=400, context=20_000)
+ROOMY = TokenLimits(turn_tokens=400, context=20_000)
 
 
 def named(name, tasks):

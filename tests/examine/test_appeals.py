@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from turngate.examine.appeals import Appeals
 from turngate.examine.base import Examiner
-from turngate.judging.judge import Judged as Answers
+from turngate.judging.judge import JudgeReplies
 from turngate.judging.settings import Tally
 from turngate.rewards import FromEvidence, Rubric
 from turngate.rewards.judge import Criterion, Fault, FaultKind, JudgeId, Rule, Verdict
@@ -39,7 +39,7 @@ class Truth:
             "rule": Rule.NO_ANSWER,
             None: Fault(kind=FaultKind.TIMEOUT),
         }
-        return Answers(answers=tuple(said[self.right[item.id]] for item in items), tally=Tally())
+        return JudgeReplies(answers=tuple(said[self.right[item.id]] for item in items), tally=Tally())
 
 
 def judged(verdicts, name="task"):

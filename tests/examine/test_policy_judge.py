@@ -13,7 +13,7 @@ from scripted_judge import shown
 
 from turngate.agents import tiny
 from turngate.agents.policies.local import LocalPolicy
-from turngate.agents.rollout import Limits, Player, play_groups
+from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs.lock import LockEnv
 from turngate.envs.pool import EnvPool
 from turngate.examine import Pairwise, Pointwise, Tournament
@@ -53,7 +53,7 @@ def taste(prompt):
 
 def player_of(kind=Articulate, *, model=None, lanes=5, order="fixed"):
     policy = kind(model or models.model(), models.chat(), lanes=lanes, order=order)
-    return Player(policy, models.chat(), Limits(turn_tokens=12, context=300))
+    return Player(policy, models.chat(), TokenLimits(turn_tokens=12, context=300))
 
 
 def said_last(trajectory):

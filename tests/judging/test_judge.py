@@ -32,7 +32,7 @@ from turngate.rewards.judge import (
     FaultKind,
     Item,
     Rule,
-    Step,
+    ShownTurn,
     Verdict,
     critique_facts,
     item_of_text,
@@ -345,7 +345,9 @@ def test_several_critiques_of_the_steps():
 
 def test_a_step_is_quoted_from_its_own_turn():
     """Turn 0 is right, turn 1 wrong; a critique that quotes turn 0 for turn 1 is thrown away, and then missing."""
-    work = Item(id="w", task="task 0", steps=(Step(said="the answer is 0"), Step(said="no, it is seven")), answer="7")
+    work = Item(
+        id="w", task="task 0", steps=(ShownTurn(said="the answer is 0"), ShownTurn(said="no, it is seven")), answer="7"
+    )
 
     def critic(quote):
         def script(prompt, n):

@@ -14,7 +14,7 @@ import pytest
 
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.scripted import ScriptedPolicy
-from turngate.agents.rollout import Limits
+from turngate.agents.rollout import TokenLimits
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
 from turngate.trainer.credit import grpo, turn_gae
@@ -33,7 +33,7 @@ from turngate.types import derive_seed
 
 STEPS, TASKS, SIBLINGS = 30, 16, 8
 SHIFTS = (0, 0, 1, 1, 1, 1, 2, 3)  # how far the shown key is from the right one
-LIMITS = Limits(turn_tokens=4, context=100)
+LIMITS = TokenLimits(turn_tokens=4, context=100)
 
 
 def tasks(first, n, split="train"):

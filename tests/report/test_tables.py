@@ -12,7 +12,7 @@ from rich.console import Console
 from turngate.errors import ShapeError
 from turngate.report.tables import (
     Success,
-    Tally,
+    SuccessCount,
     by_task,
     comparison_markdown,
     comparison_table,
@@ -77,18 +77,18 @@ def test_impossible_counts_are_refused(successes, n):
     ],
 )
 def test_newcombe_in_numbers(before, after, expected):
-    assert newcombe(Tally(*before), Tally(*after)) == pytest.approx(expected, abs=1e-4)
+    assert newcombe(SuccessCount(*before), SuccessCount(*after)) == pytest.approx(expected, abs=1e-4)
 
 
 def test_newcombe_needs_both_sides():
     with pytest.raises(ShapeError, match="there are 0 and 5"):
-        newcombe(Tally(0, 0), Tally(1, 5))
+        newcombe(SuccessCount(0, 0), SuccessCount(1, 5))
 
 
 def test_the_bootstrap_against_drawing_tasks_one_by_one():
     rng = np.random.default_rng(5)
-    before = {f"t{i}": Tally(int(rng.integers(0, 5)), 4) for i in range(12)}
-    after = {task: Tally(min(4, t.successes + int(rng.integers(0, 2))), 4) for task, t in before.items()}
+    before = {f"t{i}": SuccessCount(int(rng.integers(0, 5)), 4) for i in range(12)}
+    after = {task: SuccessCount(min(4, t.successes + int(rng.integers(0, 2))), 4) for task, t in before.items()}
     tasks, slow = list(before), []
     for _ in range(4000):
         drawn = [tasks[i] for i in rng.integers(len(tasks), size=len(tasks))]
@@ -100,18 +100,18 @@ def test_the_bootstrap_against_drawing_tasks_one_by_one():
 
 def test_pairing_takes_out_what_makes_a_task_easy():
     """Half of the tasks are easy. Every task gains one of ten: paired, that is certain; unpaired, it drowns."""
-    before = {f"t{i}": Tally(8 if i % 2 else 0, 10) for i in range(20)}
-    after = {task: Tally(t.successes + 1, 10) for task, t in before.items()}
+    before = {f"t{i}": SuccessCount(8 if i % 2 else 0, 10) for i in range(20)}
+    after = {task: SuccessCount(t.successes + 1, 10) for task, t in before.items()}
     assert paired_difference(before, after) == pytest.approx((0.1, 0.1, 0.1))
-    unpaired = newcombe(Tally(80, 200), Tally(100, 200))
+    unpaired = newcombe(SuccessCount(80, 200), SuccessCount(100, 200))
     assert unpaired.high - unpaired.low > 0.15
 
 
 def test_the_bootstrap_is_seeded_and_counts_episodes():
-    before = {"a": Tally(1, 1), "b": Tally(0, 9), "c": Tally(2, 4)}
-    after = {"a": Tally(1, 1), "b": Tally(9, 9), "c": Tally(1, 4)}
-    many = {f"{task}{i}": Tally(t.successes, t.n) for i in range(9) for task, t in before.items()}
-    grown = {f"{task}{i}": Tally(t.successes, t.n) for i in range(9) for task, t in after.items()}
+    before = {"a": SuccessCount(1, 1), "b": SuccessCount(0, 9), "c": SuccessCount(2, 4)}
+    after = {"a": SuccessCount(1, 1), "b": SuccessCount(9, 9), "c": SuccessCount(1, 4)}
+    many = {f"{task}{i}": SuccessCount(t.successes, t.n) for i in range(9) for task, t in before.items()}
+    grown = {f"{task}{i}": SuccessCount(t.successes, t.n) for i in range(9) for task, t in after.items()}
     assert paired_difference(many, grown, seed=1, resamples=9) != paired_difference(many, grown, seed=2, resamples=9)
     first = paired_difference(before, after, seed=1)
     assert first == paired_difference(before, after, seed=1)
@@ -121,9 +121,13 @@ def test_the_bootstrap_is_seeded_and_counts_episodes():
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ({"a": Tally(1, 1), "b": Tally(1, 1)}, {"a": Tally(1, 1)}, "'b' and 0 other tasks"),
-        ({"a": Tally(1, 1)}, {"a": Tally(1, 1)}, "at least 2 tasks; there are 1"),
-        ({"a": Tally(1, 1), "b": Tally(0, 0)}, {"a": Tally(1, 1), "b": Tally(1, 1)}, "'b' has no episodes"),
+        ({"a": SuccessCount(1, 1), "b": SuccessCount(1, 1)}, {"a": SuccessCount(1, 1)}, "'b' and 0 other tasks"),
+        ({"a": SuccessCount(1, 1)}, {"a": SuccessCount(1, 1)}, "at least 2 tasks; there are 1"),
+        (
+            {"a": SuccessCount(1, 1), "b": SuccessCount(0, 0)},
+            {"a": SuccessCount(1, 1), "b": SuccessCount(1, 1)},
+            "'b' has no episodes",
+        ),
     ],
 )
 def test_what_cannot_be_paired_is_refused(before, after, message):
@@ -132,7 +136,7 @@ def test_what_cannot_be_paired_is_refused(before, after, message):
 
 
 def test_by_task_counts():
-    assert by_task(["a", "b", "a"], [True, False, False]) == {"a": Tally(1, 2), "b": Tally(0, 1)}
+    assert by_task(["a", "b", "a"], [True, False, False]) == {"a": SuccessCount(1, 2), "b": SuccessCount(0, 1)}
     with pytest.raises(ShapeError, match="2 task ids but 1 successes"):
         by_task(["a", "b"], [True])
 
@@ -148,7 +152,7 @@ def test_success_checks_itself():
     with pytest.raises(ShapeError, match="3 successes of 2"):
         success(3, 2)
     with pytest.raises(ShapeError, match="by_task adds up to 1 of 1, not to 1 of 2"):
-        success(1, 2, by_task={"a": Tally(1, 1)})
+        success(1, 2, by_task={"a": SuccessCount(1, 1)})
 
 
 def test_the_markdown_table_word_for_word():
@@ -181,8 +185,8 @@ def test_rates_of_all_episodes_are_shown_only_where_some_were_unusable():
 
 
 def test_the_same_tasks_are_compared_in_pairs():
-    tasks = {f"t{i}": Tally(i % 2, 2) for i in range(6)}
-    gained = {task: Tally(t.successes + 1, 2) for task, t in tasks.items()}
+    tasks = {f"t{i}": SuccessCount(i % 2, 2) for i in range(6)}
+    gained = {task: SuccessCount(t.successes + 1, 2) for task, t in tasks.items()}
     lines = comparison_markdown([success(3, 12, by_task=tasks)], [success(9, 12, by_task=gained)])
     assert "+50.0 [+50.0, +50.0]" in lines
     others = {f"u{i}": t for i, t in enumerate(gained.values())}

@@ -21,9 +21,9 @@ from turngate.rewards import (
     FromEvidence,
     Gate,
     Hierarchical,
+    ImaginedEpisode,
     Once,
     Rubric,
-    Run,
     Soft,
     SuccessOnly,
     Trust,
@@ -328,7 +328,7 @@ def rubrics(draw: st.DrawFn) -> Rubric:
     return Rubric(rewards=tuple(rewards), gates=tuple([gate for gate in gates if gate not in caps] + caps))
 
 
-def paid(rubric: Rubric, run: Run) -> float:
+def paid(rubric: Rubric, run: ImaginedEpisode) -> float:
     return rubric.score(run.record).total
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
-from turngate.agents.rollout import Limits, Player, play_groups
+from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.config import EnvSection, parse
 from turngate.envs.lock import RUBRIC
 from turngate.errors import ConfigError, UnknownName
@@ -69,7 +69,7 @@ def test_tasks_are_played_in_the_environment_that_they_name_in_threads_or_proces
 
         async def go():
             async with environments.worlds(policy.lanes) as worlds:
-                player = Player(policy, models.chat(), Limits(turn_tokens=400, context=20_000))
+                player = Player(policy, models.chat(), TokenLimits(turn_tokens=400, context=20_000))
                 return await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=0)
 
         groups = asyncio.run(asyncio.wait_for(go(), 60))

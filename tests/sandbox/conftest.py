@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from turngate.sandbox import Limits, open_backend
+from turngate.sandbox import ResourceLimits, open_backend
 
-SMALL = Limits(memory_bytes=512 << 20, disk_bytes=32 << 20, files=2000, processes=64, output_bytes=16 << 10)
+SMALL = ResourceLimits(memory_bytes=512 << 20, disk_bytes=32 << 20, files=2000, processes=64, output_bytes=16 << 10)
 
 
 @pytest.fixture(scope="session")

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from turngate.errors import ConfigError, EnvError
-from turngate.sandbox import KilledBy, Limits, Result, SandboxLost, cage, open_backend
+from turngate.sandbox import CommandResult, KilledBy, ResourceLimits, SandboxLost, cage, open_backend
 from turngate.sandbox.bubblewrap import OUTSIDE_UID, SPARE
 from turngate.sandbox.cgroups import open_groups
 
 LONG_S = 60.0
 SLEEP_S = 2 * (500_000 + os.getpid())  # so that the processes of this test run can be told from others
-SMALL = Limits(memory_bytes=512 << 20, disk_bytes=32 << 20, files=2000, processes=64)
+SMALL = ResourceLimits(memory_bytes=512 << 20, disk_bytes=32 << 20, files=2000, processes=64)
 
 
 def remains():
@@ -302,10 +302,10 @@ def test_closing_from_another_thread_ends_a_command(bubblewrap):
 
 
 def test_a_group_that_is_closed_judges_nothing():
-    groups = open_groups(Limits(), "auto")
+    groups = open_groups(ResourceLimits(), "auto")
     if groups is None:
         return
-    group, result = groups.make(), Result(exit=137, stdout=b"", stderr=b"", killed_by=KilledBy.CLOSED)
+    group, result = groups.make(), CommandResult(exit=137, stdout=b"", stderr=b"", killed_by=KilledBy.CLOSED)
     group.close()
     assert group.judge(result) is result
     groups.close()
@@ -336,7 +336,7 @@ def test_root_is_nobody_outside(bubblewrap, tmp_path):
 
 
 def test_memory_of_all_processes_together():
-    limits = Limits(memory_bytes=256 << 20, disk_bytes=16 << 20)
+    limits = ResourceLimits(memory_bytes=256 << 20, disk_bytes=16 << 20)
     groups = open_groups(limits, "auto")
     if groups is None:
         with pytest.raises(ConfigError, match="no control group"):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from turngate.errors import ConfigError, DataError, EnvError, MissingExtra
-from turngate.sandbox import KilledBy, Limits, SandboxLost, open_backend
+from turngate.sandbox import KilledBy, ResourceLimits, SandboxLost, open_backend
 from turngate.sandbox.docker import LABEL, _check_engine
 
 LONG_S = 60.0
@@ -61,7 +61,9 @@ def test_an_archive_may_be_named_by_a_plain_path(docker_url, root_file_system, m
 
 def test_warm_containers_are_given_out_once(docker_url, docker, root_file_system):
     shown = {"/usr": "/usr"}
-    with open_backend("docker", Limits(), image=docker._image, shown=shown, base_url=docker_url, warm=2) as backend:
+    with open_backend(
+        "docker", ResourceLimits(), image=docker._image, shown=shown, base_url=docker_url, warm=2
+    ) as backend:
         ids = []
         for _ in range(4):
             with backend.open() as sandbox:
@@ -87,7 +89,7 @@ def test_containers_and_threads_are_gone_after_closing(docker):
 
 
 def test_memory_of_all_processes_together(docker_url, docker):
-    limits = Limits(memory_bytes=64 << 20, disk_bytes=8 << 20)
+    limits = ResourceLimits(memory_bytes=64 << 20, disk_bytes=8 << 20)
     shown = {"/usr": "/usr"}
     with (
         open_backend("docker", limits, image=docker._image, shown=shown, base_url=docker_url) as backend,

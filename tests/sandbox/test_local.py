@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from turngate.errors import ConfigError
-from turngate.sandbox import KilledBy, Limits, SandboxFileError, open_backend
+from turngate.sandbox import KilledBy, ResourceLimits, SandboxFileError, open_backend
 
 LONG_S = 60.0
 
 
 @pytest.fixture
 def sandbox():
-    with open_backend("local", Limits(output_bytes=1000), trusted=True) as backend, backend.open() as sandbox:
+    with open_backend("local", ResourceLimits(output_bytes=1000), trusted=True) as backend, backend.open() as sandbox:
         yield sandbox
 
 

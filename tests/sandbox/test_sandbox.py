@@ -7,7 +7,7 @@ from hashlib import blake2b
 import pytest
 
 from turngate.errors import ConfigError, DataError, EnvError, UnknownName
-from turngate.sandbox import Entry, Limits, SandboxFileError, open_backend
+from turngate.sandbox import Entry, ResourceLimits, SandboxFileError, open_backend
 
 LONG_S = 60.0  # the machine may be busy
 
@@ -199,7 +199,7 @@ def test_an_unknown_back_end_is_named():
 @pytest.mark.parametrize("name", ["memory_bytes", "files", "output_bytes"])
 def test_limits_are_at_least_one(name):
     with pytest.raises(ConfigError, match=name):
-        Limits(**{name: 0})
+        ResourceLimits(**{name: 0})
 
 
 # --- digests ----------------------------------------------------------------------------------------------------------

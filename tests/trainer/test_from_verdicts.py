@@ -205,7 +205,7 @@ def test_spa(pays: Any):
     group_of_one = scored(
         [Told(outcome=1.0, facts={"good": [0.2, 0.5, 0.1], "executed": [1.0, 0.0, 1.0]})], judged(**pays)
     )
-    source = signals.FromEvidence({"grounded_N": "executed"})
+    source = signals.EvidenceColumns({"grounded_N": "executed"})
     table, _ = signals.Signals(sources=(source,)).measure([group_of_one], tabulate([group_of_one]))
     sums = spa(table, grounding=0.5, exact_sum=False, baseline="none")
     np.testing.assert_allclose(sums, [1.8, 1.1, 0.6], atol=1e-5)

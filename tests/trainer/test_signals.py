@@ -17,7 +17,7 @@ from turngate.trainer.learner import Critic
 from turngate.trainer.signals import (
     Beliefs,
     Entropies,
-    FromEvidence,
+    EvidenceColumns,
     LogRatios,
     Signals,
     TokenRows,
@@ -107,7 +107,7 @@ def test_evidence_becomes_a_column():
     told = tuple(Evidence(name="parsed", value=value, turn=turn) for turn, value in about)
     unknown = (Evidence(name="parsed", value=None, turn=0), Evidence(name="other", value=True, turn=0))
     changed = (replace(first, evidence=told), replace(second, evidence=unknown), third)
-    columns, _, _ = measured(FromEvidence({"format_N": "parsed"}), [replace(groups[0], trajectories=changed)])
+    columns, _, _ = measured(EvidenceColumns({"format_N": "parsed"}), [replace(groups[0], trajectories=changed)])
     np.testing.assert_array_equal(columns["format_N"], [1, 0, np.nan, np.nan, np.nan, np.nan])
 
 
@@ -116,7 +116,7 @@ def test_evidence_about_a_turn_that_was_not_played_is_refused():
     first, *others = groups[0].trajectories
     odd = replace(first, evidence=(Evidence(name="parsed", value=True, turn=2),))
     with pytest.raises(ShapeError, match=rf"evidence 'parsed' of trajectory '{odd.id}' is about turn 2, but it has 2"):
-        measured(FromEvidence({"format_N": "parsed"}), [replace(groups[0], trajectories=(odd, *others))])
+        measured(EvidenceColumns({"format_N": "parsed"}), [replace(groups[0], trajectories=(odd, *others))])
 
 
 def without_turns(group, place):
@@ -133,7 +133,7 @@ def without_turns(group, place):
     "make",
     [
         lambda: TokenRows(),
-        lambda: FromEvidence({"format_N": "parsed"}),
+        lambda: EvidenceColumns({"format_N": "parsed"}),
         lambda: Values(learner=with_head(), targets=value_targets),
         lambda: Values(learner=with_head(), targets=VALUE_TARGETS["token_gae"], per_token=True),
         lambda: Entropies(learner()),

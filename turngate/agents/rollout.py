@@ -81,7 +81,7 @@ def nobody(what: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class TokenLimits:
     """``turn_tokens``: most tokens of one completion; ``context``: most tokens of an episode."""
 
     turn_tokens: int
@@ -138,7 +138,7 @@ class Player:
         self,
         policy: Policy,
         chat: Chat,
-        limits: Limits,
+        limits: TokenLimits,
         *,
         sampling: Sampling = PLAIN,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from rich.console import Console
 
-from turngate.envs.code.card import Source, source_of
+from turngate.envs.code.card import HarvestedPackage, source_of
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.junit import fallen
 from turngate.envs.code.mutation.coverage import Say
@@ -130,7 +130,7 @@ def _breach(problem: Problem, bench: Bench) -> str:
 
 def _one(
     name: str, folder: Path, bench: Bench, share: int, terms: _Terms, found: Callable[[int], None], say: Say
-) -> Source:
+) -> HarvestedPackage:
     """Harvest one package and write what the set is with it."""
     asked = Path(name).name
     with Scratch("harvest") as scratch:
@@ -145,7 +145,7 @@ def _one(
             harvested = harvest(package, bench, n=share, **asdict(terms), found=found, say=say)
             problems, source = harvested.problems, source_of(asked, harvested, share)
         except TaskRefused as error:
-            source = Source(
+            source = HarvestedPackage(
                 asked=asked, n_wanted=share, seed=terms.seed, repetitions=terms.repetitions, refused=str(error)
             )
         write(folder, *with_source(folder, problems, source))
@@ -164,7 +164,7 @@ def _unpacked(name: str, scratch: Path, say: Say) -> Path:
     return fetch(name, scratch)
 
 
-def _said(source: Source) -> str:
+def _said(source: HarvestedPackage) -> str:
     if source.refused:
         return f"{source.asked}: not used: {source.refused}"
     reasons = "; ".join(f"{reason} {count}" for reason, count in list(source.reasons.items())[:3])

@@ -264,7 +264,7 @@ TasksLike: TypeAlias = TaskSource | TaskSourcePart | Mapping[str, object] | str 
 """What an environment's argument ``tasks`` may be: a source, a part, its table or its name; None: the default."""
 
 
-class _Argument(BaseModel):
+class _TasksArgument(BaseModel):
     tasks: TaskSourcePart
 
 
@@ -283,9 +283,9 @@ def part_of(tasks: TasksLike, default: TaskSourcePart | None, env: str) -> TaskS
         raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type; {_mend(tasks)}")
     data = {"tasks": tasks}
     try:
-        part = _Argument.model_validate(data).tasks
+        part = _TasksArgument.model_validate(data).tasks
     except ValidationError as error:
-        raise ConfigError(one_line(error, _Argument, data)) from None
+        raise ConfigError(one_line(error, _TasksArgument, data)) from None
     kind = "" if default is None else default.kind
     if part.kind and kind and part.kind != kind:
         fitting = sorted(name for name, one in TaskSourcePart.types.items() if getattr(one, "kind", "") == kind)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from turngate.examine.base import Desk, Facts, Scope
-from turngate.examine.judged import DONE, Judged, OneCriterion
+from turngate.examine.judged import DONE, JudgedExaminer, OneCriterion
 from turngate.examine.recorded import last_value
 from turngate.rewards.judge import Fault, Rule, Verdict, verdict_facts
 from turngate.rewards.noise import (
@@ -28,7 +28,7 @@ from turngate.types import JSON, BoolArray, Evidence, Group, Trajectory, derive_
 Array = npt.NDArray[np.float64]
 
 
-class Appeals(Judged):
+class Appeals(JudgedExaminer):
     """Sends some of a verifier's verdicts to a judge, and corrects the outcome by what comes of it.
 
     ``NAME_outcome`` is the corrected outcome of every episode that the verifier has a verdict on, for a rubric to pay;

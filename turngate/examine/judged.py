@@ -42,7 +42,7 @@ DONE = Asked(name=CORRECT.name, text=CORRECT.text)
 """The default: the task is done."""
 
 
-class Shown(Examiner):
+class ShowingExaminer(Examiner):
     """Base of the examiners that show episodes to judges. A subclass sets ``type`` and writes ``examine``.
 
     Besides ``name`` it records ``NAME_judge``: who judged, in which version, and why.
@@ -73,7 +73,7 @@ class Shown(Examiner):
         return [self.item(one, desk.answer(one)) for one in group.trajectories]
 
 
-class Judged(Shown):
+class JudgedExaminer(ShowingExaminer):
     """Base of the examiners that ask one judge."""
 
     judge: JudgePart

@@ -40,7 +40,7 @@ REDUCTIONS: dict[str, Callable[[FloatArray], float | None]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Question:
+class _Measurement:
     """One fact to measure: the ids with which the text ends, of which the last ``n_asked`` are measured."""
 
     name: str
@@ -138,18 +138,18 @@ class Likelihood(Examiner):
             facts.append(of_group)
         return facts
 
-    def _questions(self, trajectory: Trajectory, chat: Chat) -> Iterator[_Question]:
+    def _questions(self, trajectory: Trajectory, chat: Chat) -> Iterator[_Measurement]:
         """What is to be measured about one episode; nothing of one that broke or has no turns."""
         n_turns = len(trajectory.turns)
         if not (trajectory.ending.usable and n_turns):
             return
         first, text = (chat.encode_turn(part)[:-1] for part in self._text(trajectory) or ("", ""))
 
-        def question(name: str, turn: int | None, given: Given, without: Given | None) -> _Question:
+        def question(name: str, turn: int | None, given: Given, without: Given | None) -> _Measurement:
             befores = [None if one is None else self._before(trajectory, turn, one, chat) for one in (given, without)]
             ids, baseline = [None if one is None else np.concatenate([one, first, text]) for one in befores]
             assert ids is not None
-            return _Question(name=name, turn=turn, ids=ids, baseline=baseline, n_asked=len(text))
+            return _Measurement(name=name, turn=turn, ids=ids, baseline=baseline, n_asked=len(text))
 
         if self._starts:
             yield question(f"{self.name}_start", None, "prompt", None)
@@ -178,7 +178,7 @@ class Likelihood(Examiner):
             return ids[: len(ids) - _after(trajectory.turns[-1].completion.ids_K, self.until, chat)]
         return ids
 
-    def _fact(self, question: _Question, logprob_K: FloatArray | None, baseline_K: FloatArray | None) -> Evidence:
+    def _fact(self, question: _Measurement, logprob_K: FloatArray | None, baseline_K: FloatArray | None) -> Evidence:
         value = None if logprob_K is None else REDUCTIONS[self.reduce](logprob_K)
         if value is not None and baseline_K is not None:
             base = REDUCTIONS[self.reduce](baseline_K)
@@ -201,7 +201,7 @@ def _after(said_K: IntArray, marker: str, chat: Chat) -> int:
     return len(said_K) - kept
 
 
-def _measured(questions: Sequence[_Question], desk: Desk) -> Iterator[tuple[FloatArray | None, FloatArray | None]]:
+def _measured(questions: Sequence[_Measurement], desk: Desk) -> Iterator[tuple[FloatArray | None, FloatArray | None]]:
     """Log-probabilities of the text and of its baseline (None without one), in order; equal ids are measured once."""
     places: dict[tuple[bytes, int], int] = {}
     ids: list[IntArray] = []

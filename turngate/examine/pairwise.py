@@ -7,12 +7,12 @@ from itertools import combinations
 from typing import Literal
 
 from turngate.examine.base import Desk, Facts
-from turngate.examine.judged import DONE, Judged, OneCriterion
+from turngate.examine.judged import DONE, JudgedExaminer, OneCriterion
 from turngate.rewards.judge import win_rate_facts
 from turngate.types import Evidence, Group
 
 
-class Pairwise(Judged):
+class Pairwise(JudgedExaminer):
     """Win rate: a judge compares every two siblings, and each gets the share of comparisons that it wins.
 
     ``NAME = mean_{j≠i} won_ij``, 1 for a win, ½ for a tie, 0 for a loss. Every pair is asked about in both orders, N(N

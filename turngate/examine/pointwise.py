@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from turngate.errors import ConfigError
 from turngate.examine.base import Desk, Facts
-from turngate.examine.judged import DONE, Judged, OneCriterion, Shown
+from turngate.examine.judged import DONE, JudgedExaminer, OneCriterion, ShowingExaminer
 from turngate.judging import JudgePart
 from turngate.rewards.judge import panel_facts, rubric_facts, verdict_facts
 from turngate.types import Group
@@ -22,7 +22,7 @@ def _several(value: Any) -> Any:
 Criteria: TypeAlias = Annotated[tuple[OneCriterion, ...], BeforeValidator(_several), Field(min_length=1)]
 
 
-class Pointwise(Judged):
+class Pointwise(JudgedExaminer):
     """A judge's yes or no to each episode (https://arxiv.org/abs/2507.17746 for several weighted criteria).
 
     One criterion: ``NAME`` is the verdict. Several: ``NAME`` is ``clip(Σ w·c / Σ_{w > 0} w, 0, 1)`` and
@@ -67,7 +67,7 @@ class Pointwise(Judged):
         return [[rubric_facts(self.name, next(answers), criteria, judge.id) for _ in row] for row in items]
 
 
-class Panel(Shown):
+class Panel(ShowingExaminer):
     """Yes if all of several judges say yes, for a gate that no single model opens; no if one says no.
 
     Missing where one is missing and none says no. ``NAME_judge`` lists what each said.

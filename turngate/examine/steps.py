@@ -10,14 +10,14 @@ from pydantic import Field
 
 from turngate.errors import ConfigError
 from turngate.examine.base import Desk, Facts
-from turngate.examine.judged import Asked, Judged, OneCriterion
+from turngate.examine.judged import Asked, JudgedExaminer, OneCriterion
 from turngate.rewards.judge import critique_facts
 from turngate.types import Evidence, Group
 
 RIGHT_STEP = Asked(name="step", text="The turn is right: what it does and concludes is correct and helps the task.")
 
 
-class Steps(Judged):
+class Steps(JudgedExaminer):
     """A judge's verdict on every turn, from several critiques that vote: ``NAME``, 1 = right and 0 = wrong.
 
     These are the step verdicts of CAPO (https://arxiv.org/abs/2508.02298: ``mode``) and, with ``mode = "average"``, the

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 from turngate.examine.base import Desk, Facts
-from turngate.examine.judged import DONE, Judged, OneCriterion
+from turngate.examine.judged import DONE, JudgedExaminer, OneCriterion
 from turngate.rewards.judge import tournament_facts
 from turngate.types import Evidence, Group
 
 
-class Tournament(Judged):
+class Tournament(JudgedExaminer):
     """ArenaRL: a judge compares siblings two at a time in a knock-out tournament, which ranks them all.
 
     ``NAME = 1 − rank / (N − 1)``, N siblings, rank 0 is the winner (https://arxiv.org/abs/2601.06487). 2(N − 1)

@@ -49,7 +49,7 @@ other.
 """
 
 from turngate.judging.docket import Docket
-from turngate.judging.judge import Judge, Judged
+from turngate.judging.judge import Judge, JudgeReplies
 from turngate.judging.labelled import read_labelled
 from turngate.judging.lanes import Call
 from turngate.judging.openai import OpenAISpeaker
@@ -66,8 +66,8 @@ __all__ = [
     "Docket",
     "Judge",
     "JudgePart",
+    "JudgeReplies",
     "JudgeSettings",
-    "Judged",
     "ModelJudge",
     "OpenAISpeaker",
     "PolicyJudge",

@@ -56,7 +56,7 @@ _BY_RULE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged(Generic[T]):
+class JudgeReplies(Generic[T]):
     """One answer per item (or pair), in order, and what they took."""
 
     answers: tuple[T, ...]
@@ -89,17 +89,17 @@ class Judge:
 
     # --- what can be asked --------------------------------------------------------------------------------------------
 
-    async def pointwise(self, items: Sequence[Item], criterion: Criterion) -> Judged[Verdict | Fault | Rule]:
+    async def pointwise(self, items: Sequence[Item], criterion: Criterion) -> JudgeReplies[Verdict | Fault | Rule]:
         """Does each item meet the criterion? More samples vote where the first score is in doubt."""
         tally = Tally()
         rules = self._rules(items, tally)
         open_ = [item for item, rule in zip(items, rules, strict=True) if rule is None]
         votes = iter(await self._votes(open_, criterion, tally))
-        return Judged(answers=tuple(next(votes) if rule is None else rule for rule in rules), tally=tally)
+        return JudgeReplies(answers=tuple(next(votes) if rule is None else rule for rule in rules), tally=tally)
 
     async def rubric(
         self, items: Sequence[Item], criteria: Sequence[Criterion]
-    ) -> Judged[tuple[Verdict | Fault | Rule, ...]]:
+    ) -> JudgeReplies[tuple[Verdict | Fault | Rule, ...]]:
         """One verdict per item and criterion, for ``rubric_facts``. One criterion per call, and each criterion is a
         batch of its own, with its own canaries. Raises ConfigError without criteria."""
         if not criteria:
@@ -110,16 +110,18 @@ class Judge:
             judged = await self.pointwise(items, criterion)
             tally.add(judged.tally)
             columns.append(judged.answers)
-        return Judged(answers=tuple(zip(*columns, strict=True)), tally=tally)
+        return JudgeReplies(answers=tuple(zip(*columns, strict=True)), tally=tally)
 
-    async def pairwise(self, pairs: Sequence[tuple[Item, Item]], criterion: Criterion) -> Judged[PairVerdict | Fault]:
+    async def pairwise(
+        self, pairs: Sequence[tuple[Item, Item]], criterion: Criterion
+    ) -> JudgeReplies[PairVerdict | Fault]:
         """Which of two is better? Asked in both orders; where they disagree it is a tie."""
         tally = Tally()
-        return Judged(answers=tuple(await self._pairs(pairs, criterion, tally, faithful=False)), tally=tally)
+        return JudgeReplies(answers=tuple(await self._pairs(pairs, criterion, tally, faithful=False)), tally=tally)
 
     async def steps(
         self, items: Sequence[Item], criterion: Criterion, *, votes: int = 3
-    ) -> Judged[tuple[Critique | Fault, ...]]:
+    ) -> JudgeReplies[tuple[Critique | Fault, ...]]:
         """``votes`` critiques of each item's turns, for ``critique_facts``. Nothing is settled by rules here, because a
         failed episode has steps that were right. Raises ConfigError for votes < 1."""
         if votes < 1:
@@ -132,7 +134,7 @@ class Judge:
         ]
         replies = iter(await self.ask(calls, tally, self._canaries(step_canaries, items, criterion)))
         critiques = tuple(tuple(_expect(next(replies), Critique) for _ in range(votes)) for _ in items)
-        return Judged(answers=critiques, tally=tally)
+        return JudgeReplies(answers=critiques, tally=tally)
 
     async def tournament(
         self,

@@ -18,20 +18,20 @@ from turngate.errors import DataError
 from turngate.jsonl import read_rows
 
 
-class _Row(BaseModel):
+class _LabelledRow(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     task: str
     reference: str = ""
 
 
-class WorkRow(_Row):
+class WorkRow(_LabelledRow):
     """One labelled response."""
 
     response: str
     label: bool
 
 
-class PairRow(_Row):
+class PairRow(_LabelledRow):
     """Two responses and which is better."""
 
     first: str

@@ -18,7 +18,7 @@ ACTION_CHARS = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class CreditComparison:
     """Two credits of N turns, each divided by its root mean square, so that rules of other scales can be compared.
 
     ``cosine`` of the two; ``flipped`` is the share of turns to which one rule gives more than 0 and the other less;
@@ -30,13 +30,13 @@ class Comparison:
     move_N: FloatArray
 
 
-def compare(before_N: FloatArray, after_N: FloatArray) -> Comparison:
+def compare(before_N: FloatArray, after_N: FloatArray) -> CreditComparison:
     """Compare two credits of the same turns. Raises ShapeError if they have different lengths."""
     if before_N.shape != after_N.shape:
         raise ShapeError(f"after_N has shape {after_N.shape}, expected {before_N.shape} as before_N")
     first_N, second_N = _scaled(before_N), _scaled(after_N)
     silent = not (first_N.any() and second_N.any())
-    return Comparison(
+    return CreditComparison(
         cosine=float("nan") if silent else float(np.mean(first_N * second_N)),
         flipped=float("nan") if silent else float(np.mean(first_N * second_N < 0)),
         move_N=(second_N - first_N).astype(np.float32),

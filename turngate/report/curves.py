@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WINDOW_SHARE = 0.06  # the moving average spans this share of a curve
 
 
-class Panel(NamedTuple):
+class CurvePanel(NamedTuple):
     """One plot of one metric over the steps; ``limits`` are always in view."""
 
     metric: str
@@ -42,11 +42,11 @@ class Panel(NamedTuple):
 
 
 PANELS = (
-    Panel("train/success", "Success in training", "share of episodes", (0.0, 1.0)),
-    Panel("train/paid", "Reward paid", "reward per episode"),
-    Panel("policy/entropy_nats", "Entropy of the policy", "nats per token"),
-    Panel("policy/kl_to_sampler_nats", "Distance from the sampler", "KL, nats per token"),
-    Panel("train/turns", "Length", "turns per episode"),
+    CurvePanel("train/success", "Success in training", "share of episodes", (0.0, 1.0)),
+    CurvePanel("train/paid", "Reward paid", "reward per episode"),
+    CurvePanel("policy/entropy_nats", "Entropy of the policy", "nats per token"),
+    CurvePanel("policy/kl_to_sampler_nats", "Distance from the sampler", "KL, nats per token"),
+    CurvePanel("train/turns", "Length", "turns per episode"),
 )
 
 
@@ -133,7 +133,7 @@ def _stages(rows: Rows) -> list[str]:
 # --- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _draw_panel(axes: Axes, panel: Panel, runs: Mapping[str, Rows]) -> None:
+def _draw_panel(axes: Axes, panel: CurvePanel, runs: Mapping[str, Rows]) -> None:
     window = 1
     for number, (label, rows) in enumerate(runs.items()):
         x, y = curve_of(rows, panel.metric)

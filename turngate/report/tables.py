@@ -46,7 +46,7 @@ class Interval(NamedTuple):
     high: float
 
 
-class Tally(NamedTuple):
+class SuccessCount(NamedTuple):
     """How many of ``n`` episodes succeeded."""
 
     successes: int
@@ -63,7 +63,7 @@ class Success:
     n: int
     guided: bool = False
     unusable: int = 0
-    by_task: Mapping[str, Tally] = field(default_factory=dict, repr=False)
+    by_task: Mapping[str, SuccessCount] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _check(self.successes, self.n)
@@ -77,12 +77,12 @@ class Success:
         return self.split, self.guided, self.temperature
 
 
-def by_task(task_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, Tally]:
+def by_task(task_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, SuccessCount]:
     """Successes and episodes of each task, from one entry per episode. Raises ShapeError for unequal lengths."""
     if len(task_B) != len(success_B):
         raise ShapeError(f"{len(task_B)} task ids but {len(success_B)} successes")
     successes = Counter(task for task, success in zip(task_B, success_B, strict=True) if success)
-    return {task: Tally(successes[task], n) for task, n in Counter(task_B).items()}
+    return {task: SuccessCount(successes[task], n) for task, n in Counter(task_B).items()}
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
     return (0.0 if successes == 0 else centre - half), (1.0 if successes == n else centre + half)
 
 
-def newcombe(before: Tally, after: Tally, z: float = 1.96) -> Interval:
+def newcombe(before: SuccessCount, after: SuccessCount, z: float = 1.96) -> Interval:
     """The difference ``after - before`` of two independent shares (Newcombe 1998, method 10). n must not be 0."""
     if not before.n or not after.n:
         raise ShapeError(f"a difference needs episodes on both sides; there are {before.n} and {after.n}")
@@ -115,8 +115,8 @@ def newcombe(before: Tally, after: Tally, z: float = 1.96) -> Interval:
 
 
 def paired_difference(
-    before: Mapping[str, Tally],
-    after: Mapping[str, Tally],
+    before: Mapping[str, SuccessCount],
+    after: Mapping[str, SuccessCount],
     *,
     seed: int = 0,
     resamples: int = 4000,
@@ -244,7 +244,7 @@ def _change(before: Success | None, after: Success | None) -> str:
     if len(before.by_task) > 1 and set(before.by_task) == set(after.by_task):
         value, low, high = paired_difference(before.by_task, after.by_task)
     else:
-        value, low, high = newcombe(Tally(before.successes, before.n), Tally(after.successes, after.n))
+        value, low, high = newcombe(SuccessCount(before.successes, before.n), SuccessCount(after.successes, after.n))
     return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 

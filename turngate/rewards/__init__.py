@@ -27,7 +27,7 @@ from turngate.rewards.parts import Condition, Gate, Reward
 from turngate.rewards.rubric import FromEvidence, GateAccount, Rubric
 from turngate.rewards.safety import Bound, Example, Safety
 from turngate.rewards.shares import Soft, Trust, trust_factors
-from turngate.rewards.staging import Run
+from turngate.rewards.staging import ImaginedEpisode
 
 __all__ = [
     "BestSoFar",
@@ -43,6 +43,7 @@ __all__ = [
     "Gate",
     "GateAccount",
     "Hierarchical",
+    "ImaginedEpisode",
     "InformationGain",
     "LengthCost",
     "NeedsOutcome",
@@ -51,7 +52,6 @@ __all__ = [
     "Requires",
     "Reward",
     "Rubric",
-    "Run",
     "Safety",
     "Soft",
     "SuccessOnly",

@@ -34,7 +34,7 @@ from typing import Literal, TypeAlias
 from turngate.rewards.parts import Gate, Reward, Span
 from turngate.rewards.ranges import Ranges, Scene
 from turngate.rewards.regions import TIE, Region, closest, regions
-from turngate.rewards.staging import Flip, Run, flips, stage, stage_flip, stage_veto
+from turngate.rewards.staging import Flip, ImaginedEpisode, flips, stage, stage_flip, stage_veto
 
 Name: TypeAlias = Literal["I1", "I2", "I3"]
 
@@ -50,8 +50,8 @@ class Bound:
     name: Name
     holds: bool
     sentence: str
-    better: Run | None = None
-    worse: Run | None = None
+    better: ImaginedEpisode | None = None
+    worse: ImaginedEpisode | None = None
     advice: str = ""
 
     @property
@@ -79,8 +79,8 @@ class Example:
 
     gate: str
     bound: Name
-    better: Run
-    worse: Run
+    better: ImaginedEpisode
+    worse: ImaginedEpisode
 
     def __str__(self) -> str:
         relation = "less than" if self.better.total < self.worse.total else "no more than"
@@ -131,8 +131,8 @@ class _Finding:
     broken: bool
     margin: float
     sentence: str
-    better: Run | None = None
-    worse: Run | None = None
+    better: ImaginedEpisode | None = None
+    worse: ImaginedEpisode | None = None
     advice: str = ""
 
 
@@ -314,7 +314,13 @@ def _survives(rules: _Rules, flip: Flip) -> _Finding:
     )
 
 
-def _refuted(bound: Literal["I1", "I2"], gates: tuple[str, ...], better: Run, worse: Run, advice: str = "") -> _Finding:
+def _refuted(
+    bound: Literal["I1", "I2"],
+    gates: tuple[str, ...],
+    better: ImaginedEpisode,
+    worse: ImaginedEpisode,
+    advice: str = "",
+) -> _Finding:
     margin = better.total - worse.total
     relation = "less than" if margin < -TIE else "no more than"
     return _Finding(
@@ -334,7 +340,7 @@ def _unproven(bound: Literal["I1", "I2"], gates: tuple[str, ...], margin: float,
     return _Finding(bound=bound, gates=gates, broken=True, margin=margin, sentence=words)
 
 
-def _lets_through(rules: _Rules, gate: Gate, run: Run) -> bool:
+def _lets_through(rules: _Rules, gate: Gate, run: ImaginedEpisode) -> bool:
     kinds = {reward.name: reward.kind for reward in rules.rewards}
     return any(gate.touches(name, kinds[name]) for name, paid in run.paid.items() if paid and name in kinds)
 
@@ -369,7 +375,9 @@ def _bound(name: Literal["I1", "I2"], findings: Sequence[_Finding], vacuous: str
     )
 
 
-def _bounded(rules: _Rules, process: Span, penalty: Span) -> tuple[Bound, tuple[Run, Run] | None]:
+def _bounded(
+    rules: _Rules, process: Span, penalty: Span
+) -> tuple[Bound, tuple[ImaginedEpisode, ImaginedEpisode] | None]:
     """I3 and, if gains are endless, a short episode and one in which repetition is worth more than the outcome."""
     every = [ranges for region in rules.regions for ranges in rules.ranges(region, math.inf)]
     names = {name for ranges in every for name in ranges.endless()}
@@ -390,7 +398,7 @@ def _bounded(rules: _Rules, process: Span, penalty: Span) -> tuple[Bound, tuple[
     return Bound(name="I3", holds=False, sentence=sentence, **runs, advice=advice), pair
 
 
-def _padding(rules: _Rules) -> tuple[Run, Run] | None:
+def _padding(rules: _Rules) -> tuple[ImaginedEpisode, ImaginedEpisode] | None:
     """Two episodes of one scene in which process can be paid without end, if there is one; the last one is taken."""
     farms = [
         (region, place)
@@ -410,7 +418,7 @@ def _padding(rules: _Rules) -> tuple[Run, Run] | None:
 
 
 def _examples(
-    gates: Sequence[Gate], findings: Sequence[_Finding], padding: tuple[Run, Run] | None
+    gates: Sequence[Gate], findings: Sequence[_Finding], padding: tuple[ImaginedEpisode, ImaginedEpisode] | None
 ) -> tuple[Example, ...]:
     """For each gate the strongest thing that gets past it."""
     found = []

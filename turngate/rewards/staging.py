@@ -22,7 +22,7 @@ Truth: TypeAlias = bool | frozenset[int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ImaginedEpisode:
     """An imagined episode. ``n_verdicts``: of each component with agg "sum"; ``paid``: by component.
 
     ``record`` earns it, except by a component that reads its evidence in a way of its own and does not say so in
@@ -91,7 +91,7 @@ def flips(rewards: Sequence[Reward], gates: Sequence[Gate]) -> list[Flip]:
     return found
 
 
-def stage(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n: int, *, best: bool) -> Run:
+def stage(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n: int, *, best: bool) -> ImaginedEpisode:
     """The episode with ``n`` verdicts per turn that is paid most, or least, in a scene."""
     values = _outcomes(rewards, scene)
     for reward in rewards:
@@ -106,7 +106,7 @@ def stage(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n: int
     return (max if best else min)(runs, key=lambda run: run.total)
 
 
-def stage_veto(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n: int, gate: Gate) -> Run:
+def stage_veto(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n: int, gate: Gate) -> ImaginedEpisode:
     """An episode in which nothing happened but the act that ``gate`` forbids."""
     values = _outcomes(rewards, scene)
     verdicts = {reward.name: _imagined(reward, values.get(reward.name), n)[0] for reward in rewards}
@@ -115,7 +115,7 @@ def stage_veto(rewards: Sequence[Reward], gates: Sequence[Gate], scene: Scene, n
 
 def stage_flip(
     rewards: Sequence[Reward], gates: Sequence[Gate], flip: Flip, scene: Scene, *, best: bool, strength: float
-) -> tuple[Run, Run]:
+) -> tuple[ImaginedEpisode, ImaginedEpisode]:
     """An episode that meets the flip and the same that just misses it.
 
     What the flip can change earns most, or least, times ``strength``: a limit may hide a large difference. Everything
@@ -159,7 +159,7 @@ def _twins(
     scene: Scene,
     one: tuple[Values, Mapping[str, Truth]],
     other: tuple[Values, Mapping[str, Truth]],
-) -> tuple[Run, Run]:
+) -> tuple[ImaginedEpisode, ImaginedEpisode]:
     first, second = (
         _play(rewards, gates, scene, 1, {r.name: _imagined(r, values[r.name], 1)[0] for r in rewards}, truths)
         for values, truths in (one, other)
@@ -241,7 +241,7 @@ def _play(
     verdicts: Mapping[str, list[Verdict]],
     truths: Mapping[str, Truth],
     vetoed_by: str = "",
-) -> Run:
+) -> ImaginedEpisode:
     facts: dict[str, Truth] = {state: state in scene.facts for gate in gates for state in gate.states}
     facts.update(truths)
     record = _record(rewards, verdicts, facts, n)
@@ -260,7 +260,7 @@ def _play(
     for line in draft.lines:
         paid[line.name] = paid.get(line.name, 0.0) + line.paid
         kinds[line.kind] += line.paid
-    return Run(
+    return ImaginedEpisode(
         outcome=draft.outcome,
         process=kinds["process"],
         penalty=kinds["penalty"],

@@ -17,7 +17,7 @@ from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.kl_reward import Divergence, with_kl_in_reward
 from turngate.trainer.learner import Learner
 from turngate.trainer.pack import by_turn
-from turngate.trainer.signals import Beliefs, Entropies, FromEvidence, LogRatios, Signal, Signals, TokenRows, Values
+from turngate.trainer.signals import Beliefs, Entropies, EvidenceColumns, LogRatios, Signal, Signals, TokenRows, Values
 from turngate.trainer.similar import SharedTokens, SimilarStates
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
@@ -69,7 +69,7 @@ def signals_of(
     if "sharing_S" in reads:
         sources.append(SharedTokens())
     if section.evidence:
-        sources.append(FromEvidence(section.evidence))
+        sources.append(EvidenceColumns(section.evidence))
     if config.value is not None:
         sources.append(_values(config, learner, per_token="value_S" in reads))
     if reads & {"entropy_N", "entropy_S"}:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from turngate.agents.chat import Chat
-from turngate.agents.rollout import Limits, Worlds
+from turngate.agents.rollout import TokenLimits, Worlds
 from turngate.errors import ConfigError, EpisodeError
 from turngate.run.environments import Environments
 from turngate.types import Ending, Task, Trajectory
@@ -16,7 +16,7 @@ SAMPLED = 4  # tasks of each environment whose first prompt is measured
 
 
 async def check_room(
-    environments: Environments, worlds: Worlds, chat: Chat, limits: Limits, *, split: str | None = None
+    environments: Environments, worlds: Worlds, chat: Chat, limits: TokenLimits, *, split: str | None = None
 ) -> None:
     """Raise ConfigError if the first prompts of an environment leave no room for a turn, with what they need.
 
@@ -36,7 +36,7 @@ async def check_room(
         )
 
 
-def no_room(played: Sequence[Trajectory], limits: Limits) -> str:
+def no_room(played: Sequence[Trajectory], limits: TokenLimits) -> str:
     """How many episodes ended because the context was full, and what to do; empty if none did."""
     cut = [trajectory for trajectory in played if trajectory.ending is Ending.TOKEN_BUDGET]
     if not cut:

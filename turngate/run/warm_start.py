@@ -10,7 +10,7 @@ from rich.console import Console
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.protocols import LanguageModel, Tokenizer
-from turngate.agents.rollout import Limits, Player, Worlds, play_groups
+from turngate.agents.rollout import Player, TokenLimits, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import RunError
 from turngate.progress_bar import Progress
@@ -94,7 +94,7 @@ async def _untrained(
 
 
 def _solved(
-    played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], limits: Limits, console: Console
+    played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], limits: TokenLimits, console: Console
 ) -> list[Trajectory]:
     """Only demonstrations that solve their task are imitated; the others are counted aloud, ``failed`` ones too."""
     pairs = list(zip(played, scores, strict=True))

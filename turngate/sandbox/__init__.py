@@ -10,31 +10,31 @@ from typing import Any
 from turngate.errors import UnknownName
 from turngate.sandbox.base import (
     Backend,
+    CommandResult,
     Entry,
+    FolderSnapshot,
     KilledBy,
-    Limits,
-    Result,
+    ResourceLimits,
     Sandbox,
     SandboxFileError,
     SandboxLost,
-    Snapshot,
 )
 
 __all__ = [
     "Backend",
+    "CommandResult",
     "Entry",
+    "FolderSnapshot",
     "KilledBy",
-    "Limits",
-    "Result",
+    "ResourceLimits",
     "Sandbox",
     "SandboxFileError",
     "SandboxLost",
-    "Snapshot",
     "open_backend",
 ]
 
 
-def open_backend(name: str = "bubblewrap", limits: Limits | None = None, **settings: object) -> Backend:
+def open_backend(name: str = "bubblewrap", limits: ResourceLimits | None = None, **settings: object) -> Backend:
     """The back end ``bubblewrap``, ``docker`` or ``local``. ``settings``: see its class.
 
     Raises UnknownName for another name, MissingExtra or ConfigError (with the line that installs it) if it cannot work

@@ -8,9 +8,9 @@
 Inside, every back end looks the same: the folders ``/work``, ``/tmp`` and ``/home/agent`` can be written and belong to
 the sandbox; the system is read-only; there is no network. What those three folders hold is what a snapshot keeps.
 
-A program that fails, floods its output, cannot be started or runs past its deadline is a ``Result``. An exception means
-that the sandbox itself broke (EnvError; SandboxLost once a program has run in it, which may be the cause), or that the
-caller has to change something (ConfigError).
+A program that fails, floods its output, cannot be started or runs past its deadline is a ``CommandResult``. An
+exception means that the sandbox itself broke (EnvError; SandboxLost once a program has run in it, which may be the
+cause), or that the caller has to change something (ConfigError).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class KilledBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ResourceLimits:
     """What a sandbox may use. One too small for a program makes the program fail; none is ever exceeded silently."""
 
     memory_bytes: int = 2 << 30
@@ -89,7 +89,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class CommandResult:
     """What became of a command."""
 
     exit: int
@@ -98,7 +98,7 @@ class Result:
     """What it wrote, shortened in the middle if ``truncated``."""
     stderr: bytes
     truncated: bool = False
-    """Whether one of the two was longer than ``Limits.output_bytes``."""
+    """Whether one of the two was longer than ``ResourceLimits.output_bytes``."""
     killed_by: KilledBy | None = None
     """None: it ended by itself."""
     time_s: float = 0.0
@@ -119,7 +119,7 @@ class Entry:
     size_bytes: int
 
 
-class Snapshot:
+class FolderSnapshot:
     """The content of a sandbox's folders at one moment. It lives as long as somebody holds it, and its back end."""
 
     __slots__ = ()
@@ -128,7 +128,7 @@ class Snapshot:
 class Sandbox(ABC):
     """One private place. Used by one thread at a time."""
 
-    limits: Limits
+    limits: ResourceLimits
 
     @abstractmethod
     def run(
@@ -139,7 +139,7 @@ class Sandbox(ABC):
         cwd: str = WORK,
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
-    ) -> Result:
+    ) -> CommandResult:
         """Run one program to its end, and end everything that it started.
 
         ``deadline_s``: after it the whole tree of processes is killed, wherever it has moved to. ``env``: added to
@@ -180,7 +180,7 @@ class Sandbox(ABC):
         """
 
     @abstractmethod
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> FolderSnapshot:
         """Keep the present content of the folders; ``Backend.open`` makes new sandboxes of it."""
 
     @abstractmethod
@@ -204,11 +204,11 @@ class Backend(ABC):
     name: str
 
     @abstractmethod
-    def open(self, source: Path_ | Snapshot | None = None) -> Sandbox:
+    def open(self, source: Path_ | FolderSnapshot | None = None) -> Sandbox:
         """A new sandbox. ``source``: what /work begins with (a folder), or everything (a snapshot)."""
 
     @abstractmethod
-    def keep(self, folder: Path_) -> Snapshot:
+    def keep(self, folder: Path_) -> FolderSnapshot:
         """Read a folder once, as the /work of many sandboxes."""
 
     @abstractmethod
@@ -273,10 +273,10 @@ def check_command(argv: Sequence[str], deadline_s: float) -> None:
         raise ConfigError(f"deadline_s is '{deadline_s}'; it must be above 0")
 
 
-def unstarted(argv: Sequence[str]) -> Result | None:
+def unstarted(argv: Sequence[str]) -> CommandResult | None:
     """What becomes of a command line that is too long to be started; None for any other."""
     length = sum(len(os.fsencode(word)) + 1 for word in argv)
     if length <= ARGUMENT_BYTES:
         return None
     problem = f"{argv[0][:80]}: Argument list too long ({length} bytes, at most {ARGUMENT_BYTES})\n"
-    return Result(exit=126, stdout=b"", stderr=os.fsencode(problem))
+    return CommandResult(exit=126, stdout=b"", stderr=os.fsencode(problem))

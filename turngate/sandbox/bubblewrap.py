@@ -34,10 +34,10 @@ from typing import Any, Literal
 
 from turngate.errors import ConfigError, DataError, EnvError
 from turngate.sandbox import seccomp, wire
-from turngate.sandbox.base import Backend, Limits, Path_, Snapshot
+from turngate.sandbox.base import Backend, FolderSnapshot, Path_, ResourceLimits
 from turngate.sandbox.cage import real_places, write_settings
 from turngate.sandbox.cell import BubblewrapSandbox, Layer, Layers
-from turngate.sandbox.cgroups import Group, Groups, open_groups
+from turngate.sandbox.cgroups import ControlGroup, ControlGroups, open_groups
 from turngate.sandbox.holder import LAUNCH
 from turngate.sandbox.mounts import FOLDER_MODE
 from turngate.sandbox.trees import copy_tree
@@ -69,7 +69,7 @@ class Bubblewrap(Backend):
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        limits: ResourceLimits | None = None,
         *,
         shown: Mapping[str, str] | None = None,
         store: Path_ | None = None,
@@ -77,16 +77,16 @@ class Bubblewrap(Backend):
         groups: Literal["auto", "require", "off"] = "auto",
     ) -> None:
         bwrap = _find()
-        self.limits = limits or Limits()
+        self.limits = limits or ResourceLimits()
         self._uid = OUTSIDE_UID if os.geteuid() == 0 else None
         self._pid, self._lock, self._closed = os.getpid(), threading.RLock(), False  # a collected layer locks again
         self._names = count()
         self.sandboxes: set[BubblewrapSandbox] = set()  # held, so that one that nobody closed is closed here
-        self._spare: deque[tuple[socket.socket, Group | None]] = deque()
+        self._spare: deque[tuple[socket.socket, ControlGroup | None]] = deque()
         self._store = Path(os.path.realpath(tempfile.mkdtemp(prefix="turngate-sandbox-", dir=store)))
         try:
             plan = self._prepare(bwrap, real_places(shown or {}))
-            self.groups: Groups | None = open_groups(self.limits, groups)
+            self.groups: ControlGroups | None = open_groups(self.limits, groups)
             self._channel, self._process = _start_holder()
             self.storage = self._greet(plan, storage)
             self._try()
@@ -100,7 +100,7 @@ class Bubblewrap(Backend):
         each = f"{self.limits.memory_bytes} bytes for each of {self.limits.processes} processes"
         return each if self.groups is None else f"{each}, and for all together ({self.groups.kind})"
 
-    def open(self, source: Path_ | Snapshot | None = None) -> BubblewrapSandbox:
+    def open(self, source: Path_ | FolderSnapshot | None = None) -> BubblewrapSandbox:
         """See ``Backend.open``. Raises EnvError if the sandbox cannot be made."""
         if self._closed:
             raise EnvError("the sandbox back end is closed; open a new one")
@@ -109,7 +109,7 @@ class Bubblewrap(Backend):
             if source.store != str(self._store):
                 raise ConfigError("this snapshot belongs to another back end; open it with the one that made it")
             layers = source.layers
-        elif isinstance(source, Snapshot):
+        elif isinstance(source, FolderSnapshot):
             raise ConfigError(
                 f"a {type(source).__name__} cannot be opened by bubblewrap; use the back end that made it"
             )
@@ -152,7 +152,7 @@ class Bubblewrap(Backend):
         shutil.rmtree(self._store, ignore_errors=True)  # the holder has removed it, unless it never came so far
         for keeper, group in self._spare:
             _leave(keeper, group)
-        groups: Groups | None = getattr(self, "groups", None)
+        groups: ControlGroups | None = getattr(self, "groups", None)
         if groups is not None:
             groups.close()
 
@@ -164,7 +164,9 @@ class Bubblewrap(Backend):
         weakref.finalize(layer, self._forget, layer.name).atexit = False
         return layer
 
-    def enter(self, sandbox: BubblewrapSandbox, layers: Sequence[Layer]) -> tuple[socket.socket, int, Group | None]:
+    def enter(
+        self, sandbox: BubblewrapSandbox, layers: Sequence[Layer]
+    ) -> tuple[socket.socket, int, ControlGroup | None]:
         """Let a keeper begin: the channel to it, a file that is ready when it is gone, and its group."""
         names = [layer.name for layer in layers]
         while True:
@@ -190,7 +192,7 @@ class Bubblewrap(Backend):
         while len(self._spare) < SPARE:
             self._spare.append(self._make_keeper())
 
-    def _make_keeper(self) -> tuple[socket.socket, Group | None]:
+    def _make_keeper(self) -> tuple[socket.socket, ControlGroup | None]:
         """Have the holder make a keeper, and do not wait for it: the channel to it, and its group."""
         group = self.groups.make() if self.groups else None
         ours, theirs = wire.pair()
@@ -300,7 +302,7 @@ def _start_holder() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     return ours, process
 
 
-def _leave(keeper: socket.socket, group: Group | None) -> None:
+def _leave(keeper: socket.socket, group: ControlGroup | None) -> None:
     keeper.close()  # the keeper ends
     if group is not None:
         group.close()

@@ -17,11 +17,11 @@ from turngate.sandbox import wire
 from turngate.sandbox.base import (
     ENVIRONMENT,
     WORK,
+    CommandResult,
     Entry,
+    FolderSnapshot,
     KilledBy,
-    Result,
     SandboxFileError,
-    Snapshot,
     check_command,
     in_folders,
     unstarted,
@@ -46,7 +46,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Layers(Snapshot):
+class Layers(FolderSnapshot):
     """The layers of a snapshot, the lowest first, and the store that they lie in."""
 
     store: str
@@ -70,7 +70,7 @@ class BubblewrapSandbox(OwnedSandbox):
         cwd: str = WORK,
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
-    ) -> Result:
+    ) -> CommandResult:
         """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
         if (refused := unstarted(argv)) is not None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from turngate.errors import ConfigError, EnvError
-from turngate.sandbox.base import KilledBy, Limits, Result
+from turngate.sandbox.base import CommandResult, KilledBy, ResourceLimits
 
 _SPARE_PROCESSES = 16  # the keeper and bubblewrap's own, which no limit of the agent's may stop
 _CLOSE_S = 5.0
@@ -34,7 +34,7 @@ _HANDED_DOWN, _WANTED = "cgroup.subtree_control", "+memory +pids"
 _SHELTER = re.compile(r"turngate-\d+-0")
 
 
-class Groups:
+class ControlGroups:
     """Makes a group for each sandbox below ``parents``: one folder in version 2, one per controller in version 1."""
 
     def __init__(self, kind: str, parents: Sequence[Path], files: dict[str, int], events: str) -> None:
@@ -55,10 +55,10 @@ class Groups:
             self.close()
             raise
 
-    def make(self) -> Group:
+    def make(self) -> ControlGroup:
         """A group with the limits set."""
         name = str(next(self._names))
-        return Group([parent / name for parent in self._parents], self._files, self._events)
+        return ControlGroup([parent / name for parent in self._parents], self._files, self._events)
 
     def close(self) -> None:
         """Remove the parents; the groups below them must be closed."""
@@ -66,7 +66,7 @@ class Groups:
             _remove(self._parents.pop())
 
 
-class Group:
+class ControlGroup:
     """The group of one sandbox. ``entrances``: open files; a process that writes ``0`` to each is in it."""
 
     def __init__(self, folders: Sequence[Path], files: dict[str, int], events: str) -> None:
@@ -89,7 +89,7 @@ class Group:
             self.close()
             raise
 
-    def judge(self, result: Result) -> Result:
+    def judge(self, result: CommandResult) -> CommandResult:
         """The same result, or that the system killed the command for its memory."""
         before = self._killed
         try:
@@ -108,7 +108,7 @@ class Group:
             _remove(self._folders.pop())
 
 
-def open_groups(limits: Limits, wanted: Literal["auto", "require", "off"]) -> Groups | None:
+def open_groups(limits: ResourceLimits, wanted: Literal["auto", "require", "off"]) -> ControlGroups | None:
     """Groups that hold ``limits``, or None where none can be made. Raises ConfigError if they are required."""
     if wanted == "off":
         return None
@@ -123,7 +123,7 @@ def open_groups(limits: Limits, wanted: Literal["auto", "require", "off"]) -> Gr
         problem = "not mounted, or no group that this process may use hands memory and pids down"
         for place in places:
             try:
-                return Groups(kind, place(), files, events)
+                return ControlGroups(kind, place(), files, events)
             except OSError as error:
                 problem = str(error)
         problems.append(f"{kind}: {problem}")

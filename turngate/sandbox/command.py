@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 
 from turngate.errors import EnvError
 from turngate.sandbox import wire
-from turngate.sandbox.base import KilledBy, Result, SandboxFileError
+from turngate.sandbox.base import CommandResult, KilledBy, SandboxFileError
 from turngate.sandbox.streams import HeadTail, Streams
 
 BACKSTOP_S = 0.05  # the keeper kills at the deadline; if it is late, the library does it
@@ -72,7 +72,7 @@ class Command:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.init_fd, signal.SIGKILL)
 
-    def finish(self, end_s: float, output_bytes: int) -> Result:
+    def finish(self, end_s: float, output_bytes: int) -> CommandResult:
         """Wait for the end. The keeper keeps the deadline ``end_s`` (on the monotonic clock)."""
         out, err = HeadTail(output_bytes), HeadTail(output_bytes)
         streams = Streams({self.stdout: out, self.stderr: err}, self.status.fileno())
@@ -88,7 +88,7 @@ class Command:
         streams.drain()
         return self._result(self.outcome, out, err)
 
-    def _result(self, outcome: wire.Message, out: HeadTail, err: HeadTail) -> Result:
+    def _result(self, outcome: wire.Message, out: HeadTail, err: HeadTail) -> CommandResult:
         code, killed, errors = outcome.get("exit"), outcome.get("killed"), err.content()
         if code is None and self._killed:
             killed = killed or KilledBy.DEADLINE
@@ -97,7 +97,7 @@ class Command:
             code = 127 if errors.endswith(b": No such file or directory\n") else 126  # as in a shell
         elif code is None and killed is None and ("error" in outcome or errors.startswith(b"bwrap: ")):
             raise self._failure(outcome, errors)  # else it ran, and its monitor was killed, for instance for its memory
-        return Result(
+        return CommandResult(
             exit=128 + signal.SIGKILL if code is None else code,
             stdout=out.content(),
             stderr=errors,

@@ -18,11 +18,11 @@ from turngate.sandbox.base import (
     FOLDERS,
     TMP,
     WORK,
+    CommandResult,
     Entry,
+    FolderSnapshot,
     KilledBy,
-    Result,
     SandboxFileError,
-    Snapshot,
     check_command,
     in_folders,
     unstarted,
@@ -31,7 +31,7 @@ from turngate.sandbox.digests import digest_archive
 from turngate.sandbox.docker_exec import Exec, Warden
 from turngate.sandbox.owned import OwnedSandbox, blamed
 from turngate.sandbox.session import REPORT, START_S
-from turngate.sandbox.streams import HeadTail, Sink, Streams
+from turngate.sandbox.streams import HeadTail, Streams, StreamSink
 
 if TYPE_CHECKING:
     from turngate.sandbox.docker import Docker
@@ -52,7 +52,7 @@ def sdk() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive(Snapshot):
+class Archive(FolderSnapshot):
     """The folders of a sandbox as one tar file, which is removed when nobody refers to it any more."""
 
     file: IO[bytes]
@@ -106,7 +106,7 @@ class DockerSandbox(OwnedSandbox):
         cwd: str = WORK,
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
-    ) -> Result:
+    ) -> CommandResult:
         """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
         if (refused := unstarted(argv)) is not None:
@@ -127,7 +127,7 @@ class DockerSandbox(OwnedSandbox):
         env: Mapping[str, str] | None = None,
         *,
         ours: bool = True,
-    ) -> Result:
+    ) -> CommandResult:
         """``ours``: the program is one of the library's."""
         self._check_open()
         start_s = time.monotonic()
@@ -150,7 +150,7 @@ class DockerSandbox(OwnedSandbox):
         if kills > self._killed and code != 0:
             killed = killed or KilledBy.MEMORY
         self._killed = kills
-        return Result(
+        return CommandResult(
             exit=code,
             stdout=out.content(),
             stderr=err.content(),
@@ -252,7 +252,7 @@ class DockerSandbox(OwnedSandbox):
     def _file_sink(self, file: IO[bytes]) -> _FileSink:
         return _FileSink(file, 2 * self.limits.disk_bytes + _HEADS_BYTES * self.limits.files)
 
-    def _carry(self, process: Exec, sinks: dict[int, Sink]) -> int:
+    def _carry(self, process: Exec, sinks: dict[int, StreamSink]) -> int:
         """The exit status of a process that copies files."""
         try:
             streams = Streams(sinks, process.ended)
@@ -263,7 +263,9 @@ class DockerSandbox(OwnedSandbox):
         finally:
             process.close()
 
-    def _on_file(self, path: str, script: str, third: str, *, stdin: bytes = b"", output_bytes: int = 4096) -> Result:
+    def _on_file(
+        self, path: str, script: str, third: str, *, stdin: bytes = b"", output_bytes: int = 4096
+    ) -> CommandResult:
         folder, below = in_folders(path)
         root = FOLDERS[folder]
         argv = ["/bin/sh", "-c", script, "sh", os.path.join(root, below), root, third]

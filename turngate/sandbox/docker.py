@@ -32,7 +32,7 @@ from typing import Any
 
 from turngate.errors import ConfigError, DataError, EnvError
 from turngate.sandbox import seccomp
-from turngate.sandbox.base import HOME, TMP, WORK, Backend, Limits, Path_, Snapshot
+from turngate.sandbox.base import HOME, TMP, WORK, Backend, FolderSnapshot, Path_, ResourceLimits
 from turngate.sandbox.container import Archive, Container, DockerSandbox, sdk
 from turngate.sandbox.trees import MAX_DEPTH
 
@@ -56,7 +56,7 @@ class Docker(Backend):
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        limits: ResourceLimits | None = None,
         *,
         image: str | Path,
         shown: Mapping[str, str] | None = None,
@@ -64,7 +64,7 @@ class Docker(Backend):
         warm: int = 0,
         cpus: float = 1.0,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ResourceLimits()
         self._shown, self._cpus, self._wanted = dict(shown or {}), cpus, warm
         self._lock, self._closed = threading.RLock(), False
         self._warm: deque[Container] = deque()
@@ -81,9 +81,9 @@ class Docker(Backend):
             self._client.close()
             raise
 
-    def open(self, source: Path_ | Snapshot | None = None) -> DockerSandbox:
+    def open(self, source: Path_ | FolderSnapshot | None = None) -> DockerSandbox:
         """See ``Backend.open``."""
-        if isinstance(source, Snapshot) and not isinstance(source, Archive):
+        if isinstance(source, FolderSnapshot) and not isinstance(source, Archive):
             raise ConfigError(f"a {type(source).__name__} cannot be opened by Docker; use the back end that made it")
         archive = source if source is None or isinstance(source, Archive) else self.keep(source)
         with self._lock:

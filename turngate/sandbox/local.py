@@ -33,13 +33,13 @@ from turngate.sandbox.base import (
     FOLDERS,
     WORK,
     Backend,
+    CommandResult,
     Entry,
+    FolderSnapshot,
     KilledBy,
-    Limits,
     Path_,
-    Result,
+    ResourceLimits,
     SandboxFileError,
-    Snapshot,
     check_command,
     in_folders,
     unstarted,
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Copy(Snapshot):
+class FolderCopy(FolderSnapshot):
     """A folder with the three folders in it; removed when nobody refers to it any more."""
 
     folder: str
@@ -71,28 +71,28 @@ class Local(Backend):
 
     name = "local"
 
-    def __init__(self, limits: Limits | None = None, *, trusted: bool = False) -> None:
+    def __init__(self, limits: ResourceLimits | None = None, *, trusted: bool = False) -> None:
         if not trusted:
             raise ConfigError(
                 "the back end 'local' is no sandbox: commands run as you and can do all that you can. Say trusted=True "
                 "if you trust every command that will run, or use 'bubblewrap' or 'docker'"
             )
         _log.warning("NO SANDBOX: the back end 'local' runs commands as you, with your files and your network")
-        self.limits = limits or Limits()
+        self.limits = limits or ResourceLimits()
         self._scratch = Scratch("local")
         self._folder = str(self._scratch.path)
         self.sandboxes: set[LocalSandbox] = set()  # held, so that one that nobody closed is closed here
 
-    def open(self, source: Path_ | Snapshot | None = None) -> LocalSandbox:
+    def open(self, source: Path_ | FolderSnapshot | None = None) -> LocalSandbox:
         """See ``Backend.open``."""
-        if isinstance(source, Snapshot) and not isinstance(source, Copy):
+        if isinstance(source, FolderSnapshot) and not isinstance(source, FolderCopy):
             raise ConfigError(f"a {type(source).__name__} cannot be opened by 'local'; use the back end that made it")
-        copy = source if source is None or isinstance(source, Copy) else self.keep(source)
+        copy = source if source is None or isinstance(source, FolderCopy) else self.keep(source)
         sandbox = LocalSandbox(self, copy)
         self.sandboxes.add(sandbox)
         return sandbox
 
-    def keep(self, folder: Path_) -> Copy:
+    def keep(self, folder: Path_) -> FolderCopy:
         """See ``Backend.keep``. Raises DataError if the folder cannot be read."""
         if not os.path.isdir(folder):
             raise DataError(folder, "is no folder; name the folder that /work shall begin with")
@@ -109,9 +109,9 @@ class Local(Backend):
             sandbox.close()
         self._scratch.close()
 
-    def new_copy(self) -> Copy:
+    def new_copy(self) -> FolderCopy:
         """An empty snapshot."""
-        copy = Copy(self.new_folder())
+        copy = FolderCopy(self.new_folder())
         weakref.finalize(copy, shutil.rmtree, copy.folder, ignore_errors=True)
         return copy
 
@@ -130,7 +130,7 @@ class Local(Backend):
 class LocalSandbox(OwnedSandbox):
     """See ``Sandbox``, and the module's text for what this one is not."""
 
-    def __init__(self, backend: Local, copy: Copy | None) -> None:
+    def __init__(self, backend: Local, copy: FolderCopy | None) -> None:
         super().__init__(backend.limits, backend.sandboxes.discard)
         self._backend, self._folder = backend, backend.new_folder()
         self._mark = f"{_SANDBOX}={uuid.uuid4().hex}"
@@ -146,7 +146,7 @@ class LocalSandbox(OwnedSandbox):
         cwd: str = WORK,
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
-    ) -> Result:
+    ) -> CommandResult:
         """See ``Sandbox.run``."""
         check_command(argv, deadline_s)
         if (refused := unstarted(argv)) is not None:
@@ -158,7 +158,7 @@ class LocalSandbox(OwnedSandbox):
                 process, mark = self.start(argv, stdin=source, cwd=cwd, env=env)
             except OSError as error:  # as in a shell
                 code = 127 if error.errno == errno.ENOENT else 126
-                return Result(exit=code, stdout=b"", stderr=os.fsencode(f"{argv[0]}: {error.strerror}\n"))
+                return CommandResult(exit=code, stdout=b"", stderr=os.fsencode(f"{argv[0]}: {error.strerror}\n"))
         with process:
             ended = os.pidfd_open(process.pid)
             try:
@@ -167,7 +167,7 @@ class LocalSandbox(OwnedSandbox):
                 process.wait(_KILL_S)
             finally:
                 os.close(ended)
-        return Result(
+        return CommandResult(
             exit=process.returncode if process.returncode >= 0 else 128 - process.returncode,
             stdout=out.content(),
             stderr=err.content(),
@@ -283,7 +283,7 @@ class LocalSandbox(OwnedSandbox):
         """See ``Sandbox.session``. Where the state names the folders of another sandbox, it gets those of this one."""
         return super().session(shell, self._backend.moved(state, self._folder))
 
-    def snapshot(self) -> Copy:
+    def snapshot(self) -> FolderCopy:
         """See ``Sandbox.snapshot``."""
         copy = self._backend.new_copy()
         copy_tree(self._folder, copy.folder)

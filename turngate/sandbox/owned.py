@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from turngate.errors import EnvError
-from turngate.sandbox.base import Limits, Sandbox, SandboxLost
+from turngate.sandbox.base import ResourceLimits, Sandbox, SandboxLost
 from turngate.sandbox.session import SHELLS, Session, ShellProcess
 
 _P = ParamSpec("_P")
@@ -21,7 +21,7 @@ _S = TypeVar("_S", bound="OwnedSandbox")
 class OwnedSandbox(Sandbox):
     """``leave`` makes the back end forget the sandbox, when it is closed."""
 
-    def __init__(self, limits: Limits, leave: Callable[[OwnedSandbox], None]) -> None:
+    def __init__(self, limits: ResourceLimits, leave: Callable[[OwnedSandbox], None]) -> None:
         self.limits = limits
         self._leave, self._closed, self._lock = leave, False, threading.Lock()
         self._sessions: list[Session] = []

@@ -25,7 +25,7 @@ _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)  # Python ign
 
 
 @dataclass(slots=True)
-class _Run:
+class _RunningCommand:
     """One command under way. ``init``: the first process of its namespace; when it is gone, all are."""
 
     number: int
@@ -51,7 +51,7 @@ class Runs:
 
     def __init__(self, plan: Plan, poll: select.poll) -> None:
         self._plan, self._poll = plan, poll
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, _RunningCommand] = {}
 
     def start(self, message: wire.Message, files: list[int]) -> None:
         """``files``: standard input, output and errors; the status channel; then more that the command inherits."""
@@ -69,7 +69,9 @@ class Runs:
         with suppress(OSError):
             wire.send(status, {"started": True}, [run.init_fd])
 
-    def _launch(self, message: wire.Message, streams: list[int], extra: list[int], status: socket.socket) -> _Run:
+    def _launch(
+        self, message: wire.Message, streams: list[int], extra: list[int], status: socket.socket
+    ) -> _RunningCommand:
         """Up to the point where the command's first process waits, so that it can be limited; then let it go."""
         report, report_end = os.pipe2(os.O_CLOEXEC)
         gate_end, gate = os.pipe2(os.O_CLOEXEC)
@@ -86,7 +88,7 @@ class Runs:
             init_pid = _first_line(report).get("child-pid")
             if init_pid is None:
                 raise OSError(errno.ECHILD, "bubblewrap could not build the sandbox; its message is in stderr")
-            run = _Run(
+            run = _RunningCommand(
                 number=message["run"],
                 monitor_pid=monitor_pid,
                 monitor_fd=os.pidfd_open(monitor_pid),
@@ -176,7 +178,7 @@ class Runs:
         with suppress(KeyError):
             self._poll.unregister(fd)
 
-    def _settle(self, run: _Run) -> None:
+    def _settle(self, run: _RunningCommand) -> None:
         """The last process is gone: say so at once, then forget the command."""
         exit_code = _last_line(run.report_fd).get("exit-code")  # missing: killed, or it never came to the command
         with suppress(OSError):  # nobody waits for it any more

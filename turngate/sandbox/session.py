@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 from turngate.errors import ConfigError, EnvError
-from turngate.sandbox.base import KilledBy, Result, SandboxLost
-from turngate.sandbox.streams import HeadTail, Sink, Streams
+from turngate.sandbox.base import CommandResult, KilledBy, SandboxLost
+from turngate.sandbox.streams import HeadTail, Streams, StreamSink
 
 REPORT = "@0"  # in an argv: the number of the channel for reports
 GRACE_S = 0.1  # for a shell to come back after its command was killed
@@ -111,8 +111,8 @@ class Session:
         """
         return self._state
 
-    def run(self, command: str, *, deadline_s: float) -> Result:
-        """One command in the shell. ``Result.note`` says if the shell had to be started anew, and with what state.
+    def run(self, command: str, *, deadline_s: float) -> CommandResult:
+        """One command in the shell. ``note`` says if the shell had to be started anew, and with what state.
 
         If no shell can be started because of what programs have left in the sandbox, the exit status is 126.
         """
@@ -124,12 +124,12 @@ class Session:
             with self._guard():
                 shell, lost = (self._shell, "") if self._shell is not None else self._open()
         except SandboxLost as error:
-            return Result(exit=126, stdout=b"", stderr=f"{error}\n".encode())
+            return CommandResult(exit=126, stdout=b"", stderr=f"{error}\n".encode())
         with self._guard():
             result = self._run(shell, command, deadline_s)
         return replace(result, note=f"{lost}\n{result.note}".strip()) if lost else result
 
-    def _run(self, shell: ShellProcess, command: str, deadline_s: float) -> Result:
+    def _run(self, shell: ShellProcess, command: str, deadline_s: float) -> CommandResult:
         start_s = time.monotonic()
         mark = shell.mark()
         exchange = _Exchange(self._language, shell, self._output_bytes)
@@ -214,7 +214,7 @@ class _Exchange:
     def __init__(self, language: Language, shell: ShellProcess, output_bytes: int) -> None:
         self._language, self._shell = language, shell
         self._out, self._err, self.report = HeadTail(output_bytes), HeadTail(output_bytes), _Report()
-        sinks: dict[int, Sink] = {shell.stdout: self._out, shell.stderr: self._err, shell.report: self.report}
+        sinks: dict[int, StreamSink] = {shell.stdout: self._out, shell.stderr: self._err, shell.report: self.report}
         self._streams = Streams(sinks, shell.watched)
         self.is_over = False
 
@@ -259,9 +259,9 @@ class _Exchange:
             self.is_over = self._streams.wait(left_s) and self._shell.ended()
             seen += sum(stream.remove(marker) for stream in (self._out, self._out, self._err, self._err))
 
-    def result(self, killed: KilledBy | None, time_s: float) -> Result:
+    def result(self, killed: KilledBy | None, time_s: float) -> CommandResult:
         self._streams.drain()
-        return Result(
+        return CommandResult(
             exit=137 if killed else 0,
             stdout=self._out.content(),
             stderr=self._err.content(),

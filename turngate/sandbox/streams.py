@@ -56,7 +56,7 @@ class HeadTail:
         return bytes(self._head) + f"\n[{self.left_out} bytes left out]\n".encode() + bytes(tail)
 
 
-class Sink(Protocol):
+class StreamSink(Protocol):
     """Takes a stream piece by piece."""
 
     def feed(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ class Sink(Protocol):
 class Streams:
     """Several pipes, each read into its own sink, and one more file that is only waited for."""
 
-    def __init__(self, sinks: Mapping[int, Sink], watched: int) -> None:
+    def __init__(self, sinks: Mapping[int, StreamSink], watched: int) -> None:
         self._sinks, self._poll = dict(sinks), select.poll()
         for fd in self._sinks:
             os.set_blocking(fd, False)

@@ -30,13 +30,13 @@ BY_COMPONENT = frozenset({"gdpo", "hero"})
 """Rules that read what single components were paid."""
 
 
-class Settings(BaseModel):
+class SignalSettings(BaseModel):
     """Base of these sections."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class ValueSection(Settings):
+class ValueSection(SignalSettings):
     """The critic of a credit rule that reads values, such as turn_gae; leave it out for the defaults.
 
     A critic has to see what it judges: with a filter that drops groups of equal siblings it learns the worth of the
@@ -79,7 +79,7 @@ class ValueSection(Settings):
         return self
 
 
-class RewardModelSection(Settings):
+class RewardModelSection(SignalSettings):
     """The implicit reward model of a credit rule that reads log-ratios, such as prime; leave it out for the
     defaults."""
 
@@ -95,7 +95,7 @@ class RewardModelSection(Settings):
         return self
 
 
-class SimilarSection(Settings):
+class SimilarSection(SignalSettings):
     """When two observations count as one state."""
 
     threshold: float = Field(0.95, gt=0, le=1)
@@ -104,7 +104,7 @@ class SimilarSection(Settings):
     """What texts are compared by; characters are finer and take much longer."""
 
 
-class SignalsSection(Settings):
+class SignalsSection(SignalSettings):
     """How what a credit rule reads beside payments is measured; nothing is measured that no rule reads."""
 
     entropy: Literal["sampled", "exact"] = "sampled"

@@ -141,7 +141,7 @@ class TokenRows:
 
 
 @dataclass(frozen=True, slots=True)
-class FromEvidence:
+class EvidenceColumns:
     """Columns that an environment measured: ``names`` maps a column ``…_N`` to the evidence that it holds per turn.
 
     A yes is 1 and a no is 0. NaN where there is no such evidence about a turn, or one without a value; of several the

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from turngate.agents.rollout import Limits
+from turngate.agents.rollout import TokenLimits
 from turngate.errors import ConfigError, PolicyError
 from turngate.types import EndedBy, Ending, Request, Sampling
 
@@ -401,5 +401,5 @@ def test_releasing_twice_or_an_unknown_episode_does_nothing():
 
 
 def test_a_limit_of_one_token_works():
-    played = models.play(models.local(), limits=Limits(turn_tokens=1, context=200))
+    played = models.play(models.local(), limits=TokenLimits(turn_tokens=1, context=200))
     assert {len(turn.completion.ids_K) for trajectory in played for turn in trajectory.turns} == {1}

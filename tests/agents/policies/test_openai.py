@@ -13,7 +13,7 @@ from turngate.agents.chat import TextChat
 from turngate.agents.policies.openai import OpenAIPolicy, _pause_s
 from turngate.agents.policies.parts import LocalPolicyPart, OpenAIPolicyPart
 from turngate.agents.probing import ids_after
-from turngate.agents.rollout import Limits, Player, play_groups
+from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.agents.server import ChatServer
 from turngate.envs.pool import EnvPool
 from turngate.errors import ConfigError, OutOfRoom, PolicyError, ShapeError
@@ -223,7 +223,7 @@ def played_by(who):
 
 def test_what_needs_tokens_refuses_its_episodes():
     with chat_server.serving(lambda body, n: "press a") as server:
-        who = Player(policy(server), TextChat(), Limits(turn_tokens=9, context=100))
+        who = Player(policy(server), TextChat(), TokenLimits(turn_tokens=9, context=100))
         played = played_by(who)
     assert {one.ending for one in played} <= {Ending.MAX_TURNS, Ending.FINISHED}
     assert [turn.completion.text for turn in played[0].turns] == ["press a"] * len(played[0].turns)

@@ -5,7 +5,7 @@ import pytest
 
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
-from turngate.agents.rollout import Limits
+from turngate.agents.rollout import TokenLimits
 from turngate.errors import ConfigError
 from turngate.trainer.loss import Penalty
 from turngate.types import Sampling
@@ -19,7 +19,7 @@ def test_a_table_without_a_type_opens_a_local_policy():
     assert isinstance(player.policy, LocalPolicy)
     assert player.policy.lanes == 4
     assert player.sampling == part.sampling == Sampling(temperature=0.7, top_p=0.9, top_k=5)
-    assert player.limits == part.limits() == Limits(turn_tokens=3, context=99, episode_s=7)
+    assert player.limits == part.limits() == TokenLimits(turn_tokens=3, context=99, episode_s=7)
 
 
 @pytest.mark.parametrize("order", ["fixed", "ready"])

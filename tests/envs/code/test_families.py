@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from turngate.envs.code.families import FAMILIES
-from turngate.envs.code.families.family import Family
-from turngate.envs.code.generate import MODULE, TESTS, Draft, build, draft
+from turngate.envs.code.families.family import BugFamily
+from turngate.envs.code.generate import MODULE, TESTS, BugDraft, build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
 from turngate.envs.dice import Dice
@@ -30,7 +30,7 @@ class TooLong(BaseException):
 
 
 @cache
-def drawings(name: str) -> tuple[tuple[int, Draft, Problem], ...]:
+def drawings(name: str) -> tuple[tuple[int, BugDraft, Problem], ...]:
     """Seed, draft and problem: each bug of each form of a family with some seeds."""
     drawings = []
     declared = FAMILIES[name]
@@ -217,7 +217,7 @@ def test_a_family_has_many_problems(name: str):
     assert len(problems_of(FAMILIES[name])) >= 200
 
 
-def problems_of(declared: Family) -> set[str]:
+def problems_of(declared: BugFamily) -> set[str]:
     """Every pair of texts that can be drawn."""
     pairs = set()
     for used in declared.forms:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.envs.code.asking import answers_of
 from turngate.envs.code.families import FAMILIES, HELD_OUT
-from turngate.envs.code.families.family import Bug, Form, family, form
+from turngate.envs.code.families.family import Bug, FunctionForm, family, form
 from turngate.envs.code.generate import MODULE, TESTS, _task, build, draft
 from turngate.envs.code.grading.asked import ask_module, holds
 from turngate.envs.code.problem import Problem
@@ -183,7 +183,7 @@ def test_a_bug_that_changes_nothing_makes_no_problem():
 
 
 def test_no_two_placeholders_of_a_draft_are_equal():
-    crowded: Form = form(1, "a b", "def $called($x, $y): return $k", ("operator", "$k", "-$k"))
+    crowded: FunctionForm = form(1, "a b", "def $called($x, $y): return $k", ("operator", "$k", "-$k"))
     pools = family("crowded", crowded, x="a b c", y="a b c d", k="1 2", arguments=lambda dice, _: ())
     for seed in range(50):
         drawn = draft(Dice(seed), pools, crowded, Bug("operator", "$k", "-$k"))

@@ -6,7 +6,7 @@ import pytest
 from tests.envs.code.conftest import REPAIR, make_problem
 from turngate.envs.code.settle import settle
 from turngate.envs.code.workspace import MAX_CHANGED_FILES
-from turngate.sandbox import Limits, open_backend
+from turngate.sandbox import ResourceLimits, open_backend
 from turngate.sandbox.cell import BubblewrapSandbox
 
 MAKE = """python3 -c "
@@ -52,7 +52,7 @@ def traffic(monkeypatch):
 def test_the_agent_is_told_of_a_full_disk(env, traffic):
     told = env.step(f"bash {MAKE % 900}")[0].text
     assert "No space left on device" in told
-    assert len(env._here.tree()) <= Limits().files
+    assert len(env._here.tree()) <= ResourceLimits().files
     env.step("run_tests")
     assert "error" in env.step("edit new.py +0 x")[0].text
     *_, info = env.step("submit")

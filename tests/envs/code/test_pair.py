@@ -14,7 +14,7 @@ from tests.envs.code.conftest import BUG, REPAIR, make_problem
 from turngate.envs.code.grading.forms import alterable_functions
 from turngate.envs.code.grading.grade import measure
 from turngate.envs.code.grading.junit import FIXED, Report
-from turngate.envs.code.grading.pair import Halves, Pair, halves, n_pairs, told
+from turngate.envs.code.grading.pair import Halves, RunPair, halves, n_pairs, told
 from turngate.envs.code.grading.protect import Sorted
 from turngate.envs.code.settle import settle
 
@@ -88,7 +88,7 @@ BROKEN = Report(status={}, problem="the runner ended with exit status 3")
 def test_what_holds_in_a_pair(real, altered, reference, wanted):
     for reports, names in (((real, altered), ((), (A,))), ((altered, real), ((A,), ()))):
         drawn = Halves(texts=({}, {}), altered=tuple(map(frozenset, names)))
-        pair = Pair(halves=drawn, reports=reports)
+        pair = RunPair(halves=drawn, reports=reports)
         assert told(make_problem(), pair, A, FIXED, _Reference(reference)) == wanted
 
 
@@ -96,7 +96,7 @@ def test_what_holds_in_a_pair(real, altered, reference, wanted):
     ("first", "second", "wanted"), [(SAME, SAME, True), (SAME, KILLED, False), (BROKEN, SAME, False)]
 )
 def test_what_is_not_altered_has_to_pass_in_both_runs(first, second, wanted):
-    pair = Pair(halves=Halves(texts=({}, {}), altered=(frozenset(), frozenset({A}))), reports=(first, second))
+    pair = RunPair(halves=Halves(texts=({}, {}), altered=(frozenset(), frozenset({A}))), reports=(first, second))
     assert told(make_problem(), pair, B, FIXED, _Reference(FELL)) == (wanted, False)
 
 

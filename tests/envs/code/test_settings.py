@@ -3,7 +3,7 @@
 import pytest
 
 from tests.envs.code.sums import put
-from turngate.envs.code.mutation.settings import Settings, settings_of
+from turngate.envs.code.mutation.settings import PytestSettings, settings_of
 from turngate.errors import TaskRefused
 
 ADDOPTS = "-m 'not stress' -q --cov=sums --cov-report term -n auto --deselect tests/test_a.py::test_x --runslow -x"
@@ -61,7 +61,7 @@ def test_what_fails_for_a_plugin_that_is_not_there_is_switched_off(tmp_path):
 
 
 def test_the_first_file_with_a_section_counts(tmp_path):
-    assert settings_of(tmp_path) == Settings()
+    assert settings_of(tmp_path) == PytestSettings()
     put(tmp_path, {"setup.cfg": "[tool:pytest]\ntestpaths = a\n", "tox.ini": "[tox]\n", "pyproject.toml": "[tool.x]\n"})
     (tmp_path / "a").mkdir()
     assert (settings_of(tmp_path).file, settings_of(tmp_path).testpaths) == ("setup.cfg", ("a",))
@@ -70,12 +70,14 @@ def test_the_first_file_with_a_section_counts(tmp_path):
 
 
 def test_which_files_hold_tests():
-    found = Settings(testpaths=("tests", "more/*"), norecursedirs=("data", "tests/old"), ignored=("tests/test_b.py",))
+    found = PytestSettings(
+        testpaths=("tests", "more/*"), norecursedirs=("data", "tests/old"), ignored=("tests/test_b.py",)
+    )
     names = ["tests/test_a.py", "tests/a/b/c_test.py", "more/x/test_a.py"]
     others = ["test_a.py", "tests/helper.py", "tests/data/test_a.py", "tests/old/test_a.py", "tests/test_b.py"]
     assert [name for name in [*names, *others] if found.has_test(name)] == names
-    assert Settings(python_files=("check_*.py",)).has_test("tests/check_a.py")
-    assert not Settings(python_files=("check_*.py",)).has_test("tests/test_a.py")
+    assert PytestSettings(python_files=("check_*.py",)).has_test("tests/check_a.py")
+    assert not PytestSettings(python_files=("check_*.py",)).has_test("tests/test_a.py")
 
 
 @pytest.mark.parametrize(

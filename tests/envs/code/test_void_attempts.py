@@ -12,7 +12,7 @@ import pytest
 
 from tests.envs.code.conftest import make_problem
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
-from turngate.agents.rollout import Limits, Player
+from turngate.agents.rollout import Player, TokenLimits
 from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.rubric import RUBRIC
@@ -39,7 +39,7 @@ def forged(report):
     return f"bash bash -c 'for file in /proc/$PPID/fd/1?; do printf \"{report}\" > $file; done'; sleep 0.3"
 
 
-ROOMY = Limits(turn_tokens=100_000, context=1_000_000)
+ROOMY = TokenLimits(turn_tokens=100_000, context=1_000_000)
 LONG = "x" * 200_000
 SWARM = """
 import os, time

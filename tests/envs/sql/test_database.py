@@ -20,7 +20,7 @@ import pytest
 
 import turngate.envs.sql.database as database_module
 from turngate.envs.cache import Cache
-from turngate.envs.sql.database import Database, Result, content_key
+from turngate.envs.sql.database import Database, QueryResult, content_key
 from turngate.errors import EnvError
 
 COUNTING = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
@@ -39,12 +39,12 @@ def db(library: bytes) -> Database:
 
 
 def test_rows_columns_and_count(db: Database) -> None:
-    expected = Result(columns=("id", "title"), rows=[(1, "Ash"), (2, "Bay")], count=2, complete=True)
+    expected = QueryResult(columns=("id", "title"), rows=[(1, "Ash"), (2, "Bay")], count=2, complete=True)
     assert db.run("SELECT id, title FROM books WHERE author_id = 1;") == expected
 
 
 def test_no_rows_is_a_result(db: Database) -> None:
-    assert db.run("SELECT id FROM books WHERE id > 9") == Result(columns=("id",), rows=[], count=0, complete=True)
+    assert db.run("SELECT id FROM books WHERE id > 9") == QueryResult(columns=("id",), rows=[], count=0, complete=True)
 
 
 @pytest.mark.parametrize(("keep", "complete"), [(2, False), (3, False), (4, True), (5, True)])
@@ -179,7 +179,7 @@ def test_everything_but_select_is_refused_and_noted(db: Database, sql: str) -> N
 )
 def test_looking_through_pragma_is_refused_but_is_no_write(db: Database, sql: str) -> None:
     result = db.run(sql)
-    assert result == Result(error="PRAGMA is not available; use list_tables and describe")
+    assert result == QueryResult(error="PRAGMA is not available; use list_tables and describe")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_looking_through_pragma_is_refused_but_is_no_write(db: Database, sql: st
     ],
 )
 def test_bad_queries_are_explained(db: Database, sql: str, message: str) -> None:
-    assert db.run(sql) == Result(error=message)
+    assert db.run(sql) == QueryResult(error=message)
 
 
 def test_a_null_character_is_an_error(db: Database) -> None:
@@ -225,7 +225,7 @@ def test_no_file_appears(db: Database, tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_endless_query_is_stopped(db: Database) -> None:
     threads = threading.active_count()
     result = db.run(COUNTING + " SELECT sum(x) FROM c")
-    assert result == Result(error="stopped after 0.5 s", timed_out=True)
+    assert result == QueryResult(error="stopped after 0.5 s", timed_out=True)
     assert threading.active_count() == threads
     assert db.run("SELECT 1").rows == [(1,)]
 
@@ -294,7 +294,7 @@ def test_a_query_that_multiplies_while_it_is_compiled_ends(db: Database) -> None
     """Every level names the one below ten times; flattened, a million terms."""
     levels = ", ".join(f"c{i} AS (SELECT {'+'.join(['x'] * 10)} AS x FROM c{i - 1})" for i in range(1, 7))
     result = db.run(f"WITH c0 AS (SELECT id AS x FROM books), {levels} SELECT x FROM c6")
-    assert result == Result(error="stopped: it needs too much memory")
+    assert result == QueryResult(error="stopped: it needs too much memory")
     assert db.run("SELECT 1").rows == [(1,)]
 
 

@@ -14,7 +14,7 @@ import gymnasium
 import pytest
 
 import turngate.envs  # noqa: F401  registers the environments
-from turngate.envs.sql.database import Result
+from turngate.envs.sql.database import QueryResult
 from turngate.envs.sql.env import COMMANDS, GOAL, SqlEnv
 from turngate.envs.sql.text import CELL_CHARS, cell_text, clip, result_text
 from turngate.envs.tasks import TaskList
@@ -105,9 +105,9 @@ def test_observations(env: SqlEnv, make_task: MakeTask, action: str, text: str) 
     assert info["ending"] is None
 
 
-def result(n_rows: int, count: int | None, width: int = 1) -> Result:
+def result(n_rows: int, count: int | None, width: int = 1) -> QueryResult:
     rows = [("x" * width, i) for i in range(n_rows)]
-    return Result(columns=("name", "n"), rows=rows, count=count, complete=count == n_rows)
+    return QueryResult(columns=("name", "n"), rows=rows, count=count, complete=count == n_rows)
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def result(n_rows: int, count: int | None, width: int = 1) -> Result:
         (result(3, None), "name | n\nx | 0\nx | 1\n(more than 3 rows, 2 shown)"),
         (result(1, 1), "name | n\nx | 0\n(1 row)"),
         (result(0, 0), "name | n\n(0 rows)"),
-        (Result(error="no such table: x"), "error: no such table: x"),
+        (QueryResult(error="no such table: x"), "error: no such table: x"),
         (result(2, 2, width=90), "name | n\n" + "x" * 59 + "… | 0\n(2 rows, 1 shown)"),
-        (Result(columns=("c" * 200,), rows=[(1,)], count=1, complete=True), "c" * 81 + "…\n(1 row, 0 shown)"),
+        (QueryResult(columns=("c" * 200,), rows=[(1,)], count=1, complete=True), "c" * 81 + "…\n(1 row, 0 shown)"),
     ],
 )
-def test_results_keep_the_head_and_the_true_count(shown: Result, text: str) -> None:
+def test_results_keep_the_head_and_the_true_count(shown: QueryResult, text: str) -> None:
     assert result_text(shown, max_rows=2, max_chars=100) == text
 
 

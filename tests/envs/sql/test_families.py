@@ -8,7 +8,18 @@ import pytest
 from turngate.envs.dice import Dice
 from turngate.envs.sql.content import build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
-from turngate.envs.sql.families_schema import AMOUNT, CATEGORY, DATE, NAME, NUMBER, Family, category, named, real, table
+from turngate.envs.sql.families_schema import (
+    AMOUNT,
+    CATEGORY,
+    DATE,
+    NAME,
+    NUMBER,
+    DatabaseFamily,
+    category,
+    named,
+    real,
+    table,
+)
 
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
@@ -26,7 +37,7 @@ def test_twelve_families_to_train_on_and_two_held_out():
 
 
 @EVERY_FAMILY
-def test_every_family_has_what_the_questions_need(family: Family):
+def test_every_family_has_what_the_questions_need(family: DatabaseFamily):
     columns = [column for table in family.tables for column in table.columns]
     assert 2 <= len(family.tables) <= 4
     assert family.links
@@ -37,7 +48,7 @@ def test_every_family_has_what_the_questions_need(family: Family):
 
 
 @EVERY_FAMILY
-def test_names_are_plain_words_and_parents_come_first(family: Family):
+def test_names_are_plain_words_and_parents_come_first(family: DatabaseFamily):
     seen: set[str] = set()
     for one in family.tables:
         assert all(column.to in seen for column in one.columns if column.kind == "link")
@@ -55,7 +66,7 @@ def test_few_different_single_words_fill_all_databases():
 
 
 @EVERY_FAMILY
-def test_a_database_holds_the_declared_rows(family: Family):
+def test_a_database_holds_the_declared_rows(family: DatabaseFamily):
     database = build(family.name, "train", 3, 12)
     connection = opened(database.image)
     assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -79,7 +90,7 @@ def test_a_database_holds_the_declared_rows(family: Family):
 
 
 @EVERY_FAMILY
-def test_some_parents_have_no_children_and_some_values_are_null(family: Family):
+def test_some_parents_have_no_children_and_some_values_are_null(family: DatabaseFamily):
     lonely, empty = 0, 0
     for number in range(4):
         connection = opened(build(family.name, "train", number, 12).image)

@@ -6,9 +6,9 @@ from types import MappingProxyType
 import pytest
 
 from turngate.envs.dice import Dice
-from turngate.envs.sql.content import Database, build, connect, freeze
-from turngate.envs.sql.families_schema import Family, category, date, named, real, table, whole
-from turngate.envs.sql.questions import Draft, Misfit, Pick, Query, flaw, literal, wording
+from turngate.envs.sql.content import BuiltDatabase, build, connect, freeze
+from turngate.envs.sql.families_schema import DatabaseFamily, category, date, named, real, table, whole
+from turngate.envs.sql.questions import Misfit, Pick, Query, QuestionDraft, flaw, literal, wording
 from turngate.envs.sql.shapes import SHAPES
 
 DOGS = table(
@@ -30,22 +30,22 @@ ROWS = (
 
 
 @pytest.fixture(scope="module")
-def kennel() -> Database:
+def kennel() -> BuiltDatabase:
     connection = connect()
     connection.execute(DOGS.ddl)
     connection.executemany("INSERT INTO dogs VALUES (?, ?, ?, ?, ?, ?)", ROWS)
     image, key = freeze(connection)
-    family = Family(name="kennel", tables=(DOGS,))
+    family = DatabaseFamily(name="kennel", tables=(DOGS,))
     rows = MappingProxyType({"dogs": ROWS})
-    return Database(family=family, rows=rows, image=image, key=key, connection=connection)
+    return BuiltDatabase(family=family, rows=rows, image=image, key=key, connection=connection)
 
 
 def dogs(select: str, **clauses: object) -> Query:
     return Query(select=select, tables=("dogs",), **clauses)  # type: ignore[arg-type]
 
 
-def problem(database: Database, query: Query, *decoys: str) -> str:
-    return flaw(Draft(query=query, words={}, decoys=decoys), database)
+def problem(database: BuiltDatabase, query: Query, *decoys: str) -> str:
+    return flaw(QuestionDraft(query=query, words={}, decoys=decoys), database)
 
 
 def test_a_query_is_written_in_one_style():
@@ -104,11 +104,11 @@ def test_sort_keys_reach_one_row_behind_the_limit():
         (dogs("coat", group="coat", having="count(*) > 0"), "same answer as: SELECT coat FROM dogs GROUP BY coat"),
     ],
 )
-def test_flaws_of_questions_about_four_dogs(kennel: Database, query: Query, expected: str):
+def test_flaws_of_questions_about_four_dogs(kennel: BuiltDatabase, query: Query, expected: str):
     assert problem(kennel, query) == expected
 
 
-def test_a_decoy_with_the_same_answer_is_a_flaw(kennel: Database):
+def test_a_decoy_with_the_same_answer_is_a_flaw(kennel: BuiltDatabase):
     query = dogs("name", where=("age > 6",))
     assert problem(kennel, query, "SELECT name FROM dogs WHERE age > 3") == ""
     same = "SELECT name FROM dogs WHERE weight > 5"
@@ -139,7 +139,7 @@ def test_literals(value: object, expected: str):
     assert literal(value) == expected  # type: ignore[arg-type]
 
 
-def test_picks_respect_kind_and_nulls(kennel: Database):
+def test_picks_respect_kind_and_nulls(kennel: BuiltDatabase):
     for number in range(30):
         pick = Pick(dice=Dice("pick", number), database=kennel)
         assert pick.column(DOGS, ("whole", "real"), nulls=False).name == "age"
@@ -150,7 +150,7 @@ def test_picks_respect_kind_and_nulls(kennel: Database):
         assert (column.name, sql.split()[0], words.split()[0]) in [("age",) * 3, ("coat",) * 3]
 
 
-def test_a_pick_that_finds_nothing_is_a_misfit(kennel: Database):
+def test_a_pick_that_finds_nothing_is_a_misfit(kennel: BuiltDatabase):
     pick = Pick(dice=Dice("none"), database=kennel)
     with pytest.raises(Misfit):
         pick.link()
@@ -172,7 +172,7 @@ def test_paraphrases_are_not_shared_between_shapes():
     assert len(templates) == len(set(templates))
 
 
-def test_the_kennel_file_opens_as_a_database(kennel: Database):
+def test_the_kennel_file_opens_as_a_database(kennel: BuiltDatabase):
     connection = sqlite3.connect(":memory:")
     connection.deserialize(kennel.image)
     assert connection.execute("SELECT count(*) FROM dogs").fetchone() == (4,)

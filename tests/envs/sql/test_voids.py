@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from turngate.envs.sql.database import Database, Result
+from turngate.envs.sql.database import Database, QueryResult
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.tasks import TaskList
 from turngate.types import Action, Ending, Task, ToolCall
@@ -66,7 +66,7 @@ def test_the_gold_rows_are_known_before_the_agent_acts(make_task: MakeTask, libr
 
 
 def test_an_action_that_leaves_no_memory_is_a_failure(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Database, sql: str, **settings: object) -> Result:
+    def full(self: Database, sql: str, **settings: object) -> QueryResult:
         raise MemoryError
 
     task = make_task("SELECT id FROM books")

@@ -12,7 +12,7 @@ from turngate.rewards.judge import (
     Item,
     PairScores,
     Quote,
-    Step,
+    ShownTurn,
     Verdict,
     item_of_text,
     pairwise,
@@ -26,7 +26,7 @@ CRITERION = Criterion(name="c", text="It is right.")
 ITEM = Item(
     id="i",
     task="t",
-    steps=(Step(said="run the query", result="3 rows found"), Step(said="submit three rows")),
+    steps=(ShownTurn(said="run the query", result="3 rows found"), ShownTurn(said="submit three rows")),
     answer="three",
 )
 POINT = pointwise(ITEM, CRITERION)

@@ -19,7 +19,7 @@ from turngate.rewards.monitors.broken import (
     unusable_task,
     unusable_with_failure,
 )
-from turngate.rewards.monitors.step_facts import Tally, measure, tallies
+from turngate.rewards.monitors.step_facts import EndingCount, measure, tallies
 from turngate.types import FAULT, Ending, Evidence
 
 
@@ -39,7 +39,7 @@ def played(task, *, good=0, bad=0, unusable=0, faults=0):
 
 def test_tallies_say_how_the_episodes_of_each_task_ended():
     groups = [played("a", good=3, bad=2, unusable=1, faults=2), played("b", unusable=4)]
-    assert tallies(groups) == {"a": Tally(8, 1, 2, 2), "b": Tally(4, 4, 0, 0)}
+    assert tallies(groups) == {"a": EndingCount(8, 1, 2, 2), "b": EndingCount(4, 4, 0, 0)}
     facts = measure(1, groups)
     assert facts is not None
     assert facts.tasks == tallies(groups)
@@ -80,32 +80,34 @@ def steps(tally_of, *, n_tasks=20):
 
 def test_voiding_where_the_policy_fails_is_seen():
     """Half of the tasks are never solved, and there 4 of 8 episodes are voided."""
-    hard = steps(lambda i: Tally(n=8, unusable=4 * (i % 2), faults=0, failures=4 * (i % 2)))
+    hard = steps(lambda i: EndingCount(n=8, unusable=4 * (i % 2), faults=0, failures=4 * (i % 2)))
     alarm = alarm_of(unusable_with_failure(hard))
     assert alarm.evidence["r"] == pytest.approx(1)
     assert alarm.sentence.startswith(
         "of tasks on which the policy fails more, more episodes are unusable: rank correlation 1.00 over 20 tasks"
     )
-    broken = steps(lambda i: Tally(n=8, unusable=0, faults=4 * (i % 2), failures=4 * (i % 2)))
+    broken = steps(lambda i: EndingCount(n=8, unusable=0, faults=4 * (i % 2), failures=4 * (i % 2)))
     assert unusable_with_failure(broken) is None  # nothing varies
     assert alarm_of(faults_with_failure(broken)).evidence["p"] == pytest.approx(1 / 184_756)  # 1 / C(20, 10)
 
 
 def test_breaking_alike_everywhere_or_where_the_policy_succeeds_is_calm():
-    alike = steps(lambda i: Tally(n=8, unusable=4 * (i // 2 % 2), faults=0, failures=(i % 2) * (8 - 4 * (i // 2 % 2))))
+    alike = steps(
+        lambda i: EndingCount(n=8, unusable=4 * (i // 2 % 2), faults=0, failures=(i % 2) * (8 - 4 * (i // 2 % 2)))
+    )
     assert unusable_with_failure(alike).value == pytest.approx(0)
     assert alarm_of(unusable_with_failure(alike)) is None
-    easy = steps(lambda i: Tally(n=8, unusable=4 * (i % 2), faults=0, failures=4 * (1 - i % 2)))
+    easy = steps(lambda i: EndingCount(n=8, unusable=4 * (i % 2), faults=0, failures=4 * (1 - i % 2)))
     assert unusable_with_failure(easy).value == pytest.approx(-1)
     assert alarm_of(unusable_with_failure(easy)) is None
 
 
 def test_one_task_that_always_breaks_is_no_correlation():
     """A parametric z would call this significant; one task of fifteen cannot be."""
-    one = steps(lambda i: Tally(n=8, unusable=7 * (i == 0), faults=0, failures=int(i == 0)), n_tasks=15)
+    one = steps(lambda i: EndingCount(n=8, unusable=7 * (i == 0), faults=0, failures=int(i == 0)), n_tasks=15)
     assert unusable_with_failure(one).value == pytest.approx(1)
     assert alarm_of(unusable_with_failure(one)) is None
-    assert unusable_with_failure(steps(lambda i: Tally(8, i % 2, 0, i % 2), n_tasks=9)) is None
+    assert unusable_with_failure(steps(lambda i: EndingCount(8, i % 2, 0, i % 2), n_tasks=9)) is None
 
 
 small = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=6)

@@ -9,7 +9,7 @@ from scores import alarm_of
 
 from turngate.rewards.monitors.step_facts import START
 from turngate.rewards.monitors.trends import (
-    Reading,
+    EvaluationPoint,
     block_readings,
     credit_follows_turns,
     diverging_slopes,
@@ -26,7 +26,7 @@ from turngate.rewards.monitors.trends import (
 
 
 def readings(*pairs):
-    return [Reading(proxy=proxy, outcome=outcome) for proxy, outcome in pairs]
+    return [EvaluationPoint(proxy=proxy, outcome=outcome) for proxy, outcome in pairs]
 
 
 def test_proxy_up_and_outcome_down_over_three_evaluations():

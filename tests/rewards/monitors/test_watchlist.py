@@ -7,7 +7,7 @@ import pytest
 from facts import course
 from scores import alarm_of, episode, event, group, turn
 
-from turngate.rewards.monitors.step_facts import MEMORY, START, Opened, Tally
+from turngate.rewards.monitors.step_facts import MEMORY, START, EndingCount, Opened
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.types import Ending, Evidence
 
@@ -158,7 +158,7 @@ BAD = course(
     effective_share=0.1,
     guided=0.9,
     unguided=0.1,
-    tasks={f"t{i}": Tally(n=8, unusable=i // 4, faults=i // 4, failures=i // 4) for i in range(16)},
+    tasks={f"t{i}": EndingCount(n=8, unusable=i // 4, faults=i // 4, failures=i // 4) for i in range(16)},
 )
 CALM = course(
     MEMORY,
@@ -173,7 +173,7 @@ CALM = course(
     effective_share=1.0,
     guided=0.6,
     unguided=0.5,
-    tasks={f"t{i}": Tally(n=8, unusable=i % 2, faults=i % 2, failures=i // 4) for i in range(16)},
+    tasks={f"t{i}": EndingCount(n=8, unusable=i % 2, faults=i % 2, failures=i // 4) for i in range(16)},
 )
 
 

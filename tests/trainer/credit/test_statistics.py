@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Groups, check_scale, group
+from turngate.trainer.credit.cohorts import GroupStatistics, check_scale, group
 
 quick = settings(max_examples=25, deadline=None)
 pairs = st.lists(st.tuples(st.floats(-5, 5), st.integers(0, 3)), min_size=1, max_size=20)
@@ -19,7 +19,7 @@ def near(expected: Any, tolerance: float = 1e-5) -> Any:
     return pytest.approx(expected, abs=tolerance, rel=0)
 
 
-def stats_of(values: Any, groups: Any, weights: Any = None) -> Groups:
+def stats_of(values: Any, groups: Any, weights: Any = None) -> GroupStatistics:
     weight_M = None if weights is None else np.array(weights, np.float64)
     return group(np.array(values, np.float64), np.array(groups, np.int64), weight_M=weight_M)
 

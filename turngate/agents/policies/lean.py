@@ -95,7 +95,7 @@ class _Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _RowRun:
     """Feeds of equal length in neighbouring rows: one call of attention over views of the cache.
 
     Tokens ``begin`` … ``end - 1`` of the pass; rows ``first`` … ``last - 1``; ``mask`` [r, 1, q, width] is 0 or -∞.
@@ -117,7 +117,7 @@ class _Pass:
     places: torch.Tensor  # of the new keys and values in the cache
     cos: torch.Tensor  # [p, 1, dim]
     sin: torch.Tensor  # [p, 1, dim], negative in the first half
-    runs: list[_Run]
+    runs: list[_RowRun]
     last: torch.Tensor | None  # [r]; None: every token is the last of its feed
 
 
@@ -201,7 +201,7 @@ class LeanForward(Forward):
         parts = [self._attend_run(run, layer, queries[run.begin : run.end]) for run in plan.runs]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _attend_run(self, run: _Run, layer: int, queries: torch.Tensor) -> torch.Tensor:
+    def _attend_run(self, run: _RowRun, layer: int, queries: torch.Tensor) -> torch.Tensor:
         """The queries that share a key's head are a longer row of queries to that head, so keys are not repeated."""
         n, q = run.last - run.first, (run.end - run.begin) // (run.last - run.first)
         group = self._n_queries // self._n_keys
@@ -227,7 +227,7 @@ def _added(h: torch.Tensor, linear: Any, x: torch.Tensor) -> torch.Tensor:
     return total if linear.bias is None else total.add_(linear.bias)
 
 
-def _runs(rows: Any, n_new: Any, ends: Any, column: torch.Tensor) -> list[_Run]:
+def _runs(rows: Any, n_new: Any, ends: Any, column: torch.Tensor) -> list[_RowRun]:
     """Cut the feeds where rows do not follow each other or lengths differ."""
     cuts = np.flatnonzero((np.diff(rows) != 1) | (np.diff(n_new) != 0)) + 1
     runs = []
@@ -237,5 +237,5 @@ def _runs(rows: Any, n_new: Any, ends: Any, column: torch.Tensor) -> list[_Run]:
         width = int(reach.max()) + 1
         mask = torch.zeros(b - a, 1, reach.shape[2], width)
         mask.masked_fill_(torch.arange(width) > reach, float("-inf"))
-        runs.append(_Run(begin, end, int(rows[a]), int(rows[b - 1]) + 1, width, mask))
+        runs.append(_RowRun(begin, end, int(rows[a]), int(rows[b - 1]) + 1, width, mask))
     return runs

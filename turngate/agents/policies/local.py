@@ -32,7 +32,7 @@ PREFILL_TOKENS = 16_384  # most tokens of one prefill pass: bounds its memory
 
 
 @dataclass(slots=True, eq=False)
-class _Row:
+class _CacheRow:
     """One episode in the cache. ``fed`` are ids whose keys and values are stored; during a turn, only its context."""
 
     episode: str
@@ -68,7 +68,7 @@ class LocalPolicy(Policy):
         self._cache = SlotCache(model.config, lanes, device=parameter.device, dtype=parameter.dtype)
         self._forward = forward_of(model, self._cache)
         self._pace: Pace = FixedOrder() if order == "fixed" else AsReady()
-        self._rows: list[_Row] = []
+        self._rows: list[_CacheRow] = []
         self._waiting: list[_Job] = []
         self._engine: asyncio.Task[None] | None = None
         self._room = asyncio.Semaphore(lanes)
@@ -198,7 +198,7 @@ class LocalPolicy(Policy):
         if index is None:
             if len(self._rows) == self.lanes:
                 raise PolicyError(f"more than {self.lanes} episodes at once; raise policy.lanes")
-            self._rows.append(_Row(job.request.episode))
+            self._rows.append(_CacheRow(job.request.episode))
             index = len(self._rows) - 1
         row, ids = self._rows[index], job.request.ids
         n = min(len(row.fed), len(ids) - 1)

@@ -12,7 +12,7 @@ from turngate.agents.chat import Chat, TextChat
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.openai import OpenAIPolicy
 from turngate.agents.protocols import LanguageModel, Precision
-from turngate.agents.rollout import Limits, Player
+from turngate.agents.rollout import Player, TokenLimits
 from turngate.agents.server import ChatServer
 from turngate.errors import ConfigError
 from turngate.parts import Part
@@ -54,9 +54,9 @@ class PolicyPart(Part):
         """The distribution of training."""
         return Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
 
-    def limits(self) -> Limits:
+    def limits(self) -> TokenLimits:
         """What an episode may use."""
-        return Limits(turn_tokens=self.turn_tokens, context=self.context, episode_s=self.episode_s)
+        return TokenLimits(turn_tokens=self.turn_tokens, context=self.context, episode_s=self.episode_s)
 
     @abstractmethod
     def open(self, model: LanguageModel, chat: Chat) -> Policy:

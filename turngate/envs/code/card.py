@@ -17,7 +17,7 @@ DIFFICULTY = ((1, "1 test"), (3, "2–3 tests"), (9, "4–9 tests"))
 HARDER = "10 tests or more"
 
 
-class Source(BaseModel):
+class HarvestedPackage(BaseModel):
     """One package of a task set, as it was harvested; a row of ``card.json``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,10 +57,10 @@ class Source(BaseModel):
         return f"{self.package}-{self.version}"
 
 
-def source_of(asked: str, harvested: Harvest, n_wanted: int) -> Source:
+def source_of(asked: str, harvested: Harvest, n_wanted: int) -> HarvestedPackage:
     """The row of a package that gave something."""
     package = harvested.package
-    return Source(
+    return HarvestedPackage(
         asked=asked,
         package=package.name,
         version=package.version,
@@ -82,7 +82,9 @@ def source_of(asked: str, harvested: Harvest, n_wanted: int) -> Source:
     )
 
 
-def facts(problems: Sequence[Problem], splits: Mapping[str, int], sources: Sequence[Source]) -> dict[str, JSON]:
+def facts(
+    problems: Sequence[Problem], splits: Mapping[str, int], sources: Sequence[HarvestedPackage]
+) -> dict[str, JSON]:
     """``card.json``."""
     about: list[Mapping[str, Any]] = [problem.about for problem in problems]
     reasons = Counter[str]()

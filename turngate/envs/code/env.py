@@ -15,7 +15,7 @@ from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.code.diagnostics import Diagnoser
 from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
 from turngate.envs.code.grading.bench import Bench, run_tests
-from turngate.envs.code.grading.grade import Step, grade
+from turngate.envs.code.grading.grade import TreeChange, grade
 from turngate.envs.code.grading.protect import sort_changes
 from turngate.envs.code.lease import lease
 from turngate.envs.code.observe import numbered, result_text, shorten, without_times
@@ -39,14 +39,14 @@ _LINES = re.compile(r"(?P<first>[1-9][0-9]{0,8})(?:\s*-\s*(?P<last>[0-9]{1,9}))?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class RepairState:
     """What an episode knows at one moment; for forks."""
 
     problem: Problem
     place: Saved
     turn: int
     submitted: bool
-    steps: tuple[Step, ...]
+    steps: tuple[TreeChange, ...]
     tested: str
     excess: float | None
     done: frozenset[str]
@@ -111,7 +111,7 @@ class CodeRepairEnv(ToolEnv):
         self._max_chars, self._view_lines, self._deadline_s = max_chars, view_lines, deadline_s
         self._each = measure == "turns"
         self._place: Workspace | None = None
-        self._steps: list[Step] = []
+        self._steps: list[TreeChange] = []
         self._excess: float | None = 0.0
         self._clear()
 
@@ -168,9 +168,9 @@ class CodeRepairEnv(ToolEnv):
         """Look at the files of the reference repair, make its changes, run the tests, submit."""
         return oracle_actions(Problem.of(task))
 
-    def save(self) -> World:
+    def save(self) -> RepairState:
         """See ``TurnEnv.save``."""
-        return World(
+        return RepairState(
             problem=self._problem,
             place=self._here.save(),
             turn=self.turn,
@@ -183,7 +183,7 @@ class CodeRepairEnv(ToolEnv):
 
     def load(self, saved: object) -> None:
         """See ``TurnEnv.load``."""
-        assert isinstance(saved, World)
+        assert isinstance(saved, RepairState)
         self._leave()
         self._problem, self.turn, self._submitted = saved.problem, saved.turn, saved.submitted
         self._steps, self._tested = list(saved.steps), saved.tested
@@ -361,7 +361,7 @@ class CodeRepairEnv(ToolEnv):
             return
         self._key = self._here.state_key
         changes = self._here.changes()
-        self._steps.append(Step(turn=self.turn, changes=changes))
+        self._steps.append(TreeChange(turn=self.turn, changes=changes))
         modules = {path: text for path, text in changes.texts.items() if text is not None and path.endswith(".py")}
         yield self._fact("syntax_ok", all(map(parses, modules.values())))
         if self._diagnoser is not None:

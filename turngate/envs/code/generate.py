@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from turngate.envs.code.families import FAMILIES, HELD_OUT
-from turngate.envs.code.families.family import Arguments, Bug, Family, Form, Pick
+from turngate.envs.code.families.family import Arguments, Bug, BugFamily, FunctionForm, Pick
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
 from turngate.envs.dice import Dice
@@ -67,11 +67,11 @@ class CodeGenerator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class BugDraft:
     """What is decided before the tests: the text with its names and constants, and the bug in it."""
 
-    family: Family
-    form: Form
+    family: BugFamily
+    form: FunctionForm
     bug: Bug
     pick: Pick
 
@@ -92,15 +92,15 @@ class Draft:
         return hashlib.blake2b(pair.encode(), digest_size=4).digest()[0] % HELD_OUT_SHARE == 0
 
 
-def draft(dice: Dice, family: Family, form: Form, bug: Bug) -> Draft:
+def draft(dice: Dice, family: BugFamily, form: FunctionForm, bug: Bug) -> BugDraft:
     """Draws the names and constants, no two of them equal."""
     pick: dict[str, str] = {}
     for placeholder, pool in (("called", form.called), *family.pools.items()):
         pick[placeholder] = dice.pick([word for word in pool if word not in pick.values()])
-    return Draft(family=family, form=form, bug=bug, pick=pick)
+    return BugDraft(family=family, form=form, bug=bug, pick=pick)
 
 
-def build(drawn: Draft, dice: Dice, problem_id: str) -> Problem | None:
+def build(drawn: BugDraft, dice: Dice, problem_id: str) -> Problem | None:
     """The problem of a draft, with its tests; None if the arguments drawn do not tell the bug from the repair."""
     candidates = _cases(drawn, dice)
     if not candidates:
@@ -153,7 +153,7 @@ class _Case(NamedTuple):
     caught_by: frozenset[Bug]
 
 
-def _cases(drawn: Draft, dice: Dice) -> list[_Case]:
+def _cases(drawn: BugDraft, dice: Dice) -> list[_Case]:
     """Different calls that tell every bug; none at all if too few such were drawn.
 
     Arguments that the correct text does not provide for (it raises) are left out.
@@ -176,12 +176,12 @@ def _cases(drawn: Draft, dice: Dice) -> list[_Case]:
     return list(cases.values()) if _told(drawn, caught) else []
 
 
-def _told(drawn: Draft, caught: Counter[Bug]) -> bool:
+def _told(drawn: BugDraft, caught: Counter[Bug]) -> bool:
     """Whether the cases catch each bug of the text, and the one that was drawn twice."""
     return len(caught) == len(drawn.form.bugs) and caught[drawn.bug] >= 2
 
 
-def _chosen(cases: Sequence[_Case], drawn: Draft, dice: Dice) -> list[_Case]:
+def _chosen(cases: Sequence[_Case], drawn: BugDraft, dice: Dice) -> list[_Case]:
     """Six to eight cases, first the two that the agent may see.
 
     One of the first two tells the bug, the other passes where any does. Another that tells it is hidden, and so is

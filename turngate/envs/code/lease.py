@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from turngate.envs.code.grading.bench import Bench
 from turngate.errors import ConfigError
-from turngate.sandbox import Limits
+from turngate.sandbox import ResourceLimits
 
 
 @dataclass(slots=True, eq=False)
@@ -50,17 +50,17 @@ class Lease:
 def lease(backend: Literal["bubblewrap", "docker"], deadline_s: float, sandbox: Mapping[str, object]) -> Lease:
     """The bench of this process for these settings; made if there is none. Raises what Bench raises."""
     key = (backend, deadline_s, repr(sorted(sandbox.items())))
-    bounds: dict[str, Any] = {item.name: sandbox[item.name] for item in fields(Limits) if item.name in sandbox}
+    bounds: dict[str, Any] = {item.name: sandbox[item.name] for item in fields(ResourceLimits) if item.name in sandbox}
     settings = {name: value for name, value in sandbox.items() if name not in bounds}
     with _lock:
         if key not in _shared:
-            _shared[key] = _Shared(_bench(backend, deadline_s, Limits(**bounds), settings))
+            _shared[key] = _Shared(_bench(backend, deadline_s, ResourceLimits(**bounds), settings))
         _shared[key].users += 1
         return Lease(key, _shared[key])
 
 
 def _bench(
-    backend: Literal["bubblewrap", "docker"], deadline_s: float, limits: Limits, settings: Mapping[str, object]
+    backend: Literal["bubblewrap", "docker"], deadline_s: float, limits: ResourceLimits, settings: Mapping[str, object]
 ) -> Bench:
     try:
         return Bench(backend, deadline_s=deadline_s, limits=limits, **settings)

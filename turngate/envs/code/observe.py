@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from turngate.sandbox import KilledBy, Result
+from turngate.sandbox import CommandResult, KilledBy
 
 _TIME = re.compile(rb"(?m) in \d+\.\d+s(?: \(\d+:\d+:\d+\))?(?==|\s|$)")
 
@@ -26,7 +26,7 @@ def numbered(text: str, first: int, last: int, max_chars: int) -> str:
     return shorten("\n".join(shown) or "[empty]", max_chars) + note
 
 
-def result_text(result: Result, max_chars: int) -> str:
+def result_text(result: CommandResult, max_chars: int) -> str:
     """What a command wrote, then how it ended where that is not plain success."""
     parts = [shorten(result.text().rstrip("\n"), max_chars)]
     if result.truncated:

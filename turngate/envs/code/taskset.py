@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from turngate.envs.code.card import Source, facts, page
+from turngate.envs.code.card import HarvestedPackage, facts, page
 from turngate.envs.code.problem import Problem, check_path
 from turngate.envs.tasks import TaskList, split_of
 from turngate.errors import ConfigError, DataError
@@ -32,7 +32,7 @@ ROWS, TREES, CARD, PAGE = "problems.jsonl", "trees", "card.json", "card.md"
 HELD_OUT = 5
 """One task in so many is held out."""
 
-_SOURCES = TypeAdapter(list[Source])
+_SOURCES = TypeAdapter(list[HarvestedPackage])
 
 
 def read(folder: str | Path) -> TaskList:
@@ -63,7 +63,7 @@ def problems_of(folder: str | Path) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def sources_of(folder: str | Path) -> tuple[Source, ...]:
+def sources_of(folder: str | Path) -> tuple[HarvestedPackage, ...]:
     """What a folder was made of so far; nothing if there is no card. Raises DataError for a damaged card."""
     path = Path(folder) / CARD
     if not path.exists():
@@ -88,7 +88,7 @@ def _is_own(name: str) -> bool:
     return name.removesuffix(".new").lstrip(".") in (ROWS, TREES, CARD, PAGE)
 
 
-def write(folder: str | Path, problems: Sequence[Problem], sources: Sequence[Source]) -> None:
+def write(folder: str | Path, problems: Sequence[Problem], sources: Sequence[HarvestedPackage]) -> None:
     """Make a folder hold exactly these problems; their trees are copied into it once.
 
     Raises ConfigError for a folder that holds something else, or a problem without a package in its ``about``.
@@ -115,7 +115,7 @@ class _AsInTree(BaseModel):
     hidden: tuple[str, ...] = ()
 
 
-class _Row(BaseModel):
+class _ProblemRow(BaseModel):
     """A problem as it is stored (see ``Problem``)."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -150,13 +150,13 @@ def _row_of(root: Path, problem: Problem) -> str:
         same = tuple(path for path, text in row[name].items() if text is not None and _text(tree / path) == text)
         row["as_in_tree"][name] = same
         row[name] = {path: text for path, text in row[name].items() if path not in same}
-    return _Row(**row | {"folder": f"{TREES}/{label}"}).model_dump_json() + "\n"
+    return _ProblemRow(**row | {"folder": f"{TREES}/{label}"}).model_dump_json() + "\n"
 
 
 def _of_row(root: Path, line: str, number: int) -> Problem:
     path = root / ROWS
     try:
-        row = _Row.model_validate_json(line)
+        row = _ProblemRow.model_validate_json(line)
     except ValidationError as error:
         problem, field = of_row(error)
         raise DataError(path, problem, line=number, field=field) from error
@@ -205,11 +205,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def with_source(
-    folder: str | Path, problems: Sequence[Problem], source: Source
-) -> tuple[tuple[Problem, ...], tuple[Source, ...]]:
+    folder: str | Path, problems: Sequence[Problem], source: HarvestedPackage
+) -> tuple[tuple[Problem, ...], tuple[HarvestedPackage, ...]]:
     """What a folder holds, and a package on top; rows of it that an interrupted writer left are replaced."""
     sources = sources_of(folder)
-    known: Mapping[str, Source] = {item.label: item for item in sources}
+    known: Mapping[str, HarvestedPackage] = {item.label: item for item in sources}
     before = problems_of(folder) if (Path(folder) / ROWS).exists() else ()
     kept = [item for item in before if f"{item.about['package']}-{item.about['version']}" in known]
     return (*kept, *problems), (*sources, source)

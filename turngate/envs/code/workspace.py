@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from turngate.envs.code.grading.bench import Bench, python_env
 from turngate.envs.code.problem import Problem, Texts
 from turngate.errors import AgentFault, EnvError
-from turngate.sandbox import Result, Sandbox, SandboxFileError, SandboxLost, Snapshot
+from turngate.sandbox import CommandResult, FolderSnapshot, Sandbox, SandboxFileError, SandboxLost
 from turngate.sandbox.session import Session
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Changes:
 class Saved:
     """A workspace at one moment. Programs that run in the background are not part of it."""
 
-    snapshot: Snapshot
+    snapshot: FolderSnapshot
     shell: bytes
     found: Mapping[str, str]
     quiet: bool
@@ -68,7 +68,7 @@ class Workspace:
         """For what runs tests; ``touched`` has to be called afterwards."""
         return self._sandbox
 
-    def bash(self, command: str, *, deadline_s: float) -> Result:
+    def bash(self, command: str, *, deadline_s: float) -> CommandResult:
         """One command in the shell, which stays."""
         self.touched()
         return self._open_shell().run(command, deadline_s=deadline_s)

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from turngate.envs.dice import Dice
 from turngate.envs.sql.families import FAMILIES
-from turngate.envs.sql.families_schema import Column, Family, Table
+from turngate.envs.sql.families_schema import Column, DatabaseFamily, TableDesign
 
 Value: TypeAlias = int | float | str | None
 Row: TypeAlias = tuple[Value, ...]
@@ -25,10 +25,10 @@ LEAVE_OUT = 0.25  # share of parents that no child refers to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Database:
+class BuiltDatabase:
     """One built database. ``image`` is the SQLite file, ``key`` a hash of it; ``rows`` by table as columns say."""
 
-    family: Family
+    family: DatabaseFamily
     rows: Mapping[str, Sequence[Row]] = field(repr=False)
     image: bytes = field(repr=False)
     key: str
@@ -40,14 +40,14 @@ class Database:
         with self.lock:
             return self.connection.execute(sql).fetchall()
 
-    def values(self, table: Table, column: Column) -> list[Value]:
+    def values(self, table: TableDesign, column: Column) -> list[Value]:
         """The values of a column without NULLs, in row order."""
         index = table.columns.index(column) + 1
         return [row[index] for row in self.rows[table.name] if row[index] is not None]
 
 
 @lru_cache(maxsize=256)
-def build(family: str, split: str, number: int, rows: int) -> Database:
+def build(family: str, split: str, number: int, rows: int) -> BuiltDatabase:
     """Database ``number`` of a family in a split; seeds of different splits come from different paths."""
     dice = Dice("sql-content", split, family, number, rows)
     declared = FAMILIES[family]
@@ -59,7 +59,7 @@ def build(family: str, split: str, number: int, rows: int) -> Database:
         connection.executemany(f"INSERT INTO {table.name} VALUES ({marks})", content[table.name])
     connection.commit()
     image, key = freeze(connection)
-    return Database(family=declared, rows=content, image=image, key=key, connection=connection)
+    return BuiltDatabase(family=declared, rows=content, image=image, key=key, connection=connection)
 
 
 def connect() -> sqlite3.Connection:
@@ -81,7 +81,7 @@ def freeze(connection: sqlite3.Connection) -> tuple[bytes, str]:
     return bytes(image), hashlib.blake2b(image, digest_size=8).hexdigest()
 
 
-def _fill(family: Family, dice: Dice, rows: int) -> dict[str, list[Row]]:
+def _fill(family: DatabaseFamily, dice: Dice, rows: int) -> dict[str, list[Row]]:
     content: dict[str, list[Row]] = {}
     for table in family.tables:
         count = max(3, round(rows * table.size * (0.85 + 0.3 * dice.uniform())))

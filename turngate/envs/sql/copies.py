@@ -26,20 +26,20 @@ ROOM_BYTES = 256 * 2**20  # of all copies that nobody uses
 MOST_COLUMNS = 2000  # of a table, while a schema is read: SQLite's own limit
 
 
-class Copy:
+class OwnConnection:
     """One guarded connection to a database of its own. ``image`` is None for a file that is read where it lies."""
 
     def __init__(self, connection: sqlite3.Connection, guard: Guard, image: bytes | None) -> None:
         self.connection, self.guard, self.image = connection, guard, image
 
     @classmethod
-    def of_file(cls, path: str, *, alone: bool = False) -> Copy:
+    def of_file(cls, path: str, *, alone: bool = False) -> OwnConnection:
         """A file that is too large to copy, opened as one that nobody changes."""
         guard = Guard(alone=alone)
         return cls._guarded(hardened(f"file:{quote_url(path)}?mode=ro&immutable=1", guard.tick), guard, None)
 
     @classmethod
-    def of_image(cls, image: bytes, *, alone: bool = False) -> Copy:
+    def of_image(cls, image: bytes, *, alone: bool = False) -> OwnConnection:
         """A fresh copy of ``image``. Raises sqlite3.Error for one that cannot be loaded."""
         guard = Guard(alone=alone)
         connection = hardened(":memory:", guard.tick)
@@ -51,7 +51,7 @@ class Copy:
         return cls._guarded(connection, guard, image)
 
     @classmethod
-    def _guarded(cls, connection: sqlite3.Connection, guard: Guard, image: bytes | None) -> Copy:
+    def _guarded(cls, connection: sqlite3.Connection, guard: Guard, image: bytes | None) -> OwnConnection:
         copy = cls(connection, guard, image)
         copy.watch()
         return copy
@@ -84,10 +84,10 @@ class Copies:
 
     def __init__(self, room: int) -> None:
         self.room, self.weight = room, 0
-        self._kept: OrderedDict[bytes, list[Copy]] = OrderedDict()
+        self._kept: OrderedDict[bytes, list[OwnConnection]] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, image: bytes) -> Copy:
+    def take(self, image: bytes) -> OwnConnection:
         """A copy of ``image``, kept or fresh. Raises sqlite3.Error for an image that cannot be loaded."""
         with self._lock:
             kept = self._kept.get(image)
@@ -98,14 +98,14 @@ class Copies:
                     del self._kept[image]
                 copy.connection.text_factory = str
                 return copy
-        return Copy.of_image(image)
+        return OwnConnection.of_image(image)
 
-    def give(self, copy: Copy) -> None:
+    def give(self, copy: OwnConnection) -> None:
         """Keep a copy for the next one, or close it if it is no copy of its image any more, or of none."""
         if copy.image is None or not copy.is_as_new():
             copy.close()
             return
-        closing: list[Copy] = []
+        closing: list[OwnConnection] = []
         with self._lock:
             self._kept.setdefault(copy.image, []).append(copy)
             self._kept.move_to_end(copy.image)

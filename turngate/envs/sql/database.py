@@ -3,7 +3,7 @@
 Three walls stand between a query and the host. The connection reads a private copy in memory and is ``query_only``; an
 authorizer lets through nothing but SELECT, reads and functions, and notes what it refused; limits on the size of a
 value, of a statement and of what is kept, with a progress handler that watches clock and memory, stop whatever takes
-too much. Whatever goes wrong inside a query is a ``Result`` with an error, never an exception.
+too much. Whatever goes wrong inside a query is a ``QueryResult`` with an error, never an exception.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from turngate.envs.cache import Cache
-from turngate.envs.sql.copies import MOST_COLUMNS, ROOM_BYTES, Copies, Copy
+from turngate.envs.sql.copies import MOST_COLUMNS, ROOM_BYTES, Copies, OwnConnection
 from turngate.envs.sql.guard import SLOW_FUNCTIONS, Guard
 from turngate.envs.sql.schema import Schema, read_schema
 from turngate.errors import EnvError
@@ -39,7 +39,7 @@ _schemas: Cache[str, Schema] = Cache(room=4096)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class QueryResult:
     """What a query gave. ``rows`` are all rows if ``complete``, else the first ones.
 
     ``count`` is the true number of rows, None when it could not be found before the deadline. ``error`` is empty when
@@ -65,7 +65,7 @@ class Database:
         self.deadline_s = deadline_s
         self.key = ""
         self._source: bytes | str | None = None
-        self._copy: Copy | None = None
+        self._copy: OwnConnection | None = None
         self._schema: Schema | None = None
 
     @classmethod
@@ -95,25 +95,25 @@ class Database:
             _schemas.put(self.key, self._schema)
         return self._schema
 
-    def run(self, sql: str, *, keep: int = KEEP_ROWS, count: bool = True) -> Result:
+    def run(self, sql: str, *, keep: int = KEEP_ROWS, count: bool = True) -> QueryResult:
         """Run one SELECT. Keeps at most ``keep`` rows; ``count`` says whether to find the number of all rows.
 
-        Raises EnvError when the file of the database is gone; everything else is a ``Result``.
+        Raises EnvError when the file of the database is gone; everything else is a ``QueryResult``.
         """
         if len(sql) > SQL_CHARS:
-            return Result(error=f"the query has {len(sql)} characters; at most {SQL_CHARS} are allowed")
+            return QueryResult(error=f"the query has {len(sql)} characters; at most {SQL_CHARS} are allowed")
         schema = self.schema()
         try:
             copy = self._armed(schema)
         except (sqlite3.Error, MemoryError) as error:  # a damaged database
-            return Result(error=_said(error))
+            return QueryResult(error=_said(error))
         result = self._run_on(copy, sql, keep, count)
         if not copy.guard.wants_alone:
             return result
         try:
             alone = self._limited(self._made(alone=True), schema)
         except (sqlite3.Error, MemoryError) as error:
-            return Result(error=_said(error))
+            return QueryResult(error=_said(error))
         try:
             return self._run_on(alone, sql, keep, count)
         finally:
@@ -147,25 +147,25 @@ class Database:
 
     # --- the copy -----------------------------------------------------------------------------------------------------
 
-    def _made(self, *, alone: bool = False) -> Copy:
+    def _made(self, *, alone: bool = False) -> OwnConnection:
         """A copy of the loaded database; ``alone``: one that is never handed on."""
         source = self._source
         if source is None:
             raise EnvError("no database is loaded; call load() first")
         image = _without_wal(source) if isinstance(source, bytes) else _image(source)
         if image is None:
-            return Copy.of_file(str(Path(str(source)).resolve()), alone=alone)
+            return OwnConnection.of_file(str(Path(str(source)).resolve()), alone=alone)
         if not image:
             raise sqlite3.DatabaseError("file is empty")
-        return Copy.of_image(image, alone=True) if alone else _copies.take(image)
+        return OwnConnection.of_image(image, alone=True) if alone else _copies.take(image)
 
-    def _armed(self, schema: Schema) -> Copy:
+    def _armed(self, schema: Schema) -> OwnConnection:
         if self._copy is None:
             self._copy = self._limited(self._made(), schema)
         return self._copy
 
     @staticmethod
-    def _limited(copy: Copy, schema: Schema) -> Copy:
+    def _limited(copy: OwnConnection, schema: Schema) -> OwnConnection:
         copy.connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, max(LEAST_COLUMNS, schema.widest))
         return copy
 
@@ -193,7 +193,7 @@ class Database:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def _run_on(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
+    def _run_on(self, copy: OwnConnection, sql: str, keep: int, count: bool) -> QueryResult:
         copy.guard.begin(self.deadline_s)
         result = self._tried(copy, sql, keep, count)
         if not copy.guard.wants_count:
@@ -202,14 +202,16 @@ class Database:
         copy.guard.counted = True
         calls = _slow_calls(copy.connection, sql)
         if calls > SLOW_CALLS:
-            return Result(error=f"{calls} calls of functions such as LIKE, replace and instr; at most {SLOW_CALLS}")
+            return QueryResult(
+                error=f"{calls} calls of functions such as LIKE, replace and instr; at most {SLOW_CALLS}"
+            )
         copy.look_often(True)
         try:
             return self._tried(copy, sql, keep, count)
         finally:
             copy.look_often(False)
 
-    def _tried(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
+    def _tried(self, copy: OwnConnection, sql: str, keep: int, count: bool) -> QueryResult:
         connection = copy.connection
         try:
             try:
@@ -222,19 +224,19 @@ class Database:
         except (sqlite3.Error, sqlite3.Warning, UnicodeError, MemoryError, OverflowError) as error:
             return self._failure(error, copy.guard)
 
-    def _fetch(self, copy: Copy, sql: str, keep: int, count: bool) -> Result:
+    def _fetch(self, copy: OwnConnection, sql: str, keep: int, count: bool) -> QueryResult:
         cursor = copy.connection.execute(sql)
         try:
             if cursor.description is None:
-                return Result(error="this is not a query; write one SELECT")
+                return QueryResult(error="this is not a query; write one SELECT")
             columns = tuple(column[0] for column in cursor.description)
             rows, complete = _take(cursor, keep)
         finally:
             cursor.close()
         if complete:
-            return Result(columns=columns, rows=rows, count=len(rows), complete=True)
+            return QueryResult(columns=columns, rows=rows, count=len(rows), complete=True)
         copy.guard.counted = True  # the same calls, once more
-        return Result(columns=columns, rows=rows, count=self._count(copy.connection, sql) if count else None)
+        return QueryResult(columns=columns, rows=rows, count=self._count(copy.connection, sql) if count else None)
 
     def _count(self, connection: sqlite3.Connection, sql: str) -> int | None:
         try:
@@ -243,19 +245,19 @@ class Database:
             return None
         return int(row[0])
 
-    def _failure(self, error: Exception, guard: Guard) -> Result:
+    def _failure(self, error: Exception, guard: Guard) -> QueryResult:
         refusal = guard.refusal()
         if refusal == "look":
-            return Result(error="PRAGMA is not available; use list_tables and describe")
+            return QueryResult(error="PRAGMA is not available; use list_tables and describe")
         if refusal == "write":
-            return Result(error="the database is read-only; only SELECT is allowed", refused=True)
+            return QueryResult(error="the database is read-only; only SELECT is allowed", refused=True)
         if "may not be modified" in str(error):
-            return Result(error=str(error), refused=True)
+            return QueryResult(error=str(error), refused=True)
         if guard.stopped == "time":
-            return Result(error=f"stopped after {self.deadline_s:g} s", timed_out=True)
+            return QueryResult(error=f"stopped after {self.deadline_s:g} s", timed_out=True)
         if guard.stopped == "memory" or isinstance(error, MemoryError):
-            return Result(error="stopped: it needs too much memory")
-        return Result(error=_said(error))
+            return QueryResult(error="stopped: it needs too much memory")
+        return QueryResult(error=_said(error))
 
 
 def _slow_calls(connection: sqlite3.Connection, sql: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
-from turngate.envs.sql.database import Database, Result, Row
+from turngate.envs.sql.database import Database, QueryResult, Row
 from turngate.envs.sql.rubric import RUBRIC
 from turngate.envs.sql.schema import Schema
 from turngate.envs.sql.sources import DEADLINE_S, GeneratedSql, SqlSource
@@ -82,8 +82,10 @@ class SqlEnv(ToolEnv):
         self._max_rows, self._max_chars = max_rows, max_chars
         self._described: set[str] = set()
         self._ran: set[str] = set()
-        self._last: tuple[str, Result, str] | None = None  # the last query that ran: its text, result and rendering
-        self._answer: tuple[str, Result] | None = None
+        self._last: tuple[str, QueryResult, str] | None = (
+            None  # the last query that ran: its text, result and rendering
+        )
+        self._answer: tuple[str, QueryResult] | None = None
         self._gold: Gold | VerifierError | None = None
 
     def open_tasks(self, part: TaskSourcePart) -> TaskSource:
@@ -189,7 +191,7 @@ class SqlEnv(ToolEnv):
             raise ToolError(schema.error)
         return schema
 
-    def _query(self, sql: str) -> Result:
+    def _query(self, sql: str) -> QueryResult:
         result = self._database.run(sql)
         text = " ".join(sql.split())
         self.record("executes", not result.error)
@@ -220,7 +222,7 @@ class SqlEnv(ToolEnv):
             _golds.put(key, gold, weight=len(rows) * len(rows[0]))
         return gold
 
-    def _matches(self, sql: str, result: Result, gold: Gold) -> bool:
+    def _matches(self, sql: str, result: QueryResult, gold: Gold) -> bool:
         if result.error or result.count not in (None, len(gold.rows)):
             return False
         if not result.complete:

@@ -1,6 +1,6 @@
 """The fourteen families of databases. Two are held out by default: no training or held-out task ever shows them."""
 
-from turngate.envs.sql.families_schema import Family, category, date, link, named, real, table, whole, year
+from turngate.envs.sql.families_schema import DatabaseFamily, category, date, link, named, real, table, whole, year
 from turngate.envs.sql.families_words import (
     CITIES,
     COURSES,
@@ -300,8 +300,8 @@ _RAILWAY = (
 )
 
 # fmt: on
-FAMILIES: dict[str, Family] = {
-    name: Family(name=name, tables=tables)
+FAMILIES: dict[str, DatabaseFamily] = {
+    name: DatabaseFamily(name=name, tables=tables)
     for name, tables in {
         "library": _LIBRARY,
         "shop": _SHOP,

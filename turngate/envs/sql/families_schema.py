@@ -40,7 +40,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class TableDesign:
     """One table; every table also has ``id INTEGER PRIMARY KEY``. ``size``: rows relative to the requested number."""
 
     name: str
@@ -62,9 +62,9 @@ class Table:
 class Link:
     """A foreign key: ``child.column`` refers to ``parent.id``."""
 
-    child: Table
+    child: TableDesign
     column: Column
-    parent: Table
+    parent: TableDesign
 
     @property
     def on(self) -> str:
@@ -73,13 +73,13 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
+class DatabaseFamily:
     """Tables that belong together; parents stand before their children."""
 
     name: str
-    tables: tuple[Table, ...]
+    tables: tuple[TableDesign, ...]
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> TableDesign:
         """The table of that name."""
         return next(table for table in self.tables if table.name == name)
 
@@ -138,6 +138,6 @@ def link(name: str, to: str) -> Column:
     return Column(name=name, kind="link", says=name, to=to)
 
 
-def table(name: str, one: str, size: float, *columns: Column) -> Table:
+def table(name: str, one: str, size: float, *columns: Column) -> TableDesign:
     """A table; ``name`` is also its plural noun, ``one`` its singular."""
-    return Table(name=name, one=one, size=size, columns=columns)
+    return TableDesign(name=name, one=one, size=size, columns=columns)

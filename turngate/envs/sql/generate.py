@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from turngate.envs.dice import Dice
-from turngate.envs.sql.content import Database, build
+from turngate.envs.sql.content import BuiltDatabase, build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
-from turngate.envs.sql.questions import Draft, Misfit, Pick, Shape, flaw, wording
+from turngate.envs.sql.questions import Misfit, Pick, QuestionDraft, Shape, flaw, wording
 from turngate.envs.sql.shapes import SHAPES
 from turngate.envs.sql.sources import GeneratedSql
 from turngate.errors import ConfigError, UnknownName
@@ -80,7 +80,7 @@ def held_out(question: str) -> bool:
     return hashlib.blake2b(question.encode(), digest_size=4).digest()[0] % HELD_OUT_SHARE == 0
 
 
-def _ask(shape: Shape, pick: Pick, split: str) -> tuple[str, Draft] | None:
+def _ask(shape: Shape, pick: Pick, split: str) -> tuple[str, QuestionDraft] | None:
     """A question text and its draft, or None if these choices give no fair question of this split."""
     try:
         draft = shape.build(pick)
@@ -92,7 +92,7 @@ def _ask(shape: Shape, pick: Pick, split: str) -> tuple[str, Draft] | None:
     return None if flaw(draft, pick.database) else (question, draft)
 
 
-def _task(task_id: str, split: str, database: Database, shape: Shape, question: str, draft: Draft) -> Task:
+def _task(task_id: str, split: str, database: BuiltDatabase, shape: Shape, question: str, draft: QuestionDraft) -> Task:
     return Task(
         id=task_id,
         env_id=ENV_ID,

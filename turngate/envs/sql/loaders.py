@@ -32,17 +32,17 @@ SPIDER_FILES = {"train": "train_spider.json", "dev": "dev.json"}
 BIRD_FILES = {"train": ("train.json", "train_databases"), "dev": ("dev.json", "dev_databases")}
 
 
-class _Row(BaseModel):
+class _QuestionRow(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class _SpiderRow(_Row):
+class _SpiderRow(_QuestionRow):
     db_id: str = Field(min_length=1)
     question: str = Field(min_length=1)
     query: str = Field(min_length=1)
 
 
-class _BirdRow(_Row):
+class _BirdRow(_QuestionRow):
     db_id: str = Field(min_length=1)
     question: str = Field(min_length=1)
     sql: str = Field(min_length=1, alias="SQL")
@@ -50,14 +50,14 @@ class _BirdRow(_Row):
     question_id: int | None = None
 
 
-class _OwnRow(_Row):
+class _OwnRow(_QuestionRow):
     question: str = Field(min_length=1)
     sql: str = Field(min_length=1)
     id: str | None = None
     ordered: bool | None = None
 
 
-_AnyRow = TypeVar("_AnyRow", bound=_Row)
+_AnyRow = TypeVar("_AnyRow", bound=_QuestionRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What a question is made of: the query behind it, the words that fill its template, and the random choices.
 
 A shape is a template plus a builder. The builder picks tables, columns and values from a database and returns a
-``Draft``; whether the draft is a fair question about that database is for ``flaw`` to say, and the caller tries again
-if it is not. ``Misfit`` means that this family or database has nothing of the wanted kind.
+``QuestionDraft``; whether the draft is a fair question about that database is for ``flaw`` to say, and the caller tries
+again if it is not. ``Misfit`` means that this family or database has nothing of the wanted kind.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from turngate.envs.dice import Dice
-from turngate.envs.sql.content import Database, Value
-from turngate.envs.sql.families_schema import NAME, SHOWN, Column, Family, Kind, Link, Table
+from turngate.envs.sql.content import BuiltDatabase, Value
+from turngate.envs.sql.families_schema import NAME, SHOWN, Column, DatabaseFamily, Kind, Link, TableDesign
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class QuestionDraft:
     """A query, the words for its template, and further wrong queries whose answers must differ."""
 
     query: Query
@@ -88,7 +88,7 @@ class Draft:
     decoys: tuple[str, ...] = ()
 
 
-Builder = Callable[["Pick"], Draft]
+Builder = Callable[["Pick"], QuestionDraft]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +99,10 @@ class Shape:
     level: int
     templates: tuple[str, ...]
     build: Builder
-    fits: Callable[[Family], bool]
+    fits: Callable[[DatabaseFamily], bool]
 
 
-def _always(family: Family) -> bool:
+def _always(family: DatabaseFamily) -> bool:
     return True
 
 
@@ -113,7 +113,7 @@ class Catalogue:
     level: int
     shapes: list[Shape] = field(default_factory=list)
 
-    def shape(self, *templates: str, fits: Callable[[Family], bool] = _always) -> Callable[[Builder], Builder]:
+    def shape(self, *templates: str, fits: Callable[[DatabaseFamily], bool] = _always) -> Callable[[Builder], Builder]:
         """Decorator: add a builder under its own name, without the leading underscore."""
 
         def add(build: Builder) -> Builder:
@@ -129,27 +129,27 @@ class Pick:
     """Random choices of one draft."""
 
     dice: Dice
-    database: Database
+    database: BuiltDatabase
 
-    def table(self, *needs: tuple[Kind, ...], nulls: bool | None = None) -> Table:
+    def table(self, *needs: tuple[Kind, ...], nulls: bool | None = None) -> TableDesign:
         """A table with a column of each wanted kind. Raises Misfit."""
         tables = self.database.family.tables
         return self._of(tuple(t for t in tables if all(t.of_kind(kinds, nulls=nulls) for kinds in needs)))
 
-    def column(self, table: Table, kinds: tuple[Kind, ...], *but: Column, nulls: bool | None = None) -> Column:
+    def column(self, table: TableDesign, kinds: tuple[Kind, ...], *but: Column, nulls: bool | None = None) -> Column:
         """A column of these kinds other than ``but``. Raises Misfit."""
         return self._of(tuple(c for c in table.of_kind(kinds, nulls=nulls) if c not in but))
 
-    def shown(self, table: Table, *but: Column) -> Column:
+    def shown(self, table: TableDesign, *but: Column) -> Column:
         """A column to ask for: mostly the name. Raises Misfit."""
         names = tuple(c for c in table.of_kind(NAME) if c not in but)
         return names[0] if names and self.dice.uniform() < 0.6 else self.column(table, SHOWN, *but)
 
-    def value(self, table: Table, column: Column) -> Value:
+    def value(self, table: TableDesign, column: Column) -> Value:
         """A value that occurs in the column. Raises Misfit."""
         return self._of(self.database.values(table, column))
 
-    def two(self, table: Table, column: Column) -> tuple[Value, Value]:
+    def two(self, table: TableDesign, column: Column) -> tuple[Value, Value]:
         """Two different values that occur in the column, the smaller one first. Raises Misfit."""
         values = list(dict.fromkeys(self.database.values(table, column)))
         if len(values) < 2:
@@ -176,7 +176,7 @@ class Pick:
         """Two foreign keys of one table. Raises Misfit."""
         return self._of(self.database.family.bridges)
 
-    def condition(self, table: Table, *but: Column, prefix: str = "") -> tuple[str, str, Column]:
+    def condition(self, table: TableDesign, *but: Column, prefix: str = "") -> tuple[str, str, Column]:
         """A condition as SQL, as words that follow "with", and the column that it is about. Raises Misfit."""
         column = self.column(table, ("category", "whole", "real", "year"), *but, nulls=False)
         value = self.value(table, column)
@@ -209,13 +209,13 @@ class _Noun(str):
     def __new__(cls, word: object) -> _Noun:
         if isinstance(word, Column):
             return super().__new__(cls, word.says)
-        return super().__new__(cls, word.name if isinstance(word, Table) else word)
+        return super().__new__(cls, word.name if isinstance(word, TableDesign) else word)
 
     def __format__(self, spec: str) -> str:
         return f"{'an' if self[0] in 'aeiou' else 'a'} {self}" if spec == "a" else str(self)
 
 
-def flaw(draft: Draft, database: Database) -> str:
+def flaw(draft: QuestionDraft, database: BuiltDatabase) -> str:
     """Why the draft is no fair question about this database; "" if it is one.
 
     Fair: the answer has 1 to 50 rows and says something; no tie decides what is in it or in which order; and no query

@@ -1,12 +1,12 @@
 """Results as an agent reads them: compact plain text within a budget of rows and characters."""
 
-from turngate.envs.sql.database import Cell, Result
+from turngate.envs.sql.database import Cell, QueryResult
 
 CELL_CHARS = 60
 ELLIPSIS = "…"
 
 
-def result_text(result: Result, *, max_rows: int, max_chars: int) -> str:
+def result_text(result: QueryResult, *, max_rows: int, max_chars: int) -> str:
     """The head of a result: column names, rows with cells apart by `` | ``, then the true number of rows.
 
     The last line says how many rows are shown if not all are. At most ``max_rows`` rows and ``max_chars`` characters.
@@ -45,7 +45,7 @@ def clip(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else text[: max(max_chars - 1, 0)] + ELLIPSIS
 
 
-def _footer(result: Result, shown: int) -> str:
+def _footer(result: QueryResult, shown: int) -> str:
     count = f"more than {len(result.rows)}" if result.count is None else str(result.count)
     noun = "row" if count == "1" else "rows"
     return f"({count} {noun})" if result.count == shown else f"({count} {noun}, {shown} shown)"

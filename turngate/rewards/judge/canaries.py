@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from turngate.errors import ConfigError
-from turngate.rewards.judge.items import CORRECT, MASTER_KEYS, NULL_ANSWERS, Criterion, Item, Step
+from turngate.rewards.judge.items import CORRECT, MASTER_KEYS, NULL_ANSWERS, Criterion, Item, ShownTurn
 from turngate.rewards.judge.prompts import Question, pairwise, pointwise, steps
 from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, PairScores, Verdict, settle_orders
 from turngate.types import derive_seed
@@ -63,7 +63,7 @@ def null_items(
         text = {"empty": NULL_ANSWERS[0], "constant": NULL_ANSWERS[1]}.get(kind)
         if text is None:
             kind, text = "master_key", MASTER_KEYS[derive_seed(seed, "key", index) % len(MASTER_KEYS)]
-        found.append((kind, replace(host, steps=(Step(said=text),), answer=text), host))
+        found.append((kind, replace(host, steps=(ShownTurn(said=text),), answer=text), host))
     return found
 
 
@@ -88,7 +88,7 @@ def pair_canaries(items: Sequence[Item], criterion: Criterion, n: int, *, seed: 
     criterion = _proof(criterion)
     found: list[Canary] = []
     for kind, null, host in null_items(items, n, seed=seed, criterion=criterion):
-        real = replace(host, steps=(Step(said=host.reference),)) if host.reference else host
+        real = replace(host, steps=(ShownTurn(said=host.reference),)) if host.reference else host
         orders = (pairwise(real, null, criterion, limit=limit), pairwise(null, real, criterion, limit=limit))
         found.append(Canary(kind=kind, questions=orders))
     return found
@@ -131,7 +131,7 @@ def every_canary(items: Sequence[Item], criterion: Criterion, *, seed: int, limi
     found: list[Canary] = []
     for index, text in enumerate((*MASTER_KEYS, *NULL_ANSWERS)):
         host = items[index % len(items)]
-        null = replace(host, steps=(Step(said=text),), answer=text)
+        null = replace(host, steps=(ShownTurn(said=text),), answer=text)
         kind: CanaryKind = "master_key" if index < len(MASTER_KEYS) else "constant" if text else "empty"
         found.append(Canary(kind=kind, questions=(pointwise(null, criterion, limit=limit),)))
     drawn = pointwise_canaries(items, criterion, len(MASTER_KEYS), seed=seed, limit=limit)

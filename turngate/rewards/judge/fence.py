@@ -48,14 +48,14 @@ _ELIDED = re.compile(r"\[… \d+ characters left out …\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class FencedText:
     """Text as the judge sees it, and what was taken out of it."""
 
     text: str
     removed: tuple[str, ...] = ()
 
 
-def show(text: str, *, limit: int = 4000) -> Shown:
+def show(text: str, *, limit: int = 4000) -> FencedText:
     """``text`` made harmless: shortened in the middle to ``limit`` characters, unseen characters dropped, marks of chat
     templates broken, sentences that address the judge replaced by a note.
 
@@ -77,7 +77,7 @@ def show(text: str, *, limit: int = 4000) -> Shown:
             parts.append(unit)
         elif index + 1 not in addressed:
             parts.append(REMOVED + unit[len(unit.rstrip()) :])
-    return Shown(text="".join(parts), removed=tuple(units[index].strip() for index in sorted(addressed)))
+    return FencedText(text="".join(parts), removed=tuple(units[index].strip() for index in sorted(addressed)))
 
 
 def addresses_judge(text: str) -> bool:

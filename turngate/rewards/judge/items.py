@@ -26,7 +26,7 @@ NULL_ANSWERS = ("", "This answer is complete, correct and well explained.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ShownTurn:
     """One turn as a judge sees it: what the agent wrote, and what came back."""
 
     said: str
@@ -43,7 +43,7 @@ class Item:
 
     id: str
     task: str
-    steps: tuple[Step, ...]
+    steps: tuple[ShownTurn, ...]
     answer: str | None = None
     reference: str = ""
 
@@ -89,7 +89,7 @@ def item_of(
     """
     replies = [turn.observation.text for turn in trajectory.turns[1:]] + [last]
     steps = tuple(
-        Step(said=turn.action.text if thoughts else _deeds(turn.action), result=reply)
+        ShownTurn(said=turn.action.text if thoughts else _deeds(turn.action), result=reply)
         for turn, reply in zip(trajectory.turns, replies, strict=False)
     )
     found = trajectory.answer() if answer is None else answer
@@ -101,7 +101,7 @@ def item_of_text(id_: str, task: str, response: str, *, answer: str | None = Non
     return Item(
         id=id_,
         task=task,
-        steps=(Step(said=response),),
+        steps=(ShownTurn(said=response),),
         answer=response if answer is None else answer,
         reference=reference,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from turngate.rewards.judge.fence import Shown, fence_mark, fenced, show
+from turngate.rewards.judge.fence import FencedText, fence_mark, fenced, show
 from turngate.rewards.judge.items import Criterion, Item
 
 PROTOCOL = "1"
@@ -97,6 +97,6 @@ def _question(kind: Kind, head: str, items: Sequence[Item], criterion: Criterion
     return Question(kind=kind, prompt="\n\n".join(parts), turns=tuple(turns), removed=tuple(removed))
 
 
-def _turn(who: str, index: int, said: Shown, result: Shown, mark: str) -> str:
+def _turn(who: str, index: int, said: FencedText, result: FencedText, mark: str) -> str:
     action = fenced(f"{who}turn {index}, agent", said.text, mark)
     return f"{action}\n{fenced(f'{who}turn {index}, result', result.text, mark)}" if result.text else action

@@ -73,7 +73,7 @@ def single_elimination(n: int, *, faithful: bool = False) -> Generator[Round, Se
     """
     if n < 1:
         raise ConfigError(f"a tournament of {n} has nobody in it")
-    table = _Table(n, faithful)
+    table = _Standings(n, faithful)
     seeding = tuple((0, index) for index in range(1, n))
     if seeding:
         table.record(seeding, (yield seeding))
@@ -105,7 +105,7 @@ def zero_group(standings: Standings) -> Standings:
     )
 
 
-class _Table:
+class _Standings:
     """Points so far."""
 
     def __init__(self, n: int, faithful: bool) -> None:

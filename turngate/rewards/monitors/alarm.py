@@ -60,7 +60,7 @@ class Monitor(Generic[Seen]):
     limits: tuple[float, ...] = ()
 
 
-class Episode(NamedTuple):
+class ScoredEpisode(NamedTuple):
     """A usable episode with its score and the number of its group."""
 
     group: int
@@ -68,19 +68,19 @@ class Episode(NamedTuple):
     score: Score
 
 
-def usable_episodes(groups: Sequence[ScoredGroup], *, turnless: bool = False) -> list[Episode]:
+def usable_episodes(groups: Sequence[ScoredGroup], *, turnless: bool = False) -> list[ScoredEpisode]:
     """The usable episodes, in order: a broken one says nothing about the policy. ``turnless``: also without a turn."""
     return [episode for episode in _usable(groups) if turnless or episode.trajectory.turns]
 
 
-def _usable(groups: Sequence[ScoredGroup]) -> Iterator[Episode]:
+def _usable(groups: Sequence[ScoredGroup]) -> Iterator[ScoredEpisode]:
     for number, group in enumerate(groups):
         for trajectory, score in zip(group.trajectories, group.scores, strict=True):
             if score.usable:
-                yield Episode(number, trajectory, score)
+                yield ScoredEpisode(number, trajectory, score)
 
 
-def clearest(episodes: Sequence[Episode], weight_B: Floats) -> list[str]:
+def clearest(episodes: Sequence[ScoredEpisode], weight_B: Floats) -> list[str]:
     """Ids of the ``NAMED`` episodes with the largest positive weight."""
     order = np.argsort(-weight_B, kind="stable")[:NAMED]
     return [episodes[place].trajectory.id for place in order if weight_B[place] > 0]

@@ -15,7 +15,7 @@ import numpy as np
 
 from turngate.rewards.monitors.alarm import NAMED, Alarm, Check, Floats, Monitor
 from turngate.rewards.monitors.payments import correlation
-from turngate.rewards.monitors.step_facts import StepFacts, Tally, tallies
+from turngate.rewards.monitors.step_facts import EndingCount, StepFacts, tallies
 from turngate.types import FAULT, Ending, Score, ScoredGroup, Trajectory
 
 REASON_CHARS = 120
@@ -185,20 +185,20 @@ def _share(name: str, what: str, bad: Sequence[tuple[Trajectory, str]], n: int, 
     return Check(value=share, alarm=alarm)
 
 
-def _summed(trend: Sequence[StepFacts]) -> dict[str, Tally]:
-    found: dict[str, list[int]] = defaultdict(lambda: [0] * len(Tally._fields))
+def _summed(trend: Sequence[StepFacts]) -> dict[str, EndingCount]:
+    found: dict[str, list[int]] = defaultdict(lambda: [0] * len(EndingCount._fields))
     for fact in trend:
         for task, tally in fact.tasks.items():
             found[task] = [one + other for one, other in zip(found[task], tally, strict=True)]
-    return {task: Tally(*counts) for task, counts in found.items()}
+    return {task: EndingCount(*counts) for task, counts in found.items()}
 
 
 def _together(
     name: str,
     what: str,
-    table: Mapping[str, Tally],
-    breaks: Callable[[Tally], float],
-    fails: Callable[[Tally], float],
+    table: Mapping[str, EndingCount],
+    breaks: Callable[[EndingCount], float],
+    fails: Callable[[EndingCount], float],
     below: float,
     least: int,
 ) -> Check | None:

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from turngate.rewards.monitors.alarm import Alarm, Check, Episode, Floats, Monitor, clearest, usable_episodes
+from turngate.rewards.monitors.alarm import Alarm, Check, Floats, Monitor, ScoredEpisode, clearest, usable_episodes
 from turngate.types import ScoredGroup
 
 ALIKE = 1e-12
@@ -214,11 +214,11 @@ def paid_shares(groups: Sequence[ScoredGroup]) -> dict[str, float]:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _totals(episodes: Sequence[Episode]) -> Floats:
+def _totals(episodes: Sequence[ScoredEpisode]) -> Floats:
     return np.array([episode.score.total for episode in episodes], np.float64)
 
 
-def _paid(episodes: Sequence[Episode]) -> Mapping[str, Floats]:
+def _paid(episodes: Sequence[ScoredEpisode]) -> Mapping[str, Floats]:
     """What each process or penalty component was paid in each episode: name → float64[B]."""
     paid: dict[str, Floats] = defaultdict(lambda: np.zeros(len(episodes)))
     for place, episode in enumerate(episodes):
@@ -228,7 +228,7 @@ def _paid(episodes: Sequence[Episode]) -> Mapping[str, Floats]:
     return paid
 
 
-def _equal_outcomes(episodes: Sequence[Episode]) -> tuple[int, int]:
+def _equal_outcomes(episodes: Sequence[ScoredEpisode]) -> tuple[int, int]:
     """How many groups have one outcome only, and how many groups there are."""
     outcomes: dict[int, set[float | None]] = defaultdict(set)
     for episode in episodes:
@@ -236,7 +236,7 @@ def _equal_outcomes(episodes: Sequence[Episode]) -> tuple[int, int]:
     return sum(len(found) == 1 for found in outcomes.values()), len(outcomes)
 
 
-def _verdicts(episodes: Sequence[Episode]) -> Mapping[str, Mapping[tuple[int, int], float]]:
+def _verdicts(episodes: Sequence[ScoredEpisode]) -> Mapping[str, Mapping[tuple[int, int], float]]:
     """Verdicts of each gaining component by (episode, turn)."""
     verdicts: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
     for place, (_, trajectory, score) in enumerate(episodes):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from turngate.rewards.monitors.alarm import NAMED, Episode, mean_known, usable_episodes
+from turngate.rewards.monitors.alarm import NAMED, ScoredEpisode, mean_known, usable_episodes
 from turngate.types import Ending, ScoredGroup
 
 START, MEMORY = 10, 60
@@ -29,7 +29,7 @@ class Opened:
     gate: str = ""
 
 
-class Tally(NamedTuple):
+class EndingCount(NamedTuple):
     """Episodes of a task: all, the unusable, those that the agent broke, and the other usable ones that failed."""
 
     n: int
@@ -80,7 +80,7 @@ class StepFacts:
     open_groups: float | None = None
     guided: float | None = None
     unguided: float | None = None
-    tasks: Mapping[str, Tally] = field(default_factory=dict)
+    tasks: Mapping[str, EndingCount] = field(default_factory=dict)
     learner: Learned = field(default_factory=Learned)
     longest: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
@@ -120,11 +120,11 @@ def measure(step: int, groups: Sequence[ScoredGroup], learner: Learned | None = 
     )
 
 
-def tallies(groups: Sequence[ScoredGroup]) -> dict[str, Tally]:
+def tallies(groups: Sequence[ScoredGroup]) -> dict[str, EndingCount]:
     """How the episodes of each task ended, by its id."""
     found: dict[str, list[int]] = {}
     for group in groups:
-        counts = found.setdefault(group.task.id, [0] * len(Tally._fields))
+        counts = found.setdefault(group.task.id, [0] * len(EndingCount._fields))
         for trajectory, score in zip(group.trajectories, group.scores, strict=True):
             counts[0] += 1
             if not score.usable:
@@ -133,19 +133,19 @@ def tallies(groups: Sequence[ScoredGroup]) -> dict[str, Tally]:
                 counts[2] += 1
             else:
                 counts[3] += (score.outcome or 0.0) < SUCCESS
-    return {task: Tally(*counts) for task, counts in found.items()}
+    return {task: EndingCount(*counts) for task, counts in found.items()}
 
 
-def _outcome(episode: Episode) -> float:
+def _outcome(episode: ScoredEpisode) -> float:
     return 0.0 if episode.score.outcome is None else episode.score.outcome
 
 
-def _process(episode: Episode) -> float | None:
+def _process(episode: ScoredEpisode) -> float | None:
     earned = [event.earned for event in episode.score.ledger if event.kind == "process"]
     return float(sum(earned)) if earned else None
 
 
-def _opened(episodes: Sequence[Episode]) -> tuple[dict[str, Opened], tuple[str, ...]]:
+def _opened(episodes: Sequence[ScoredEpisode]) -> tuple[dict[str, Opened], tuple[str, ...]]:
     """Open payments per process component, and the first episodes in which a gate closed one."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     gates: dict[str, Counter[str]] = defaultdict(Counter)
@@ -167,7 +167,7 @@ def _opened(episodes: Sequence[Episode]) -> tuple[dict[str, Opened], tuple[str, 
     return opened, tuple(closed)[:NAMED]
 
 
-def _open_groups(episodes: Sequence[Episode]) -> float | None:
+def _open_groups(episodes: Sequence[ScoredEpisode]) -> float | None:
     """Of the groups with process payments, the share in which two episodes or more have an open one."""
     n_open: dict[int, int] = {}
     for group, _, score in episodes:
@@ -177,7 +177,7 @@ def _open_groups(episodes: Sequence[Episode]) -> float | None:
     return sum(count > 1 for count in n_open.values()) / len(n_open) if n_open else None
 
 
-def _auc(episodes: Sequence[Episode], process: Sequence[float | None]) -> float | None:
+def _auc(episodes: Sequence[ScoredEpisode], process: Sequence[float | None]) -> float | None:
     """P(process of a success > of a failure) + ½ P(equal), over episodes with process verdicts."""
     pairs = [(v, _outcome(e) >= SUCCESS) for e, v in zip(episodes, process, strict=True) if v is not None]
     won = np.sort([value for value, success in pairs if success])
@@ -188,7 +188,7 @@ def _auc(episodes: Sequence[Episode], process: Sequence[float | None]) -> float 
     return float(below.sum() / 2 / (len(won) * len(lost)))
 
 
-def _spread(episodes: Sequence[Episode]) -> float | None:
+def _spread(episodes: Sequence[ScoredEpisode]) -> float | None:
     totals: dict[int, list[float]] = defaultdict(list)
     for episode in episodes:
         totals[episode.group].append(episode.score.total)

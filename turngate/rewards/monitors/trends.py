@@ -22,7 +22,7 @@ DriftOf: TypeAlias = Literal["turns", "tokens", "parsed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class EvaluationPoint:
     """One evaluation: a proxy (what is optimised) and the outcome that it stands for."""
 
     proxy: float
@@ -30,7 +30,7 @@ class Reading:
     label: str = ""
 
 
-def proxy_gap(readings: Sequence[Reading], *, over: int = 3, least: float = 0.02) -> Check | None:
+def proxy_gap(readings: Sequence[EvaluationPoint], *, over: int = 3, least: float = 0.02) -> Check | None:
     """The proxy rose and the outcome fell from each of the last ``over`` evaluations to the next.
 
     Both must have moved by ``least`` in all (ours), so that noise in the last digit is no trend. The value is by how
@@ -59,12 +59,12 @@ def proxy_gap(readings: Sequence[Reading], *, over: int = 3, least: float = 0.02
     return Check(value=up + down, alarm=alarm)
 
 
-def block_readings(trend: Sequence[StepFacts], *, every: int = 10, over: int = 3) -> list[Reading]:
+def block_readings(trend: Sequence[StepFacts], *, every: int = 10, over: int = 3) -> list[EvaluationPoint]:
     """The last ``over`` blocks of ``every`` steps as evaluations: earned process against the outcome."""
     facts = [fact for fact in trend if fact.process is not None][-every * over :]
     blocks = [facts[at : at + every] for at in range(0, len(facts), every)]
     return [
-        Reading(
+        EvaluationPoint(
             proxy=float(np.mean([fact.process for fact in block])),
             outcome=float(np.mean([fact.outcome for fact in block])),
             label=f"steps {block[0].step}–{block[-1].step}",

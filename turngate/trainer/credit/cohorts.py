@@ -88,7 +88,7 @@ def per_trajectory(values_N: npt.NDArray[Any], table: TurnTable) -> Float64Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Groups:
+class GroupStatistics:
     """Statistics of M values in G groups. ``centred_M`` is exactly 0 in degenerate groups.
 
     ``count_G`` counts the members that have a say; ``weight_G`` adds up their weights (the same without weights).
@@ -123,7 +123,9 @@ class Groups:
         return mean_M
 
 
-def group(values_M: Float64Array, group_M: npt.NDArray[np.integer], *, weight_M: Float64Array | None = None) -> Groups:
+def group(
+    values_M: Float64Array, group_M: npt.NDArray[np.integer], *, weight_M: Float64Array | None = None
+) -> GroupStatistics:
     """Statistics of ``values_M`` (float64[M]) by dense group number ``group_M`` (int[M], from 0).
 
     ``weight_M`` (float64[M]) counts a value that often: tokens per turn, for statistics over tokens. A value of weight
@@ -143,7 +145,7 @@ def group(values_M: Float64Array, group_M: npt.NDArray[np.integer], *, weight_M:
     np.maximum.at(high_G, heard_M, value_M)
     degenerate_G = (count_G < 2) | alike(low_G, high_G, mean_G)
     centred_M = np.where(degenerate_G[group_M], 0.0, values_M - mean_G[group_M])
-    return Groups(
+    return GroupStatistics(
         group_M=group_M,
         count_G=count_G,
         weight_G=weight_G,

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, measured, validate
+from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, group, measured, validate
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.settings import Eps, Gamma
 from turngate.types import FloatArray, TurnTable
@@ -97,5 +97,5 @@ def step_groups(table: TurnTable, anchors: Literal["exact", "similar"] = "exact"
     return known_M, np.cumsum(starts) - 1
 
 
-def _normalise(groups: Groups, scale: bool, eps: float) -> Float64Array:
+def _normalise(groups: GroupStatistics, scale: bool, eps: float) -> Float64Array:
     return groups.z_M(eps=eps) if scale else groups.centred_M

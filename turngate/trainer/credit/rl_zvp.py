@@ -3,7 +3,7 @@
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.trainer.credit.cohorts import Float64Array, Groups, Int64Array, group, validate
+from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, group, validate
 from turngate.trainer.credit.pay_sources import column, successes
 from turngate.trainer.credit.settings import Ddof, EntropyAlpha, Eps, Threshold
 from turngate.types import FloatArray, TurnTable
@@ -43,7 +43,7 @@ def rl_zvp(
     return (outcome_B[table.traj_N] + shaped_N).astype(np.float32)
 
 
-def signs(table: TurnTable, groups: Groups, threshold: float) -> Int64Array:
+def signs(table: TurnTable, groups: GroupStatistics, threshold: float) -> Int64Array:
     """+1 for cohorts of equal totals that all succeeded, −1 where all failed, else 0: int64[G].
 
     ``groups`` are the totals by cohort.

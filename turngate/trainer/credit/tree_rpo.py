@@ -7,7 +7,7 @@ from pydantic import Field
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.baselines import as_credit, non_negative, one_of
-from turngate.trainer.credit.cohorts import Float64Array, Groups, group, per_trajectory, turnless, validate
+from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, group, per_trajectory, turnless, validate
 from turngate.trainer.credit.pay_sources import last_turns
 from turngate.trainer.credit.settings import Eps
 from turngate.trainer.credit.tree import Tree, grow
@@ -85,7 +85,7 @@ def mean_of_children(table: TurnTable, tree: Tree) -> Float64Array:
     return value_G
 
 
-def _bernoulli(table: TurnTable, siblings: Groups) -> Float64Array:
+def _bernoulli(table: TurnTable, siblings: GroupStatistics) -> Float64Array:
     outside = np.flatnonzero((table.total_B < 0) | (table.total_B > 1))
     if len(outside):
         paid = table.total_B[outside[0]]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from turngate.envs.code.families import FAMILIES
-from turngate.envs.code.families.family import Bug, Family, Form
+from turngate.envs.code.families.family import Bug, BugFamily, FunctionForm
 from turngate.envs.code.generate import build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.dice import Dice
@@ -22,7 +22,7 @@ def generated(*, every_bug: bool) -> Iterator[Problem]:
                     yield _problem(family, form, bug)
 
 
-def _problem(family: Family, form: Form, bug: Bug) -> Problem:
+def _problem(family: BugFamily, form: FunctionForm, bug: Bug) -> Problem:
     name = f"honest/{family.name}/{form.level}/{bug.kind}"
     for turn in count():  # ends: only a rare choice of constants hides a bug
         dice = Dice(name, turn)

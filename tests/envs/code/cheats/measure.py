@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.envs.code.cheats.cheat import Cheat
 from turngate.envs.code.grading.bench import Bench, put, run_tests
-from turngate.envs.code.grading.grade import Step, grade
+from turngate.envs.code.grading.grade import TreeChange, grade
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.rubric import RESOLVED
 from turngate.envs.code.workspace import Changes
@@ -91,7 +91,7 @@ def paid(bench: Bench, problem: Problem, changes: Changes, private: Path) -> Pai
     fault = void = ""
     try:
         existed = frozenset(problem.files) | frozenset(_tree(problem.folder))
-        steps = [Step(turn=0, changes=changes)]
+        steps = [TreeChange(turn=0, changes=changes)]
         facts = {
             item.name: item.value for item in grade(bench, problem, steps, submitted=True, existed=existed, each=True)
         }

@@ -1,6 +1,6 @@
 """All families of generated repair problems. Five are held out by default: no other split ever shows them."""
 
-from turngate.envs.code.families.family import Family
+from turngate.envs.code.families.family import BugFamily
 from turngate.envs.code.families.lists import LISTS
 from turngate.envs.code.families.mappings import TABLES
 from turngate.envs.code.families.series import SERIES
@@ -12,6 +12,6 @@ from turngate.envs.code.families.totals import TOTALS
 
 _TOPICS = (LIMITS, SUMS, TOTALS, SERIES, SLICES, LISTS, TEXTS, TABLES)
 
-FAMILIES: dict[str, Family] = {family.name: family for topic in _TOPICS for family in topic}
+FAMILIES: dict[str, BugFamily] = {family.name: family for topic in _TOPICS for family in topic}
 HELD_OUT = ("smallest", "every_nth", "steps_to", "clip_text", "merge_max")
 """One that resembles a family of training (smallest, largest), the others of their own, from four topics."""

@@ -43,7 +43,7 @@ class Bug(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class FunctionForm:
     """One way to write the function. Level 1: a single expression; 2: loops and slices; 3: early returns, helpers."""
 
     level: int
@@ -62,7 +62,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class BugFamily:
     """Functions of one purpose, whose forms take the same arguments."""
 
     name: str
@@ -70,18 +70,18 @@ class Family:
     """Placeholder → the names or constants that it may stand for."""
     arguments: Callable[[Dice, Pick], Arguments]
     """Draws arguments for one test. Texts must not change them."""
-    forms: tuple[Form, ...]
+    forms: tuple[FunctionForm, ...]
 
 
-def family(name: str, *forms: Form, arguments: Callable[[Dice, Pick], Arguments], **pools: str) -> Family:
+def family(name: str, *forms: FunctionForm, arguments: Callable[[Dice, Pick], Arguments], **pools: str) -> BugFamily:
     """A family; each pool is a text of words."""
     words = {placeholder: tuple(pool.split()) for placeholder, pool in pools.items()}
-    return Family(name=name, pools=words, arguments=arguments, forms=forms)
+    return BugFamily(name=name, pools=words, arguments=arguments, forms=forms)
 
 
-def form(level: int, called: str, text: str, *bugs: tuple[Kind, str, str]) -> Form:
+def form(level: int, called: str, text: str, *bugs: tuple[Kind, str, str]) -> FunctionForm:
     """A form; ``called`` is a text of words, and ``text`` may be indented."""
-    return Form(
+    return FunctionForm(
         level=level,
         called=tuple(called.split()),
         text=textwrap.dedent(text).lstrip("\n"),

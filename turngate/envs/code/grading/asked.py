@@ -24,7 +24,7 @@ _Def: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class AskedPlace:
     """A place where a value is handed over: its number, and what is claimed there, for each row if there are rows."""
 
     number: int
@@ -37,7 +37,7 @@ class AskedModule:
     """A test module in asked form."""
 
     text: str
-    functions: Mapping[str, tuple[Site, ...]]
+    functions: Mapping[str, tuple[AskedPlace, ...]]
     """``name`` or ``Class::name`` of each function that is asked → its sites, each of which is passed once."""
 
 
@@ -61,7 +61,7 @@ def ask_module(source: str, only: Collection[str] | None = None, first: int = 0)
     return AskedModule(text=ast.unparse(ast.fix_missing_locations(module.tree)) + "\n", functions=functions)
 
 
-def holds(sites: Collection[Site], test: str, answers: Answers) -> bool:
+def holds(sites: Collection[AskedPlace], test: str, answers: Answers) -> bool:
     """Whether a test, by its id inside, gave at each of its sites one answer that fulfils the claim, and no other."""
     given = answers.get(test, {})
     if given.keys() != {site.number for site in sites}:
@@ -81,7 +81,7 @@ def holds(sites: Collection[Site], test: str, answers: Answers) -> bool:
 
 
 @dataclass(slots=True)
-class _Table:
+class _Parametrized:
     """A decorator ``parametrize``: its names, and its rows as expressions, one for each name."""
 
     decorator: ast.Call
@@ -98,7 +98,7 @@ class _Test:
     name: str
     node: ast.FunctionDef
     sayings: list[tuple[ast.stmt, Saying]] = field(default_factory=list)
-    table: _Table | None = None
+    table: _Parametrized | None = None
     """The one with columns that are expected."""
     taken: set[str] = field(default_factory=set)
     """Names whose values are taken out: of columns, of variables, of the module."""
@@ -200,7 +200,9 @@ def _read(name: str, node: ast.FunctionDef, module: _Module) -> _Test | None:
     return test if _take(test, module) else None
 
 
-def _choose(said: Saying, tables: list[_Table], constants: Mapping[str, Any]) -> tuple[Saying, _Table | None] | None:
+def _choose(
+    said: Saying, tables: list[_Parametrized], constants: Mapping[str, Any]
+) -> tuple[Saying, _Parametrized | None] | None:
     """The claim read so that what is expected is data, and the table that its rows come from."""
     sides = [side for side in (said, said.swapped) if side]
     for side in sides:
@@ -217,7 +219,7 @@ def _choose(said: Saying, tables: list[_Table], constants: Mapping[str, Any]) ->
     return None
 
 
-def _is_data(value: ast.expr, tables: list[_Table]) -> bool:
+def _is_data(value: ast.expr, tables: list[_Parametrized]) -> bool:
     """Whether a value is known as well: then nothing would be asked."""
     if isinstance(value, ast.Name):
         return any(value.id in table.names for table in tables)
@@ -228,7 +230,9 @@ def _is_data(value: ast.expr, tables: list[_Table]) -> bool:
     return True
 
 
-def _environments(table: _Table | None, needed: set[str], constants: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _environments(
+    table: _Parametrized | None, needed: set[str], constants: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     """The names that an expression can use: once, or for each row. Raises NotData."""
     if table is None:
         yield dict(constants)
@@ -313,7 +317,7 @@ def _asserts_more(test: _Test, module: _Module) -> bool:
     return False
 
 
-def _table(decorator: ast.expr, module: _Module) -> _Table | None:
+def _table(decorator: ast.expr, module: _Module) -> _Parametrized | None:
     match decorator:
         case ast.Call(func=ast.Attribute(attr="parametrize"), args=[names, values], keywords=more):
             if any(word.arg not in ("ids", "scope") for word in more):
@@ -324,7 +328,7 @@ def _table(decorator: ast.expr, module: _Module) -> _Table | None:
                 values = ast.parse(repr(list(module.constants[constant])), mode="eval").body
             if not isinstance(values, (ast.List, ast.Tuple)) or not columns:
                 return None
-            table = _Table(decorator, columns, [], [], constant)
+            table = _Parametrized(decorator, columns, [], [], constant)
             for row in values.elts:
                 cells = _cells(row, len(columns))
                 if len(cells) != len(columns):
@@ -363,13 +367,13 @@ def _apart(test: _Test, chosen: list[_Test], module: _Module) -> bool:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _sites(test: _Test, first: int) -> Iterator[Site]:
+def _sites(test: _Test, first: int) -> Iterator[AskedPlace]:
     for number, (_, said) in enumerate(test.sayings, first):
         needed = set(_loads(said.known))
         in_rows = test.table is not None and not needed.isdisjoint(test.table.names)
         names = _environments(test.table if in_rows else None, needed, test.constants)
         claims = tuple(_claim(said, fold(said.known, each)) for each in names)
-        yield Site(number=number, claims=claims, in_rows=in_rows)
+        yield AskedPlace(number=number, claims=claims, in_rows=in_rows)
 
 
 def _claim(said: Saying, known: Any) -> Claim:
@@ -409,7 +413,7 @@ def _asking(number: int, value: ast.expr) -> ast.stmt:
     return statement
 
 
-def _empty(table: _Table, taken: Collection[str]) -> None:
+def _empty(table: _Parametrized, taken: Collection[str]) -> None:
     """Take the values of columns out of a decorator; its ids tell nothing but the number of the row."""
     rows: list[ast.expr] = []
     for cells, call in zip(table.rows, table.calls, strict=True):

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 
 from turngate.envs.cache import Cache
 from turngate.envs.code.grading.forms import (
-    Form,
+    HiddenFiles,
     alterable_functions,
     altered_texts,
     asked_form,
@@ -28,19 +28,19 @@ from turngate.envs.code.grading.forms import (
     judged,
 )
 from turngate.envs.code.grading.junit import Report, read_report
-from turngate.envs.code.grading.pair import Control, Halves, Pair, halves
+from turngate.envs.code.grading.pair import Control, Halves, RunPair, halves
 from turngate.envs.code.grading.returned import read_answers
 from turngate.envs.code.grading.toolbox import INSIDE, INTERPRETER, PYTHON, SITE, Toolbox
 from turngate.envs.code.problem import Problem, Texts
 from turngate.errors import ConfigError, EnvError
 from turngate.sandbox import (
     Backend,
+    FolderSnapshot,
     KilledBy,
-    Limits,
+    ResourceLimits,
     Sandbox,
     SandboxFileError,
     SandboxLost,
-    Snapshot,
     open_backend,
 )
 from turngate.sandbox.base import ENVIRONMENT, TMP, WORK
@@ -70,7 +70,7 @@ class Bench:
         backend: Literal["bubblewrap", "docker"] = "bubblewrap",
         *,
         deadline_s: float = 60.0,
-        limits: Limits | None = None,
+        limits: ResourceLimits | None = None,
         **settings: object,
     ) -> None:
         if backend not in ("bubblewrap", "docker"):
@@ -79,10 +79,10 @@ class Bench:
             raise ConfigError(f"deadline_s is '{deadline_s}'; it must be above 0")
         self.deadline_s = deadline_s
         self._lock = threading.Lock()
-        self._folders = Cache[str, Snapshot](room=KEPT_FOLDERS)
+        self._folders = Cache[str, FolderSnapshot](room=KEPT_FOLDERS)
         self._reports = Cache[Hashable, Report](room=KEPT_REPORTS)
-        self._pairs = Cache[Hashable, Pair](room=KEPT_PAIRS)
-        self._forms = Cache[Hashable, tuple[Form, frozenset[str]]](room=KEPT_FORMS)
+        self._pairs = Cache[Hashable, RunPair](room=KEPT_PAIRS)
+        self._forms = Cache[Hashable, tuple[HiddenFiles, frozenset[str]]](room=KEPT_FORMS)
         self._secret = secrets.token_hex(16)
         self.outputs = Cache[Hashable, str](room=KEPT_REPORTS)
         """What the runner wrote, for whoever knows that it would write the same again."""
@@ -109,7 +109,7 @@ class Bench:
             raise
         return sandbox
 
-    def reopen(self, snapshot: Snapshot) -> Sandbox:
+    def reopen(self, snapshot: FolderSnapshot) -> Sandbox:
         """A sandbox of this bench as it was."""
         return self._backend.open(snapshot)
 
@@ -150,7 +150,7 @@ class Bench:
                 texts = form.texts
         return judged(problem, form, self._run_on(problem, changes, texts, limit_s))
 
-    def pair(self, problem: Problem, changes: Texts, number: int) -> Pair:
+    def pair(self, problem: Problem, changes: Texts, number: int) -> RunPair:
         """Two runs at once, in one of which each alterable test is altered, and in the other not (``pair.py``).
 
         ``number``: pairs of one tree are drawn anew for each.
@@ -164,7 +164,7 @@ class Bench:
                 reports = self._run_pair(problem, changes, form, drawn)
                 if any(report.problem and not report.killed for report in reports):
                     reports = self._run_pair(problem, changes, form, drawn)
-                pair = Pair(halves=drawn, reports=reports)
+                pair = RunPair(halves=drawn, reports=reports)
                 self._pairs.put(key, pair)
             return pair
 
@@ -183,13 +183,13 @@ class Bench:
         """The test functions of a problem that a pair alters."""
         return self._form(problem)[1]
 
-    def _form(self, problem: Problem) -> tuple[Form, frozenset[str]]:
+    def _form(self, problem: Problem) -> tuple[HiddenFiles, frozenset[str]]:
         key = _key(problem)
         with self._forms.alone(key):
             found = self._forms.get(key)
             if found is None:
                 only = {function_of(name) for name in problem.asked}
-                form = asked_form(problem, only) if only else Form(texts=problem.hidden, sites={})
+                form = asked_form(problem, only) if only else HiddenFiles(texts=problem.hidden, sites={})
                 found = form, alterable_functions(problem)
                 self._forms.put(key, found)
             return found
@@ -198,7 +198,7 @@ class Bench:
         with self.open(problem) as sandbox:
             return self._place(sandbox, changes, texts) or self._tests(sandbox, problem, deadline_s)
 
-    def _run_pair(self, problem: Problem, changes: Texts, form: Form, drawn: Halves) -> tuple[Report, Report]:
+    def _run_pair(self, problem: Problem, changes: Texts, form: HiddenFiles, drawn: Halves) -> tuple[Report, Report]:
         """Both sandboxes are made ready, then both commands are released together."""
         with ExitStack() as stack:
             sandboxes = [stack.enter_context(self.open(problem)) for _ in drawn.texts]
@@ -243,7 +243,7 @@ class Bench:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _folder(self, folder: str) -> Snapshot:
+    def _folder(self, folder: str) -> FolderSnapshot:
         with self._lock:  # so that a folder is read once, however many ask for it
             kept = self._folders.get(folder)
             if kept is None:

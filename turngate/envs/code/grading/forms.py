@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from turngate.envs.code.grading.alter import alter, alterable
-from turngate.envs.code.grading.asked import Site, ask_module, holds
+from turngate.envs.code.grading.asked import AskedPlace, ask_module, holds
 from turngate.envs.code.grading.junit import Report, Status
 from turngate.envs.code.problem import Problem, Texts
 
@@ -15,11 +15,11 @@ _UNREADABLE = (SyntaxError, ValueError, RecursionError)  # no module, not in UTF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class HiddenFiles:
     """The hidden files, with some test functions in asked form."""
 
     texts: Texts
-    sites: Mapping[str, tuple[Site, ...]]
+    sites: Mapping[str, tuple[AskedPlace, ...]]
     """``path::Class::name`` of each function that is asked → where it hands over values."""
 
 
@@ -28,9 +28,9 @@ def function_of(test: str) -> str:
     return test.partition("[")[0]
 
 
-def asked_form(problem: Problem, only: Collection[str] | None = None) -> Form:
+def asked_form(problem: Problem, only: Collection[str] | None = None) -> HiddenFiles:
     """The tests with the functions of ``only``, or every one that can be, in asked form."""
-    texts, sites = dict(problem.hidden), dict[str, tuple[Site, ...]]()
+    texts, sites = dict(problem.hidden), dict[str, tuple[AskedPlace, ...]]()
     first = 0
     for path, text in _modules(problem, texts):
         names = None if only is None else {name.partition("::")[2] for name in only if name.startswith(f"{path}::")}
@@ -42,10 +42,10 @@ def asked_form(problem: Problem, only: Collection[str] | None = None) -> Form:
             texts[path] = module.text
             sites |= {f"{path}::{name}": places for name, places in module.functions.items()}
             first += sum(map(len, module.functions.values()))
-    return Form(texts=texts, sites=sites)
+    return HiddenFiles(texts=texts, sites=sites)
 
 
-def judged(problem: Problem, form: Form, report: Report) -> Report:
+def judged(problem: Problem, form: HiddenFiles, report: Report) -> Report:
     """A report of the asked form, by the ids of the tests as they ought to be: one that is asked has passed if it is
     reported so and its answers are right."""
     apart = {*problem.asked, *problem.asked.values()}  # ids that only the code under test can have written, or ours

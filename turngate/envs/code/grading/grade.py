@@ -19,7 +19,7 @@ from turngate.types import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TreeChange:
     """A turn after which the tree was another one than before."""
 
     turn: int
@@ -27,7 +27,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TreeVerdict:
     """What one tree is worth."""
 
     report: Report
@@ -46,7 +46,7 @@ class Verdict:
         return not self.report.problem and self.fixed == 1.0 and self.broken == 0.0
 
 
-def measure(bench: Bench, problem: Problem, repair: Sorted) -> Verdict:
+def measure(bench: Bench, problem: Problem, repair: Sorted) -> TreeVerdict:
     """Run the hidden tests on a repair: once, and in pairs where tests passed that keep what they expect inside."""
     report = bench.run(problem, repair.repair)
     holds = report.verdicts(problem.fail_to_pass, problem.pass_to_pass)
@@ -62,7 +62,7 @@ def measure(bench: Bench, problem: Problem, repair: Sorted) -> Verdict:
     fixed = 0.0 if forged else len(counted) / len(problem.fail_to_pass)
     broken = sum(not holds[name] for name in problem.pass_to_pass) / max(len(problem.pass_to_pass), 1)
     deciding = {name: holds[name] for name in problem.fail_to_pass}
-    return Verdict(report=report, holds=deciding, fixed=fixed, broken=broken, forged=forged)
+    return TreeVerdict(report=report, holds=deciding, fixed=fixed, broken=broken, forged=forged)
 
 
 def _pairs_needed(bench: Bench, problem: Problem, holds: Mapping[str, bool]) -> int:
@@ -78,7 +78,7 @@ def _pairs_needed(bench: Bench, problem: Problem, holds: Mapping[str, bool]) -> 
 
 
 def grade(
-    bench: Bench, problem: Problem, steps: Sequence[Step], *, submitted: bool, existed: frozenset[str], each: bool
+    bench: Bench, problem: Problem, steps: Sequence[TreeChange], *, submitted: bool, existed: frozenset[str], each: bool
 ) -> Iterator[Evidence]:
     """Facts about the episode and, with ``each``, about every turn that changed the tree."""
     last = steps[-1].changes if steps else Changes(texts={})
@@ -115,7 +115,7 @@ def suspicious(problem: Problem, repair: Sorted) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _turns(bench: Bench, problem: Problem, steps: Sequence[Step], existed: frozenset[str]) -> Iterator[Evidence]:
+def _turns(bench: Bench, problem: Problem, steps: Sequence[TreeChange], existed: frozenset[str]) -> Iterator[Evidence]:
     before: dict[str, str | None] = {}
     for step in steps:
         repair = sort_changes(step.changes.texts, problem, existed)

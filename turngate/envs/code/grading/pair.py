@@ -41,7 +41,7 @@ class Halves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class RunPair:
     """The tests of a pair, and what the two runs reported."""
 
     halves: Halves
@@ -70,7 +70,7 @@ def n_pairs(n_functions: int, *, asked: bool) -> int:
     return 1 if asked else min(MAX_PAIRS, -(-_BITS // (n_functions + 1)))
 
 
-def told(problem: Problem, pair: Pair, name: str, good: Collection[Status], bench: References) -> tuple[bool, bool]:
+def told(problem: Problem, pair: RunPair, name: str, good: Collection[Status], bench: References) -> tuple[bool, bool]:
     """Whether a test that is not asked holds in a pair; and whether it passed although it was altered.
 
     A test that is altered nowhere has to pass in both runs. An alteration that the reference repair does not fail says

@@ -142,7 +142,7 @@ def _ids(names: list[str]) -> list[str]:
 _Names = Annotated[list[str], BeforeValidator(_names), AfterValidator(_ids)]
 
 
-class _Row(BaseModel):
+class _SweBenchRow(BaseModel):
     """A row of SWE-bench; columns that are not named here are ignored."""
 
     model_config = ConfigDict(strict=True, frozen=True)
@@ -201,7 +201,7 @@ def swe_bench(
 
 
 def _load(
-    rows: Sequence[tuple[int, _Row]], repositories: _Repositories, limit: int | None
+    rows: Sequence[tuple[int, _SweBenchRow]], repositories: _Repositories, limit: int | None
 ) -> tuple[tuple[Problem, ...], tuple[Dropped, ...]]:
     problems: list[Problem] = []
     dropped: list[Dropped] = []
@@ -219,13 +219,13 @@ def _load(
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _read_rows(path: Path) -> list[tuple[int, _Row]]:
+def _read_rows(path: Path) -> list[tuple[int, _SweBenchRow]]:
     """Rows with their lines. A text of JSON may hold line separators of Unicode, so only newlines end a line."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror}") from error
-    rows: list[tuple[int, _Row]] = []
+    rows: list[tuple[int, _SweBenchRow]] = []
     seen: dict[str, int] = {}
     for line, text in enumerate(content.split(b"\n"), start=1):
         if not text.strip():
@@ -241,15 +241,15 @@ def _read_rows(path: Path) -> list[tuple[int, _Row]]:
     return rows
 
 
-def _row(text: bytes, path: Path, line: int) -> _Row:
+def _row(text: bytes, path: Path, line: int) -> _SweBenchRow:
     try:
-        return _Row.model_validate_json(text)
+        return _SweBenchRow.model_validate_json(text)
     except ValidationError as error:
         problem, field = of_row(error)
         raise DataError(path, problem, line=line, field=field) from error
 
 
-def _of_split(rows: list[tuple[int, _Row]], split: str | None) -> list[tuple[int, _Row]]:
+def _of_split(rows: list[tuple[int, _SweBenchRow]], split: str | None) -> list[tuple[int, _SweBenchRow]]:
     if split is None:
         return rows
     chosen = [item for item in rows if item[1].split == split]
@@ -303,7 +303,7 @@ class _Repositories:
         return found
 
 
-def _problem(line: int, row: _Row, repositories: _Repositories) -> Problem:
+def _problem(line: int, row: _SweBenchRow, repositories: _Repositories) -> Problem:
     if not row.problem_statement.strip():
         raise TaskRefused("problem_statement is empty")
     if not row.fail_to_pass:
@@ -335,7 +335,7 @@ def _problem(line: int, row: _Row, repositories: _Repositories) -> Problem:
     )
 
 
-def _test_files(row: _Row, tests: dict[str, Change]) -> tuple[str, ...]:
+def _test_files(row: _SweBenchRow, tests: dict[str, Change]) -> tuple[str, ...]:
     """The modules of ``test_patch`` that hold tests by their names or by the ids of the row.
 
     Others, data or a conftest.py, are no arguments of a runner; an id of a file that is not run is never reported.

@@ -64,7 +64,7 @@ _STATEMENT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class FilePair:
     """Where the parts of one problem lie, relative to the folder; a part need not exist."""
 
     id: str
@@ -82,7 +82,7 @@ class Pair:
     """Lines of JSON that the tests load, if any."""
 
 
-def find_pairs(root: Path) -> list[Pair]:
+def find_pairs(root: Path) -> list[FilePair]:
     """The pairs of a folder in either layout, by name. Raises DataError if there are none."""
     if not root.is_dir():
         raise DataError(root, "there is no such folder")
@@ -92,7 +92,7 @@ def find_pairs(root: Path) -> list[Pair]:
     return pairs
 
 
-def pair_problem(root: Path, pair: Pair) -> Problem:
+def pair_problem(root: Path, pair: FilePair) -> Problem:
     """The problem of a pair; which of its tests decide is not known yet. Raises TaskRefused with the reason."""
     repairs = [path for path in pair.repairs if (root / path).is_file()]
     if len(repairs) > 1:
@@ -155,7 +155,7 @@ def with_data(source: str, lines: str) -> str | None:
     return "".join(texts)
 
 
-def _published(root: Path) -> Iterator[Pair]:
+def _published(root: Path) -> Iterator[FilePair]:
     folders = ("python_programs", "correct_python_programs")
     programs, repairs = (_stems(root / folder) for folder in folders)
     companions = {"node", "__init__"}
@@ -164,7 +164,7 @@ def _published(root: Path) -> Iterator[Pair]:
     helpers = sorted(name for name in _stems(root / "python_testcases") if not name.startswith("test_"))
     for name in sorted((programs | repairs | tests) - companions - drivers):
         data = f"json_testcases/{name}.json"
-        yield Pair(
+        yield FilePair(
             id=f"quixbugs/{name}",
             layout="quixbugs",
             program=f"python_programs/{name}.py",
@@ -176,14 +176,14 @@ def _published(root: Path) -> Iterator[Pair]:
         )
 
 
-def _plain(root: Path) -> Iterator[Pair]:
+def _plain(root: Path) -> Iterator[FilePair]:
     stems = _stems(root)
     tests = {name.removeprefix("test_") for name in stems if name.startswith("test_")}
     beside = {name.removesuffix("_fixed") for name in stems if name.endswith("_fixed")}
     names = tests | beside | _stems(root / "fixed")
     parts = {f"test_{name}" for name in names} | {f"{name}_fixed" for name in names} | names
     for name in sorted(names):
-        yield Pair(
+        yield FilePair(
             id=f"{root.resolve().name}/{name}",
             layout="pairs",
             program=f"{name}.py",

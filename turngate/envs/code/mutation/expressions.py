@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from turngate.envs.code.mutation.site import Edit, Operator, Site
+from turngate.envs.code.mutation.site import Operator, Replacement, Site
 
 _OPPOSITE: Mapping[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
@@ -53,17 +53,17 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)  # bin
 _QUOTED = re.compile(r"""([bBuUrR]{0,2})(['"])([^'"\\\n]+)\2""")
 
 
-def comparison(node: ast.AST, site: Site) -> Iterator[Edit]:
+def comparison(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``a == b`` → ``a != b``, and so with every comparison: its opposite."""
     yield from _compared(node, site, _OPPOSITE)
 
 
-def boundary(node: ast.AST, site: Site) -> Iterator[Edit]:
+def boundary(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``a < b`` → ``a <= b``: right but for the edge."""
     yield from _compared(node, site, _EDGE)
 
 
-def _compared(node: ast.AST, site: Site, table: Mapping[type[ast.cmpop], tuple[str, str]]) -> Iterator[Edit]:
+def _compared(node: ast.AST, site: Site, table: Mapping[type[ast.cmpop], tuple[str, str]]) -> Iterator[Replacement]:
     if not isinstance(node, ast.Compare):
         return
     operands = [node.left, *node.comparators]
@@ -71,20 +71,20 @@ def _compared(node: ast.AST, site: Site, table: Mapping[type[ast.cmpop], tuple[s
         if type(operator) in table:
             old, new = table[type(operator)]
             if span := site.text.between(left, right, old):
-                yield Edit(*span, new)
+                yield Replacement(*span, new)
 
 
-def operator(node: ast.AST, site: Site) -> Iterator[Edit]:
+def operator(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``a + b`` → ``a - b``; ``a and b`` → ``a or b``. Not where the left side is a string: that always crashes."""
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC and not _is_text(node.left, node.right):
         old, new = _ARITHMETIC[type(node.op)]
         if span := site.text.between(node.left, node.right, old):
-            yield Edit(*span, new)
+            yield Replacement(*span, new)
     elif isinstance(node, ast.BoolOp):
         old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
         for left, right in pairwise(node.values):
             if span := site.text.between(left, right, old):
-                yield Edit(*span, new)
+                yield Replacement(*span, new)
 
 
 def _is_text(*nodes: ast.expr) -> bool:
@@ -94,7 +94,7 @@ def _is_text(*nodes: ast.expr) -> bool:
     )
 
 
-def negation(node: ast.AST, site: Site) -> Iterator[Edit]:
+def negation(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``if not a`` → ``if a``, and the other way round; a comparison is left to ``comparison``."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield site.text.replace(node, site.text.of(node).removeprefix("not").lstrip(" "))
@@ -116,7 +116,7 @@ def _tight(node: ast.expr, site: Site) -> str:
     return text if isinstance(node, _TIGHT) else f"({text})"
 
 
-def off_by_one(node: ast.AST, site: Site) -> Iterator[Edit]:
+def off_by_one(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """A whole number, a bound of a slice or an argument of ``range`` becomes one more or one less."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         parent = site.parent
@@ -139,14 +139,14 @@ def _is_step(node: ast.BinOp) -> bool:
     return one and isinstance(node.op, ast.Add | ast.Sub) and not _is_text(node.left)
 
 
-def _shifted(bounds: list[ast.expr], site: Site) -> Iterator[Edit]:
+def _shifted(bounds: list[ast.expr], site: Site) -> Iterator[Replacement]:
     for bound in bounds:
         if isinstance(bound, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
             yield site.text.replace(bound, site.text.of(bound) + " - 1")
             yield site.text.replace(bound, site.text.of(bound) + " + 1")
 
 
-def wrong_variable(node: ast.AST, site: Site) -> Iterator[Edit]:
+def wrong_variable(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """A local name becomes one of the next two local names that have a value there."""
     if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id not in site.names:
         return
@@ -158,7 +158,7 @@ def wrong_variable(node: ast.AST, site: Site) -> Iterator[Edit]:
         yield site.text.replace(node, name)
 
 
-def swapped_arguments(node: ast.AST, site: Site) -> Iterator[Edit]:
+def swapped_arguments(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``f(a, b)`` → ``f(b, a)``, any two neighbours."""
     if not isinstance(node, ast.Call):
         return
@@ -168,10 +168,10 @@ def swapped_arguments(node: ast.AST, site: Site) -> Iterator[Edit]:
             continue
         text = site.text
         gap = text.source[text.end(left) : text.start(right)]
-        yield Edit(text.start(left), text.end(right), text.of(right) + gap + text.of(left))
+        yield Replacement(text.start(left), text.end(right), text.of(right) + gap + text.of(left))
 
 
-def missing_argument(node: ast.AST, site: Site) -> Iterator[Edit]:
+def missing_argument(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``f(a, key=b)`` → ``f(a)``, any keyword."""
     if not isinstance(node, ast.Call):
         return
@@ -180,22 +180,22 @@ def missing_argument(node: ast.AST, site: Site) -> Iterator[Edit]:
         start, end = site.text.end(before), site.text.end(keyword)
         gap = site.text.source[start : site.text.start(keyword)]
         if isinstance(keyword, ast.keyword) and keyword.arg is not None and gap.strip() == ",":
-            yield Edit(start, end, "")
+            yield Replacement(start, end, "")
 
 
-def wrong_method(node: ast.AST, site: Site) -> Iterator[Edit]:
+def wrong_method(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``a.lower()`` → ``a.upper()``, ``min(a)`` → ``max(a)``: a function that is easily taken for another."""
     if not isinstance(node, ast.Call):
         return
     function = node.func
     if isinstance(function, ast.Attribute) and function.attr in _SIBLINGS:
         end = site.text.end(function)
-        yield Edit(end - len(function.attr), end, _SIBLINGS[function.attr])
+        yield Replacement(end - len(function.attr), end, _SIBLINGS[function.attr])
     elif isinstance(function, ast.Name) and function.id in ("min", "max", "any", "all"):
         yield site.text.replace(function, _SIBLINGS[function.id])
 
 
-def wrong_constant(node: ast.AST, site: Site) -> Iterator[Edit]:
+def wrong_constant(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """True ↔ False; a text loses its last character; a fraction is doubled."""
     if not isinstance(node, ast.Constant):
         return
@@ -208,7 +208,7 @@ def wrong_constant(node: ast.AST, site: Site) -> Iterator[Edit]:
         yield site.text.replace(node, f"{prefix}{quote}{content[:-1]}{quote}")
 
 
-def removed_condition(node: ast.AST, site: Site) -> Iterator[Edit]:
+def removed_condition(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``a and b`` → ``a``, or ``b``: one of several conditions is forgotten."""
     if not isinstance(node, ast.BoolOp):
         return
@@ -217,12 +217,12 @@ def removed_condition(node: ast.AST, site: Site) -> Iterator[Edit]:
     for number, (left, right) in enumerate(pairwise(node.values)):
         if text.source[text.end(left) : text.start(right)].split() != [word]:
             continue  # brackets or a comment between them
-        yield Edit(text.end(left), text.end(right), "")
+        yield Replacement(text.end(left), text.end(right), "")
         if number == 0:
-            yield Edit(text.start(left), text.start(right), "")
+            yield Replacement(text.start(left), text.start(right), "")
 
 
-def removed_conversion(node: ast.AST, site: Site) -> Iterator[Edit]:
+def removed_conversion(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``sorted(a)`` → ``a``, and so with other functions that change the form of one value."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in _CONVERSIONS:
         return

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 
 from turngate.envs.code.grading.protect import TEST_FOLDERS, is_test
 from turngate.envs.code.grading.toolbox import RUNNER_NEEDS
-from turngate.envs.code.mutation.settings import Settings, settings_of
+from turngate.envs.code.mutation.settings import PytestSettings, settings_of
 from turngate.errors import DataError, TaskRefused
 
 MAX_TREE_BYTES = 64 << 20
@@ -58,7 +58,7 @@ class Package:
     import_paths: tuple[str, ...]
     requires: tuple[str, ...]
     """Installed distributions that its modules and tests import."""
-    settings: Settings
+    settings: PytestSettings
     """How its tests are run."""
 
     @property
@@ -189,7 +189,7 @@ def _files(folder: Path) -> Iterator[tuple[str, int]]:
                 yield path.relative_to(folder).as_posix(), path.stat().st_size
 
 
-def _is_test_module(path: str, settings: Settings) -> bool:
+def _is_test_module(path: str, settings: PytestSettings) -> bool:
     named = path.endswith(".py") and settings.has_test(path) and is_test(path)
     return named and (bool(settings.testpaths) or not _is_aside(path))
 

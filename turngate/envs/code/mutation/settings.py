@@ -39,7 +39,7 @@ _STRICT = ("strict_markers", "strict_config", "strict")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class PytestSettings:
     """The configuration of one package."""
 
     file: str = ""
@@ -70,7 +70,7 @@ class Settings:
         )
 
 
-def settings_of(folder: Path) -> Settings:
+def settings_of(folder: Path) -> PytestSettings:
     """The configuration of pytest in an unpacked source. Raises TaskRefused if it cannot be read."""
     for name in FILES:
         file = folder / name
@@ -82,7 +82,7 @@ def settings_of(folder: Path) -> Settings:
                 return _settings(name, found, folder)
         except (configparser.Error, tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError) as error:
             raise TaskRefused(f"its configuration '{name}' cannot be read: {error}") from error
-    return Settings()
+    return PytestSettings()
 
 
 def _section(file: Path) -> Mapping[str, Any] | None:
@@ -99,7 +99,7 @@ def _section(file: Path) -> Mapping[str, Any] | None:
     return dict(parser[name]) if parser.has_section(name) else {} if own else None
 
 
-def _settings(file: str, found: Mapping[str, Any], folder: Path) -> Settings:
+def _settings(file: str, found: Mapping[str, Any], folder: Path) -> PytestSettings:
     options, dropped, ignored = _sorted(_words(found.get("addopts")), folder)
     for name in _STRICT:
         if name in found:
@@ -111,12 +111,12 @@ def _settings(file: str, found: Mapping[str, Any], folder: Path) -> Settings:
         for kind in ("PytestConfigWarning", "PytestUnknownMarkWarning"):
             options += ["-W", f"ignore::pytest.{kind}"]
     testpaths = [path.rstrip("/") for path in _words(found.get("testpaths"))]
-    return Settings(
+    return PytestSettings(
         file=file,
         options=tuple(options),
         dropped=tuple(dropped),
         testpaths=tuple(path for path in testpaths if any(folder.glob(path))),  # as pytest does without any
-        python_files=tuple(_words(found.get("python_files"))) or Settings().python_files,
+        python_files=tuple(_words(found.get("python_files"))) or PytestSettings().python_files,
         norecursedirs=tuple(_words(found.get("norecursedirs"))),
         ignored=tuple(ignored),
     )

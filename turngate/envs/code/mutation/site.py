@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-class Edit(NamedTuple):
+class Replacement(NamedTuple):
     """Characters ``start`` to ``end`` of the source become ``replacement``."""
 
     start: int
@@ -57,9 +57,9 @@ class Text:
         """The text of a node."""
         return self.source[self.start(node) : self.end(node)]
 
-    def replace(self, node: ast.expr | ast.stmt, replacement: str) -> Edit:
+    def replace(self, node: ast.expr | ast.stmt, replacement: str) -> Replacement:
         """The edit of a whole node."""
-        return Edit(self.start(node), self.end(node), replacement)
+        return Replacement(self.start(node), self.end(node), replacement)
 
     def between(self, left: ast.expr, right: ast.expr | ast.keyword, token: str) -> tuple[int, int] | None:
         """The span of an operator between two operands; None if a comment there could be taken for it."""
@@ -86,7 +86,7 @@ class Site:
         return self.parents[-1]
 
 
-Operator: TypeAlias = Callable[[ast.AST, Site], Iterator[Edit]]
+Operator: TypeAlias = Callable[[ast.AST, Site], Iterator[Replacement]]
 """The ways in which one kind of bug can be made at a node; none for most nodes."""
 
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from turngate.envs.code.mutation.site import Edit, Operator, Site
+from turngate.envs.code.mutation.site import Operator, Replacement, Site
 
 _OTHER_ERROR: Mapping[str, str] = {
     "ValueError": "TypeError",
@@ -39,7 +39,7 @@ _AUGMENTED: Mapping[type[ast.operator], tuple[str, str]] = {
 }
 
 
-def missing_return(node: ast.AST, site: Site) -> Iterator[Edit]:
+def missing_return(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``return a`` → ``a``: the result is computed and lost."""
     if not isinstance(node, ast.Return) or node.value is None:
         return
@@ -48,10 +48,10 @@ def missing_return(node: ast.AST, site: Site) -> Iterator[Edit]:
     start = site.text.start(node)
     match = re.compile(r"return[ \t]*(?!\\)").match(site.text.source, start)
     if match is not None:
-        yield Edit(start, match.end(), "")
+        yield Replacement(start, match.end(), "")
 
 
-def exception(node: ast.AST, site: Site) -> Iterator[Edit]:
+def exception(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """What is caught or raised is another exception; a handler does nothing; an error is not raised."""
     if isinstance(node, ast.ExceptHandler):
         if isinstance(node.type, ast.Tuple):
@@ -67,14 +67,14 @@ def exception(node: ast.AST, site: Site) -> Iterator[Edit]:
         yield site.text.replace(node, "pass")
 
 
-def _emptied(body: Sequence[ast.stmt], site: Site) -> Iterator[Edit]:
+def _emptied(body: Sequence[ast.stmt], site: Site) -> Iterator[Replacement]:
     """A block becomes ``pass``."""
     if all(isinstance(statement, ast.Pass) for statement in body):
         return
-    yield Edit(site.text.start(body[0]), site.text.end(body[-1]), "pass")
+    yield Replacement(site.text.start(body[0]), site.text.end(body[-1]), "pass")
 
 
-def default_argument(node: ast.AST, site: Site) -> Iterator[Edit]:
+def default_argument(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """The default of a parameter changes."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return
@@ -92,7 +92,7 @@ def default_argument(node: ast.AST, site: Site) -> Iterator[Edit]:
             yield site.text.replace(default, "None")
 
 
-def loop(node: ast.AST, site: Site) -> Iterator[Edit]:
+def loop(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``break`` ↔ ``continue``; a loop leaves out its first element, or goes round only once."""
     if isinstance(node, ast.Break | ast.Continue):
         yield site.text.replace(node, "continue" if isinstance(node, ast.Break) else "break")
@@ -101,7 +101,7 @@ def loop(node: ast.AST, site: Site) -> Iterator[Edit]:
             yield site.text.replace(node.iter, f"list({site.text.of(node.iter)})[1:]")
     elif isinstance(node, ast.While) and not _leaves(node.body):
         start = site.text.start(node)
-        yield Edit(start, start + len("while"), "if")
+        yield Replacement(start, start + len("while"), "if")
 
 
 def _leaves(body: Sequence[ast.AST]) -> bool:
@@ -116,7 +116,7 @@ def _leaves(body: Sequence[ast.AST]) -> bool:
     return False
 
 
-def removed_branch(node: ast.AST, site: Site) -> Iterator[Edit]:
+def removed_branch(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """A condition becomes constant, or a branch does nothing."""
     if isinstance(node, ast.If):
         if not isinstance(node.test, ast.Constant):
@@ -135,22 +135,22 @@ def _is_elif(node: ast.If, site: Site) -> bool:
     return site.text.source.startswith("elif", site.text.start(node))
 
 
-def augmented_assignment(node: ast.AST, site: Site) -> Iterator[Edit]:
+def augmented_assignment(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``a += b`` → ``a -= b`` or ``a = b``."""
     if isinstance(node, ast.AugAssign) and type(node.op) in _AUGMENTED:
         old, new = _AUGMENTED[type(node.op)]
         if span := site.text.between(node.target, node.value, old):
-            yield Edit(*span, new)
-            yield Edit(*span, "=")
+            yield Replacement(*span, new)
+            yield Replacement(*span, "=")
 
 
-def removed_call(node: ast.AST, site: Site) -> Iterator[Edit]:
+def removed_call(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """A call that is a statement is gone: something is not appended, not closed, not updated."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield site.text.replace(node, "pass")
 
 
-def removed_assignment(node: ast.AST, site: Site) -> Iterator[Edit]:
+def removed_assignment(node: ast.AST, site: Site) -> Iterator[Replacement]:
     """``self.a = b`` or ``a[b] = c`` or ``a += b`` is gone. (A plain name without a value would crash at once.)"""
     stored = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript)
     if isinstance(node, ast.stmt) and (stored or isinstance(node, ast.AugAssign)):
