@@ -8,11 +8,11 @@ import re
 import sqlite3
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow.json
 
 from turngate import ConfigError, Evidence, FromEvidence, Rubric, Task, ToolEnv, ToolError, TurnSpec, register, tool
-from turngate.envs.tasks import TasksLike
 
 ID = "examples/WikiSearch-v0"
 RIGHT = FromEvidence(name="right", evidence="right", kind="outcome", levels=(0, 1))
@@ -60,15 +60,8 @@ class WikiSearch(ToolEnv):
 
     turn_spec = TurnSpec(rubric=Rubric(rewards=(RIGHT,)), max_turns=10, tasks=questions, has_oracle=True)
 
-    def __init__(
-        self,
-        *,
-        pages: Path | str = OURS,
-        tasks: TasksLike = None,
-        split: str | None = None,
-        max_turns: int | None = None,
-    ) -> None:
-        super().__init__(tasks=tasks, split=split, max_turns=max_turns)
+    def __init__(self, *, pages: Path | str = OURS, **options: Any) -> None:
+        super().__init__(**options)
         self.wiki = open_wiki(Path(pages))
 
     def begin(self, task: Task) -> str:

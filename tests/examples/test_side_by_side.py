@@ -195,6 +195,14 @@ def test_a_folder_without_pages_is_said():
         turngate.make(wiki_search.ID, pages="examples/environments/word_problems")
 
 
+def test_an_argument_that_is_handed_on_is_still_spelt_checked():
+    assert turngate.make(wiki_search.ID, max_turns=3, split="heldout").max_turns == 3
+    with pytest.raises(turngate.ConfigError, match=r"'max_truns'; did you mean 'max_turns'\?"):
+        turngate.make(wiki_search.ID, max_truns=3)
+    with pytest.raises(turngate.ConfigError, match=r"'page'; did you mean 'pages'\?"):
+        turngate.make(wiki_search.ID, page="x")
+
+
 # --- training ---------------------------------------------------------------------------------------------------------
 
 CONFIG = """
