@@ -2,11 +2,14 @@
 
 1. The oracle wins every bundled task; a wrong answer, and none at all, loses.
 2. Whatever an agent writes is an observation, and never keeps an episode from being graded.
-3. The bundled data is right: the sums add up, and each answer stands in the section that its row names.
+3. The page counts our lines as they are, and its config for a judge fits the wiki.
+4. The bundled data is right: the sums add up, and each answer stands in the section that its row names.
 """
 
+import ast
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pyarrow.json
@@ -16,6 +19,7 @@ from command_line import turngate as command
 
 import turngate
 from examples.environments import gsm8k, wiki_search
+from turngate.config import parse
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
 
@@ -75,6 +79,35 @@ def test_a_wrong_answer_and_none_lose(env):
         info = play(env, lines)
         assert (info["score"].total, info["score"].usable) == (0.0, True)
         assert [fact.value for fact in info["evidence"] if fact.name == "answer"] == [answer]
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "side_by_side.md").read_text()
+
+
+def lines_of_code(path: str) -> int:
+    """Without blank lines, comments and docstrings."""
+    text = Path(path).read_text()
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+    said = [node for node in nodes if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)]
+    docs = {number for node in said for number in range(node.lineno, node.end_lineno + 1)}
+    lines = enumerate(text.splitlines(), 1)
+    return sum(n not in docs and bool(line.strip()) and not line.lstrip().startswith("#") for n, line in lines)
+
+
+def test_our_lines_are_those_of_the_page():
+    tables = re.findall(r"^\| lines for .*?(?=\n\n)", PAGE, re.MULTILINE | re.DOTALL)
+    for module, table in zip(MODULES, tables, strict=True):
+        *parts, total = [int(re.match(r"\**(\d+)", row.split("|")[3].strip())[1]) for row in table.splitlines()[2:]]
+        assert total == sum(parts) == lines_of_code(module.__file__)
+
+
+def test_the_judge_of_the_page_sees_what_the_wiki_has(wiki):
+    config = parse({"model": "any", **tomllib.loads(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0])})
+    (examiner,) = config.examine
+    assert wiki.task.private[examiner.reference] == ["Ottar Lunde", "Lunde"]
+    assert [reward.reads for reward in config.env[0].rubric.rewards] == [(examiner.name,)]
 
 
 # --- word problems ----------------------------------------------------------------------------------------------------
