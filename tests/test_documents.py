@@ -13,7 +13,7 @@ from layers_picture import ROOT, picture
 
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 
-GUIDES = ("CONTRIBUTING.md", "docs/concepts.md", "README.md")
+GUIDES = ("CONTRIBUTING.md", "docs/concepts.md", "docs/side_by_side.md", "README.md")
 
 
 def blocks(document: str, language: str) -> list[str]:
@@ -145,7 +145,7 @@ def test_the_readme_counts_what_there_is() -> None:
 
 
 def test_the_documents_name_files_that_exist() -> None:
-    for document in ("CONTRIBUTING.md", "docs/concepts.md"):
+    for document in ("CONTRIBUTING.md", "docs/concepts.md", "docs/side_by_side.md"):
         text = (ROOT / document).read_text()
         for name in re.findall(r"`((?:turngate|tests|docs|examples|benchmarks)/[\w/.]+)`", text):
             assert (ROOT / name).exists() or "NAME" in name, f"{document} names {name}"

@@ -1,1 +1,1 @@
-"""Three small environments, each as short as its rules: a card game, questions about tables, a service with orders."""
+"""Small environments, each as short as its rules: cards, tables, a service with orders, word problems, a wiki."""

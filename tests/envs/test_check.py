@@ -310,6 +310,13 @@ class RaisesOnGarbage(Sum):
         return super().act(action)
 
 
+class BreaksOnQuotes(Sum):
+    def act(self, action):
+        if any("'" in text for call in action.calls for text in call.arguments.values()):
+            raise ValueError("unterminated string")
+        return super().act(action)
+
+
 class SilentAboutGarbage(Sum):
     def act(self, action):
         outcome = super().act(action)
@@ -418,6 +425,7 @@ BROKEN = [
     (UnmeasuredOutcome, "oracle", "the oracle failed on task"),
     (RaisesOnGarbage, "garbage", r"raised EnvError\(.*control character"),
     (SilentAboutGarbage, "garbage", r"the action '\?\?\?' needs Evidence\(name='parsed', value=False\), got \[\]"),
+    (BreaksOnQuotes, "arguments", r'the call \{"name": "answer", .* raised EnvError\(.*unterminated .*raise ToolError'),
     (GoesOnAfterTheEnd, "reset_needed", "must raise gymnasium.error.ResetNeeded"),
     (NeverCutOff, "max_turns", "the episode went on after 3 turns|did not end within 3 turns"),
     (PythonsRandom, "global_rng", "Python's global random"),

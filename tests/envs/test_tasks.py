@@ -10,6 +10,7 @@ import pickle
 import sqlite3
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,54 @@ def test_a_function_of_a_user(mine: str):
 def test_a_class_of_a_user(mine: str):
     env = turngate.make("turngate/Lock-v1", tasks="my_tasks:Same", split="heldout")
     assert env.tasks.task("heldout", 3) == LockTasks().task("heldout", 3)
+
+
+def own_locks(*, n: int = 2, colour: str = "red") -> list[Task]:
+    return [Task(id=f"{colour}/{i}", env_id="e", prompt="Open.", private={"dials": (0, 0, 0)}) for i in range(n)]
+
+
+def needy(*, n: int) -> list[Task]:
+    return own_locks(n=n)
+
+
+OWN = f"{__name__}:own_locks"
+
+
+@pytest.mark.parametrize("own", [own_locks, TaskList(own_locks()), OWN, {"type": OWN, "n": 2}])
+def test_an_environment_declares_its_tasks_in_whatever_form_it_takes_them(own: Any):
+    class OwnLocks(LockEnv):
+        turn_spec = replace(LockEnv.turn_spec, tasks=own)
+
+    env = OwnLocks()
+    assert [env.tasks.task("train", i).id for i in range(env.tasks.size("train"))] == ["red/0", "red/1"]
+    assert play(env, env.tasks.find("red/1")) == 1.0
+    more = {"type": OWN, "n": 3, "colour": "blue"}  # as a config writes it
+    assert OwnLocks(tasks=more).tasks.find("blue/2").prompt == "Open."
+    assert OwnLocks(tasks=needy_locks).tasks.size("train") == 4  # another function stands for a source too
+
+
+def needy_locks(*, n: int = 4) -> list[Task]:
+    return needy(n=n)
+
+
+def test_settings_without_a_default_have_to_be_named():
+    class Needy(LockEnv):
+        turn_spec = replace(LockEnv.turn_spec, tasks=needy)
+
+    with pytest.raises(ConfigError, match=r"tasks\.n"):
+        Needy()
+    assert Needy(tasks={"type": f"{__name__}:needy", "n": 1}).tasks.size("train") == 1
+
+
+def test_two_functions_of_one_name_are_two():
+    def made(n: int) -> Any:
+        def tasks(*, at: int = n) -> list[Task]:
+            return own_locks(n=at)
+
+        return tasks
+
+    one, other = made(1), made(2)
+    assert [LockEnv(tasks=which).tasks.size("train") for which in (one, other, one)] == [1, 2, 1]
 
 
 def test_tasks_of_no_environment_are_given_to_it():

@@ -51,13 +51,14 @@ class TurnSpec:
     """What an environment declares about itself. ``fork``: how a state can be copied; ``deadline_s``: longest step.
 
     ``observation_chars``: longest text of an observation, in characters; the rest of a longer one is cut, with a mark.
-    ``tasks``: where its tasks come from unless others are named; those must be of the same kind.
+    ``tasks``: where its tasks come from unless others are named, which must be of the same kind: a source, a part or a
+    function, whose keyword-only arguments are settings of a config's ``env.tasks``.
     """
 
     rubric: SupportsScoring
     max_turns: int
     tools: tuple[Tool, ...] = ()
-    tasks: TaskSourcePart | None = None
+    tasks: TasksLike = None
     deadline_s: float = 30.0
     observation_chars: int = OBSERVATION_CHARS
     fork: Literal["exact", "replay", "none"] = "none"

@@ -6,6 +6,7 @@ see is reported by one of them only.
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import gymnasium
 import numpy as np
 
 from turngate.envs.base import TurnEnv
+from turngate.tools.tool import Tool
 from turngate.types import ANSWER, Ending, Evidence, Info, Observation, Score, Task
 
 Level: TypeAlias = Literal["error", "warning"]
@@ -28,6 +30,7 @@ GARBAGE = (
     '<tool_call>{"name": "\\ud800", "arguments": {"\\u0000": "\\udfff"}}</tool_call>',
     f"<tool_call>{'[' * 9999}</tool_call>",
 )  # fmt: skip
+ODD = (("???", 0), ("'\"({`$", -1), ("../../x", 10**12), ("a " * 2000, -(10**12)))  # a text and a number
 TOLERANCE = 1e-5  # rewards are float32
 SECRET_LENGTH = 4  # shorter private texts occur by chance
 
@@ -336,6 +339,32 @@ def _garbage(env: TurnEnv, seeds: Sequence[int]) -> Problems:
             yield f"the action {shown} needs Evidence(name='parsed', value=False), got {facts}"
 
 
+def _arguments(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Arguments of the right types are answered, however odd: an agent that can break a tool can void what it loses."""
+    _to_the_end(env, seeds[0])  # what breaks in any episode is said as such, once
+    for tool in env.turn_spec.tools:
+        for text, number in ODD:
+            call = json.dumps({"name": tool.name, "arguments": _odd_arguments(tool, text, number)})
+            try:
+                _play(env, seeds[0], [f"<tool_call>{call}</tool_call>"])
+            except Exception as error:
+                yield f"the call {call[:80]} raised {error!r}; where a tool cannot do what it is asked, raise ToolError"
+                break
+
+
+def _odd_arguments(tool: Tool, text: str, number: int) -> dict[str, object]:
+    """Of the types that the tool takes; what is neither text, a number nor one of a list is left out."""
+    function: Any = tool.schema["function"]
+    fitting: dict[str, object] = {"string": text, "integer": number, "number": number}
+    found: dict[str, object] = {}
+    for name, schema in function["parameters"].get("properties", {}).items():
+        if "enum" in schema:
+            found[name] = schema["enum"][0]
+        elif schema.get("type") in fitting:
+            found[name] = fitting[schema["type"]]
+    return found
+
+
 def _reset_needed(env: TurnEnv, seeds: Sequence[int]) -> Problems:
     """An episode that is over stays over."""
     if not _to_the_end(env, seeds[0]).over:
@@ -389,6 +418,7 @@ RULES: dict[str, tuple[Level, Rule]] = {
     "private": ("error", _private),
     "oracle": ("error", _oracle),
     "garbage": ("error", _garbage),
+    "arguments": ("error", _arguments),
     "reset_needed": ("error", _reset_needed),
     "max_turns": ("error", _max_turns),
     "global_rng": ("error", _global_rng),

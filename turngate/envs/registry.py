@@ -140,17 +140,29 @@ def creator(entry: Registered) -> Callable[..., object]:
 
 def _check_arguments(id: str, creator: Callable[..., object], kwargs: Mapping[str, object]) -> None:
     """Refuse what the class would refuse, but with the closest name and before anything is built."""
-    signature = inspect.signature(creator)
-    parameters = signature.parameters.values()
-    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-        known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        for name in kwargs:
-            if name not in known:
-                raise ConfigError(str(UnknownName(f"argument of '{id}'", name, known)))
+    known = _arguments(creator)
+    for name in kwargs:
+        if known is not None and name not in known:
+            raise ConfigError(str(UnknownName(f"argument of '{id}'", name, known)))
     try:
-        signature.bind(**kwargs)
+        inspect.signature(creator).bind(**kwargs)
     except TypeError as error:
         raise ConfigError(f"'{id}': {error}") from error
+
+
+def _arguments(creator: Callable[..., object]) -> list[str] | None:
+    """What it takes by name. A class that hands ``**options`` on takes what the class above takes; None: anything."""
+    classes = inspect.getmro(creator) if isinstance(creator, type) else ()
+    makers = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)] or [creator]
+    known: list[str] = []
+    for maker in makers:
+        parameters = inspect.signature(maker).parameters.values()
+        known += [
+            p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name != "self"
+        ]
+        if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+            return known
+    return None
 
 
 def _unknown(id: str) -> UnknownName:

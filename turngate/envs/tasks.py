@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import ClassVar, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
@@ -260,15 +261,18 @@ class BadPath(ConfigError):
 
 # --- opening ----------------------------------------------------------------------------------------------------------
 
-TasksLike: TypeAlias = TaskSource | TaskSourcePart | Mapping[str, object] | str | None
-"""What an environment's argument ``tasks`` may be: a source, a part, its table or its name; None: the default."""
+TasksLike: TypeAlias = (
+    TaskSource | TaskSourcePart | Callable[..., Iterable[Task] | TaskSource] | Mapping[str, object] | str | None
+)
+"""What ``TurnSpec.tasks`` and an environment's argument ``tasks`` may be: a source, a part, a function that makes tasks
+from settings that have defaults, a part's table or its name; None: the default."""
 
 
-class _TasksArgument(BaseModel):
+class _Argument(BaseModel):
     tasks: TaskSourcePart
 
 
-def part_of(tasks: TasksLike, default: TaskSourcePart | None, env: str) -> TaskSourcePart | TaskSource:
+def part_of(tasks: TasksLike, default: TasksLike, env: str) -> TaskSourcePart | TaskSource:
     """The part that an argument ``tasks`` of the environment ``env`` stands for, or the source that it is.
 
     Raises ConfigError for a part that does not exist, has a wrong setting or is of another kind than the default.
@@ -276,24 +280,39 @@ def part_of(tasks: TasksLike, default: TaskSourcePart | None, env: str) -> TaskS
     if tasks is None:
         if default is None:
             raise ConfigError(f"{env} has no tasks of its own; name some: tasks = {{type = …}}, or tasks=TaskList([…])")
-        return default
-    if not isinstance(tasks, TaskSourcePart | Mapping | str):
-        if isinstance(tasks, TaskSource):
-            return tasks
-        raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type; {_mend(tasks)}")
-    data = {"tasks": tasks}
-    try:
-        part = _TasksArgument.model_validate(data).tasks
-    except ValidationError as error:
-        raise ConfigError(one_line(error, _TasksArgument, data)) from None
-    kind = "" if default is None else default.kind
-    if part.kind and kind and part.kind != kind:
+        return _meant(default)
+    part = _meant(tasks)
+    kind = getattr(default, "kind", "")
+    if isinstance(part, TaskSourcePart) and part.kind and kind and part.kind != kind:
         fitting = sorted(name for name, one in TaskSourcePart.types.items() if getattr(one, "kind", "") == kind)
         raise ConfigError(
             f"tasks: '{part.type}' gives tasks of {part.kind}, and {env} plays {kind}; use one of "
             f"{', '.join(fitting)}, or package.module:Name for your own"
         )
     return part
+
+
+def _meant(tasks: TasksLike) -> TaskSourcePart | TaskSource:
+    if isinstance(tasks, FunctionType):
+        tasks = _name_of(tasks)
+    if not isinstance(tasks, TaskSourcePart | Mapping | str):
+        if isinstance(tasks, TaskSource):
+            return tasks
+        raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type; {_mend(tasks)}")
+    data = {"tasks": tasks}
+    try:
+        return _Argument.model_validate(data).tasks
+    except ValidationError as error:
+        raise ConfigError(one_line(error, _Argument, data)) from None
+
+
+def _name_of(function: FunctionType) -> str:
+    """The path by which a config names a function; its part is defined from then on."""
+    path = f"{function.__module__}:{function.__qualname__}"
+    known = TaskSourcePart.types.get(path)
+    if known is None or known.function is not function:
+        TaskSourcePart.of_function(path, function)
+    return path
 
 
 def _mend(tasks: object) -> str:
