@@ -44,6 +44,8 @@ LINES = [
     ("self.assertEqual(f(1), ", "(g(1), h(2), b)", ")"),
     ("a = A(1); b = A(2); assert f(a) == ", "b", ""),
     ("a = A(1); b = A(2); assert f(a) is ", "b", ""),
+    ("assert_equal(", "'a'", ", f(1))"),
+    ("expected = ", "'|'.join(['é', 'b'])", "\n        result = f(1)\n        assert_equal(expected, result)"),
 ]  # fmt: skip
 
 

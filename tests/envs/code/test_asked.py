@@ -91,6 +91,8 @@ FORMS = [
     "assert f(1) == pytest.approx([1.0, 2.0])",
     "assert f(1) == 2\n    assert f(2) == 2",
     "assert f(1) == 10 ** 3 // 7",
+    "assert_equal([1, 2], f(1))",
+    "expected = '-'.join(['a'])\n    assert f(1) == expected",
 ]  # fmt: skip
 GIVEN = [
     None, True, False, 0, 1, 1.0, 1.4, 2, 142, math.nan, math.inf, "", "a", [], [1, 2], (1, 2), [1.0, 2.0000001],
@@ -101,7 +103,8 @@ GIVEN = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_decides_as_it_stands(form):
-    source = "import pytest\n" + TEST.format(form)
+    equal = "def assert_equal(expected, result):\n    assert expected == result\n\n\n"
+    source = "import pytest\n" + equal + TEST.format(form)
     decided = Counter()
     for value in GIVEN:
         if "approx" in form and isinstance(value, set):
@@ -295,7 +298,19 @@ def test_rows_that_somebody_else_needs_stay():
 
 
 @pytest.mark.parametrize(
-    "text", ["__import__('os')", "f(1)", "x", "[i for i in x]", "9 ** 9 ** 9", "'a' * 10 ** 9", "..."]
+    "text",
+    [
+        "__import__('os')",
+        "f(1)",
+        "x",
+        "[i for i in x]",
+        "9 ** 9 ** 9",
+        "'a' * 10 ** 9",
+        "...",
+        "'-'.join(['a', 1])",
+        "'-'.join(f(1))",
+        "('-' * 2**19).join('a' * 9)",
+    ],
 )
 def test_code_is_no_data(text):
     import ast

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import TypeAlias
 
-from turngate.envs.code.grading.claims import EQUALITY_METHODS, column_names
+from turngate.envs.code.grading.claims import EQUALITY_FUNCTIONS, EQUALITY_METHODS, column_names
 from turngate.envs.code.grading.nearby import other_literal, other_order
 
 Change: TypeAlias = Callable[[str, Random], str]
@@ -133,6 +133,8 @@ def _sides(node: ast.AST) -> list[ast.expr]:
         case ast.Call(func=ast.Attribute(attr=name), args=[one, other, *_]) if name in EQUALITY_METHODS:
             return [other, one]
         case ast.Call(func=ast.Attribute(attr="assertAlmostEqual"), args=[one, other, *_]):
+            return [other, one]
+        case ast.Call(func=ast.Name(id=name), args=[one, other], keywords=[]) if name in EQUALITY_FUNCTIONS:
             return [other, one]
     return []
 
@@ -276,6 +278,8 @@ def _literals(node: ast.expr) -> list[ast.expr]:
             return [found for item in items for found in _literals(item)]
         case ast.Call(func=ast.Name(id="approx") | ast.Attribute(attr="approx"), args=[value, *_]):
             return _literals(value)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="join"), args=[ast.List() as lines]):
+            return _literals(lines)
     return []
 
 
@@ -289,6 +293,8 @@ def _groups(node: ast.expr) -> list[ast.expr]:
             return [found for item in items for found in _groups(item)]
         case ast.Call(func=ast.Name(id="approx") | ast.Attribute(attr="approx"), args=[value, *_]):
             return _groups(value)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="join"), args=[ast.List() as lines]):
+            return _groups(lines)
     return []
 
 

@@ -14,6 +14,8 @@ EQUALITY_METHODS = frozenset(
     "assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual assertSequenceEqual "
     "assertMultiLineEqual assertCountEqual".split()
 )
+EQUALITY_FUNCTIONS = frozenset("assert_equal assert_equals assert_eq assertEqual assertEquals eq_".split())
+"""Functions by which suites without unittest say that two values are equal."""
 _ORDERED: dict[type, tuple[Verb, Verb]] = {
     ast.Eq: ("==", "=="),
     ast.NotEq: ("!=", "!="),
@@ -50,6 +52,8 @@ def saying(statement: ast.stmt) -> Saying | None:
             return _of_truth(test, True)
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(), attr=name), args=args, keywords=more)):
             return _of_method(name, args, {item.arg: item.value for item in more})
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[one, other], keywords=[])):
+            return _either("==", "==", one, other) if name in EQUALITY_FUNCTIONS else None
         case ast.With(items=[ast.withitem(context_expr=ast.Call() as call, optional_vars=None)], body=[inner]):
             return _of_raises(call, inner)
     return None

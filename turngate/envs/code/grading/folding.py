@@ -104,7 +104,14 @@ class _Folding:
                 return self._approx(node)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS and len(args) < 2:
                 return _CALLS[name](*self._items(args))
+            case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(between)), attr="join"), args=[lines]):
+                return self._joined(between, self.value(lines))
         raise NotData
+
+    def _joined(self, between: str, lines: Any) -> str:
+        if sum(len(line) + len(between) for line in lines) > LARGEST:
+            raise NotData
+        return between.join(lines)
 
     def _items(self, nodes: Iterable[ast.expr]) -> list[Any]:
         return [self.value(node) for node in nodes]
