@@ -8,15 +8,13 @@ import importlib.util
 import os
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # so that tests import ``models``, ``scores``, ``command_line`` …
-pytest_plugins = ["docker_daemon"]
+pytest_plugins = ["tests.helpers.docker_daemon"]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
 
 IN_CI = bool(os.environ.get("CI"))

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from joined import OBJECT, Node, Source
+from tests.source.reachable import OBJECT, Node, Source
 
 ROOT = Path(__file__).parents[1]
 ASKED_INSIDE = ("begin", "ask", "save", "encoded", "plain", "Opaque", "as_builtin")
