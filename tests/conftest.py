@@ -8,15 +8,13 @@ import importlib.util
 import os
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # so that tests import ``models``, ``scores``, ``command_line`` …
-pytest_plugins = ["docker_daemon"]
+pytest_plugins = ["tests.helpers.docker_daemon"]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
 
 IN_CI = bool(os.environ.get("CI"))
@@ -64,14 +62,16 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
 
 # What `make quick` leaves out: a folder, a file or a test that took seconds (`pytest --durations=0` says how many).
 SLOW = """
+    agents/policies/test_lean.py
     agents/policies/test_local.py
-    agents/policies/test_local_lean.py
     agents/test_rollout.py
+    benchmarks/credit_lab
     commands/test_disk.py
-    commands/test_one_line.py
+    commands/test_end_to_end.py
+    commands/test_loss_and_probe.py
+    commands/test_mistakes.py
     commands/test_stopping.py
     contract
-    credit_lab
     envs/code
     envs/sql/test_compare.py
     envs/sql/test_database.py
@@ -86,19 +86,17 @@ SLOW = """
     report/test_monitors.py
     rewards/test_known_parts.py
     rewards/test_safety.py
+    run/test_credit.py
     run/test_odd_environments.py
     run/test_policy_tournament.py
     sandbox
-    test_cli.py
-    test_cli_credit.py
-    test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
+    source/test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
+    store/test_trajectories.py::test_a_killed_writer_leaves_only_whole_steps
+    test_conftest.py
     test_documents.py
     test_plugins.py
     test_readme.py
-    test_required_components.py
     test_rescoring.py
-    test_store.py::test_a_killed_writer_leaves_only_whole_steps
-    test_trainable.py
     trainer/credit/test_properties.py
     trainer/test_learner.py
 """.split()

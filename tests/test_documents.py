@@ -9,8 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from layers_picture import ROOT, picture
 
+from tests.source.layers_picture import ROOT, picture
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 
 GUIDES = ("CONTRIBUTING.md", "docs/concepts.md", "docs/side_by_side.md", "README.md")
@@ -136,7 +136,9 @@ def test_all_parts_of_the_package_train_in_one_run(acme: Path) -> None:
 
 
 def test_the_picture_of_the_layers_is_the_contract() -> None:
-    assert f"```\n{picture()}```" in (ROOT / "CONTRIBUTING.md").read_text(), "paste what tests/layers_picture.py prints"
+    assert f"```\n{picture()}```" in (ROOT / "CONTRIBUTING.md").read_text(), (
+        "paste what tests.source.layers_picture prints"
+    )
 
 
 def test_the_readme_counts_what_there_is() -> None:

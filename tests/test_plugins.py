@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import tomli_w
-from sessions import in_own_session
 
+from tests.helpers.sessions import in_own_session
 from turngate.evaluations import read_evaluations
 from turngate.store import Store
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import turngate
 from rich.console import Console
 
+from tests.helpers.command_line import turngate
 from turngate.commands.rescore import show
 from turngate.envs.lock import RUBRIC as LOCK
 from turngate.envs.lock import LockEnv

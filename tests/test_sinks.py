@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import turngate
 from rich.console import Console
 
+from tests.helpers.command_line import turngate
 from turngate.config import dump, parse
 from turngate.errors import ConfigError, DataError, MissingExtra, RunError
 from turngate.metrics import read_metrics

@@ -2,12 +2,12 @@
 
 import copy
 
-import models
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers import models
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.errors import ConfigError

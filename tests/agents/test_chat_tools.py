@@ -1,10 +1,10 @@
 """Tools in the chat templates of model families: listed by the template, answered in its own frame, token by token."""
 
-import models
 import numpy as np
 import pytest
-import templates
 
+from tests.agents import templates
+from tests.helpers import models
 from turngate.agents.chat import Chat
 from turngate.errors import ConfigError
 from turngate.tools.notations import NOTATIONS

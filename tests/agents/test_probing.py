@@ -2,12 +2,12 @@
 
 import asyncio
 
-import models
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.probing import Probe, ids_after, probe
 from turngate.agents.rollout import TokenLimits

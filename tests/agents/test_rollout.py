@@ -3,11 +3,11 @@
 import asyncio
 from dataclasses import replace
 
-import models
 import numpy as np
 import pytest
-import templates
 
+from tests.agents import templates
+from tests.helpers import models
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Episode, Player, TokenLimits, play_groups

@@ -1,11 +1,11 @@
 """Tokenizers and models from nothing."""
 
-import models
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers import models
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_run import COMMAND, turngate_in, variables, write_config
+
+from tests.commands.small_run import COMMAND, turngate_in, variables, write_config
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(400)]  # busy machines
 

@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-import chat_server
-import models
 import pytest
 import tomli_w
-from command_line import turngate
 
+from tests.helpers import chat_server, models
+from tests.helpers.command_line import turngate
 from turngate.agents import tiny
 from turngate.config import load
 from turngate.envs.lock import key_of

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
-from command_line import turngate
 from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
+from tests.helpers.command_line import turngate
 from turngate import parts
 from turngate.commands.explain import Key, explain, find, first_sentence, holds, keys, written
 from turngate.config import Config

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sessions import running
-from small_run import COMMAND, variables, write_config
+
+from tests.commands.small_run import COMMAND, variables, write_config
+from tests.helpers.sessions import running
 
 pytestmark = pytest.mark.timeout(400)  # each command imports torch, which takes long on a busy machine
 

@@ -6,11 +6,11 @@ from collections import UserDict, deque
 
 import numpy as np
 import pytest
-from command_line import turngate
 from hypothesis import given
 from hypothesis import strategies as st
-from odd_envs import OddLock, Scratched
 
+from tests.helpers.command_line import turngate
+from tests.helpers.odd_envs import OddLock, Scratched
 from turngate import register
 from turngate.envs import handed
 from turngate.envs.handed import Unfit
@@ -209,9 +209,9 @@ def test_an_action_that_is_none_is_the_callers_mistake(action, problem):
 
 def test_check_tells_what_was_converted_and_what_costs_an_episode(capsys):
     if "test/OddLock-v0" not in registered():
-        register("test/OddLock-v0", "odd_envs:OddLock")
+        register("test/OddLock-v0", "tests.helpers.odd_envs:OddLock")
     if "test/Numpy-v0" not in registered():
-        register("test/Numpy-v0", "odd_envs:OddLock", kwargs={"ways": ("numpy",)})
+        register("test/Numpy-v0", "tests.helpers.odd_envs:OddLock", kwargs={"ways": ("numpy",)})
     assert turngate("check", "test/Numpy-v0", "--episodes", 1) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "warning: [handed_over] evidence 'speed' holds a numpy float32, which is converted; hand over a plain" in out

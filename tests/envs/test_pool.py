@@ -4,20 +4,17 @@ import asyncio
 import functools
 import logging
 import os
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.envs import pool_envs
+from tests.envs.pool_envs import PoolEnv
 from turngate.envs.pool import EnvPool
 from turngate.errors import AgentFault, ConfigError, EnvError, RunError, UnknownName, VerifierError
 from turngate.types import Ending
-
-sys.path.insert(0, str(Path(__file__).parent))  # spawned processes get this path too
-import pool_envs
-from pool_envs import PoolEnv
 
 MODES = ("thread", "process")
 

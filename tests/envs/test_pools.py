@@ -7,16 +7,15 @@
 
 import asyncio
 import os
-import sys
 from collections import Counter
 from dataclasses import replace
 from multiprocessing import resource_tracker
-from pathlib import Path
 
-import models
 import pytest
 
 import turngate
+from tests.envs import pool_envs
+from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.envs import registry
@@ -26,9 +25,6 @@ from turngate.envs.pools import EnvPools, maker
 from turngate.errors import ConfigError, UnknownName
 from turngate.sandbox.reaper import processes_below
 from turngate.types import Ending, Evidence
-
-sys.path.insert(0, str(Path(__file__).parent))  # spawned processes get this path too
-import pool_envs
 
 LOCK = "turngate/Lock-v1"
 ROOMY = TokenLimits(turn_tokens=400, context=20_000)
@@ -157,7 +153,7 @@ def test_every_shipped_environment_plays_in_processes(id):
 
 @pytest.fixture
 def dying():
-    registry.register("test/Dying-v0", "pool_envs:DyingLock")
+    registry.register("test/Dying-v0", "tests.envs.pool_envs:DyingLock")
     yield "test/Dying-v0"
     registry._registered.pop("test/Dying-v0")
     registry.gymnasium.registry.pop("test/Dying-v0")

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import desks
-import models
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from tests.helpers import desks, models
 from turngate.examine.appeals import Appeals
 from turngate.examine.base import Examiner
 from turngate.judging.judge import JudgeReplies

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import tomli_w
-from sessions import in_own_session
 
+from tests.helpers.sessions import in_own_session
 from turngate.store import Store
 
 OWN = """

@@ -6,11 +6,11 @@ import threading
 
 import numpy as np
 import pytest
-from episodes import desk, episode, examined, group, run, task, values
-from judge_server import serving
 from pydantic import TypeAdapter, ValidationError
-from scripted_judge import NO, by_points, said, yes
 
+from tests.examine.episodes import desk, episode, examined, group, run, task, values
+from tests.helpers.judge_server import serving
+from tests.helpers.scripted_judge import NO, by_points, said, yes
 from turngate.examine import Pairwise, Panel, Pointwise, Steps, Tournament
 from turngate.examine.base import Examiner
 from turngate.examine.run import Examining

@@ -3,12 +3,11 @@
 import math
 from dataclasses import replace
 
-import desks
-import models
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from tests.helpers import desks, models
 from turngate.agents.probing import ids_after
 from turngate.errors import ConfigError
 from turngate.examine.base import Examiner

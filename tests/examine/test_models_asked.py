@@ -1,9 +1,8 @@
 """Examiners that ask the policy and its learner, in one stage of a run with real models, up to the score."""
 
-import desks
-import models
 import numpy as np
 
+from tests.helpers import desks, models
 from turngate.examine.base import Examiner
 from turngate.rewards import FromEvidence, InformationGain, Rubric, UnitTests
 from turngate.trainer.likelihoods import likelihoods_of

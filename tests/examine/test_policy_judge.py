@@ -5,12 +5,11 @@ import hashlib
 import json
 from dataclasses import replace
 
-import models
 import pytest
-import tiny_judge
-from episodes import examined, group, run, values
-from scripted_judge import shown
 
+from tests.examine.episodes import examined, group, run, values
+from tests.helpers import models, tiny_judge
+from tests.helpers.scripted_judge import shown
 from turngate.agents import tiny
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player, TokenLimits, play_groups

@@ -7,10 +7,22 @@ import math
 from dataclasses import replace
 
 import pytest
-from episodes import Told, ToldOfBatches, ToldOfEpisodes, desk, episode, every, examined, group, run, told, values
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examine.episodes import (
+    Told,
+    ToldOfBatches,
+    ToldOfEpisodes,
+    desk,
+    episode,
+    every,
+    examined,
+    group,
+    run,
+    told,
+    values,
+)
 from turngate.errors import ConfigError, EnvError, StoreError
 from turngate.examine import run as run_module
 from turngate.examine.facts import plain, recorded_answer

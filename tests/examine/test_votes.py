@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from episodes import examined, group, task, values
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examine.episodes import examined, group, task, values
 from turngate.examine import Majority, ParaphraseVotes
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.types import Evidence, Group

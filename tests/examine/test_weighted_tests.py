@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import desks
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from tests.helpers import desks
 from turngate.examine.base import Examiner
 from turngate.examine.weighted_tests import WeightedTests
 from turngate.rewards import FromEvidence, Rubric, UnitTests

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import turngate
-from judge_server import serving
 
+from tests.helpers.command_line import turngate
+from tests.helpers.judge_server import serving
 from turngate.config import load
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics

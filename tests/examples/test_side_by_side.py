@@ -15,10 +15,10 @@ from pathlib import Path
 import pyarrow.json
 import pyarrow.parquet
 import pytest
-from command_line import turngate as command
 
 import turngate
 from examples.environments import gsm8k, wiki_search
+from tests.helpers.command_line import turngate as command
 from turngate.config import parse
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # so that tests import ``scripted_judge`` and ``tiny_judge``
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
 def trained():
     """A real judge: model and tokenizer."""
-    import tiny_judge
+    from tests.helpers import tiny_judge
 
     return tiny_judge.learn_to_say_no()
 
@@ -28,10 +28,10 @@ def judge_folder(trained, tmp_path_factory):
 @pytest.fixture(scope="session")
 def url(judge_folder):
     """The same behind a server in a process of its own."""
-    import tiny_judge
+    from tests.helpers import tiny_judge
 
-    command = [sys.executable, str(Path(tiny_judge.__file__)), str(judge_folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    command = [sys.executable, "-m", tiny_judge.__name__, str(judge_folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         port = server.stdout.readline().strip()
         assert port, "the server did not start"
         yield f"http://127.0.0.1:{port}/v1"

@@ -3,8 +3,7 @@
 import asyncio
 import json
 
-from scripted_judge import NO, by_points, judge, said, yes
-
+from tests.helpers.scripted_judge import NO, by_points, judge, said, yes
 from turngate.judging import check, read_labelled
 
 

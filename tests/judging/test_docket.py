@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from scripted_judge import CRITERION, DOWN, FAST, NO, fair, is_null, item, judge, said, yes
 
 import turngate.judging
+from tests.helpers.scripted_judge import CRITERION, DOWN, FAST, NO, fair, is_null, item, judge, said, yes
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError
 from turngate.judging import Docket

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scripted_judge import (
+
+from tests.helpers.scripted_judge import (
     CRITERION,
     DOWN,
     FAST,
@@ -22,7 +23,6 @@ from scripted_judge import (
     said,
     yes,
 )
-
 from turngate.errors import ConfigError
 from turngate.judging import Judge, VerdictCache
 from turngate.rewards.judge import (

@@ -3,12 +3,12 @@
 import shutil
 
 import pytest
-import tiny_judge
-from command_line import turngate
-from labelled_rows import ROWS, grader, measure, work, write
 from rich.console import Console
-from scripted_judge import DOWN
 
+from tests.helpers import tiny_judge
+from tests.helpers.command_line import turngate
+from tests.helpers.scripted_judge import DOWN
+from tests.judging.labelled_rows import ROWS, grader, measure, work, write
 from turngate.commands.judge_check import judge_check, judge_named, table
 from turngate.errors import ConfigError, DataError
 from turngate.judging import ModelJudge, PolicyJudge, ServerJudge

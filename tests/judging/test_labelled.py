@@ -1,8 +1,8 @@
 """Labelled files: what is read, and how what cannot be read is named."""
 
 import pytest
-from labelled_rows import ROWS, work, write
 
+from tests.judging.labelled_rows import ROWS, work, write
 from turngate.errors import DataError
 from turngate.judging import read_labelled
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
-from scripted_judge import CRITERION, DOWN, FAST, NO, fails_for_good, is_null, item, items, judge, yes
 
+from tests.helpers.scripted_judge import CRITERION, DOWN, FAST, NO, fails_for_good, is_null, item, items, judge, yes
 from turngate.errors import ConfigError
 from turngate.judging import JudgeSettings, Reply, Tally
 from turngate.rewards.judge import Fault, FaultKind, verdict_facts

@@ -4,9 +4,9 @@ import asyncio
 import json
 
 import pytest
-import tiny_judge
-from scripted_judge import CRITERION, item, items
 
+from tests.helpers import tiny_judge
+from tests.helpers.scripted_judge import CRITERION, item, items
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy

@@ -1,9 +1,9 @@
 """How a judge is measured."""
 
 import pytest
-from labelled_rows import ROWS, grader, measure, work
-from scripted_judge import DOWN, said, yes
 
+from tests.helpers.scripted_judge import DOWN, said, yes
+from tests.judging.labelled_rows import ROWS, grader, measure, work
 from turngate.rewards.judge import FaultKind
 
 

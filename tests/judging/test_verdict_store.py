@@ -10,8 +10,8 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
-from scripted_judge import CRITERION, fair, items, judge
 
+from tests.helpers.scripted_judge import CRITERION, fair, items, judge
 from turngate.errors import StoreError
 from turngate.judging import VerdictCache
 from turngate.judging.verdict_store import dump_answer, load_answer, verdict_key

@@ -9,9 +9,9 @@ import asyncio
 import copy
 from functools import partial
 
-import models
 import pytest
 
+from tests.helpers import models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.rollout import TokenLimits

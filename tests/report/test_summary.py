@@ -1,7 +1,6 @@
 """What a report says of a run as a whole: that its rubric is unsafe, wherever its numbers are shown."""
 
-from command_line import turngate
-
+from tests.helpers.command_line import turngate
 from turngate.config import dump, parse
 from turngate.metrics import JsonlSink
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from shipped import FORMULAS
 
+from tests.rewards.shipped import FORMULAS
 from turngate.errors import ConfigError
 from turngate.rewards import (
     BestSoFar,

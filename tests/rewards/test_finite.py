@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 import pytest
-from shipped import GATES, REWARDS, STEP, TIDY, WON, types
 
+from tests.rewards.shipped import GATES, REWARDS, STEP, TIDY, WON, types
 from turngate.rewards import Gate, Reward, Rubric
 from turngate.types import Ending, Evidence, Record
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from overtaking import REWARDS, contradictions, gate, mixtures, outcomes, records, reward, rubric
-from shipped import FORMULAS, GATES, types
 
+from tests.rewards.overtaking import REWARDS, contradictions, gate, mixtures, outcomes, records, reward, rubric
+from tests.rewards.shipped import FORMULAS, GATES, types
 from turngate.rewards import FromEvidence, Gate, InformationGain, Reward, Rubric, requires
 from turngate.rewards.parts import Span
 

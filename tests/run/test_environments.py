@@ -3,12 +3,12 @@
 import asyncio
 from dataclasses import replace
 
-import models
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
 from turngate.config import EnvSection, parse

@@ -4,13 +4,13 @@ import json
 import math
 import re
 
-import models
 import numpy as np
 import pytest
 import tomli_w
 import torch
-from command_line import turngate
 
+from tests.helpers import models
+from tests.helpers.command_line import turngate
 from turngate.errors import RunError
 from turngate.trainer.canary import MOVED_SEGMENTS, Moved
 from turngate.trainer.pack import pack

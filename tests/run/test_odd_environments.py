@@ -11,11 +11,11 @@ import re
 import sys
 from pathlib import Path
 
-import odd_envs
 import pytest
-from command_line import turngate
-from sessions import in_own_session
 
+from tests.helpers import odd_envs
+from tests.helpers.command_line import turngate
+from tests.helpers.sessions import in_own_session
 from turngate import register
 from turngate.envs.registry import registered
 from turngate.metrics import read_metrics
@@ -26,8 +26,8 @@ from turngate.trainer.alarm_log import read_alarms
 from turngate.types import FAULT, Ending
 
 KINDS = ("OddLock", "OddOracle", "NoOracle", "BadClose", "Hangs", "Dies", "Breakable")
-TESTS = Path(__file__).parent.parent
-ENV = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
+ROOT = Path(__file__).parents[2]
+ENV = os.environ | {"PYTHONPATH": str(ROOT)}
 CONFIG = """
 name = "odd"
 folder = "{folder}"
@@ -66,7 +66,7 @@ import sys
 import turngate
 from turngate.cli import main
 for kind in sys.argv.pop(1).split(","):
-    turngate.register(f"test/{kind}-v0", f"odd_envs:{kind}")
+    turngate.register(f"test/{kind}-v0", f"tests.helpers.odd_envs:{kind}")
 main()
 """
 
@@ -75,7 +75,7 @@ main()
 def _known():
     for kind in KINDS:
         if f"test/{kind}-v0" not in registered():
-            register(f"test/{kind}-v0", f"odd_envs:{kind}")
+            register(f"test/{kind}-v0", f"tests.helpers.odd_envs:{kind}")
 
 
 def written(folder, kind, *, env="", demonstrations=8, lanes=4, steps=1, tasks=4):
@@ -233,7 +233,7 @@ def test_where_all_demonstrations_break_the_run_ends_with_one_line(tmp_path, cap
 @pytest.mark.parametrize(("isolation", "how"), [("thread", "exit"), ("process", "raise")])
 def test_an_environment_that_cannot_be_closed_costs_no_run(tmp_path, isolation, how):
     env = f"kwargs = {{how = '{how}'}}\nisolation = '{isolation}'"
-    done = in_own_session(command("BadClose", "train", written(tmp_path, "BadClose", env=env)), cwd=TESTS, env=ENV)
+    done = in_own_session(command("BadClose", "train", written(tmp_path, "BadClose", env=env)), cwd=ROOT, env=ENV)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "odd" / "report" / "summary.md").exists()
     raised = {"raise": "OSError('the lock cannot be put away')", "exit": "SystemExit(5)"}[how]
@@ -245,7 +245,7 @@ def test_an_environment_that_cannot_be_closed_costs_no_run(tmp_path, isolation, 
 def test_a_run_whose_environments_hang_stops_with_a_line_and_leaves_nothing(tmp_path):
     """Every lock of training hangs for ever: each costs one episode, until too many threads are lost."""
     config = written(tmp_path, "Hangs", env="kwargs = {first = 8}", lanes=4, tasks=8)
-    done = in_own_session(command("Hangs", "train", config), cwd=TESTS, env=ENV)
+    done = in_own_session(command("Hangs", "train", config), cwd=ROOT, env=ENV)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert (

@@ -23,7 +23,7 @@ from turngate.rewards import Rubric
 from turngate.runs import RunFolder
 from turngate.store import Store
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 CONFIG = """
 name = "tournament"
 folder = "{folder}"
@@ -56,7 +56,7 @@ lr = 1e-3
 [[examine]]
 type = "tournament"
 [examine.judge]
-type = "own_judge:Articulate"
+type = "tests.run.own_judge:Articulate"
 context = 8192
 max_tokens = 4
 attempts = 1
@@ -81,7 +81,7 @@ def start(folder: Path, log: str, *, stops: str | None = None) -> subprocess.Pop
     folder.mkdir(exist_ok=True)
     config = folder / "tournament.toml"
     config.write_text(CONFIG.format(folder=folder))
-    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"OWN_JUDGE_LOG": str(folder / log), "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.Popen(
         [sys.executable, "-m", "turngate", "train", str(config)],

@@ -4,14 +4,14 @@ import copy
 import json
 from pathlib import Path
 
-import models
 import numpy as np
 import pytest
 import tomli_w
 import torch
-from command_line import turngate
 from safetensors.torch import load_file
 
+from tests.helpers import models
+from tests.helpers.command_line import turngate
 from turngate.agents import tiny
 from turngate.agents.policies.forward import cast
 from turngate.config import parse

@@ -2,11 +2,11 @@
 
 import re
 
-import models
 import pytest
 import tomli_w
-from command_line import turngate
 
+from tests.helpers import models
+from tests.helpers.command_line import turngate
 from turngate.agents import tiny
 
 TABLE = {

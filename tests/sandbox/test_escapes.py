@@ -6,17 +6,13 @@ import resource
 import signal
 import socket
 import subprocess
-import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
 
+from tests.sandbox import escapes
 from turngate.sandbox import KilledBy, SandboxFileError
-
-sys.path.insert(0, str(Path(__file__).parent))
-import escapes
 
 DEADLINE_S = 60.0  # the machine may be busy; a test of deadlines names its own
 

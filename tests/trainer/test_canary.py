@@ -4,10 +4,10 @@ import asyncio
 import re
 from dataclasses import replace
 
-import models
 import numpy as np
 import pytest
 
+from tests.helpers import models
 from turngate.errors import MismatchError
 from turngate.trainer.canary import PROBE_TOKENS, check_agreement, longest, probe
 from turngate.trainer.loss import PolicyLoss

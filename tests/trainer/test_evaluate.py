@@ -5,10 +5,9 @@ import inspect
 import json
 import math
 
-import models
-import odd_envs
 import pytest
 
+from tests.helpers import models, odd_envs
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv
 from turngate.envs.pool import EnvPool

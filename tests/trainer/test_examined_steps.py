@@ -3,11 +3,10 @@
 import asyncio
 from typing import ClassVar
 
-import desks
-import models
 import numpy as np
 import pytest
 
+from tests.helpers import desks, models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.envs.lock import LockEnv
 from turngate.envs.pool import EnvPool

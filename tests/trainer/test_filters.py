@@ -3,12 +3,12 @@
 from dataclasses import replace
 from functools import partial
 
-import models
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import models
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.filters import keep, varied
 from turngate.types import Guidance, RewardEvent, ScoredGroup, Task

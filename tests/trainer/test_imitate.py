@@ -2,9 +2,9 @@
 
 import math
 
-import models
 import pytest
 
+from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import LockEnv
 from turngate.trainer.imitate import imitate

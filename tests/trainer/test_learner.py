@@ -1,10 +1,10 @@
 """The parts that open a learner: what is written reaches it, and a checkpoint goes on in one that was opened again."""
 
-import models
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers import models
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import PolicyLoss

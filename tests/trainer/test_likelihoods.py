@@ -1,9 +1,9 @@
 """Likelihoods of given texts by a learner's weights."""
 
-import models
 import numpy as np
 import pytest
 
+from tests.helpers import models
 from turngate.errors import ShapeError
 from turngate.trainer.likelihoods import likelihoods_of
 

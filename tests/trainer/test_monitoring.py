@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scores import episode, event, group, turn
 
+from tests.helpers.scores import episode, event, group, turn
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.rewards.monitors.step_facts import MEMORY, START
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS

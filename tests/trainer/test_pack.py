@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-import models
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers import models
 from turngate.errors import ConfigError, ShapeError, UnknownName
 from turngate.trainer.pack import pack, pack_demonstrations, rows, split
 from turngate.types import Batch, Source

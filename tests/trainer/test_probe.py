@@ -3,10 +3,10 @@
 from dataclasses import replace
 from functools import partial
 
-import models
 import numpy as np
 import pytest
 
+from tests.helpers import models
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.gates import needs_outcome
 from turngate.rewards.rubric import FromEvidence, Rubric

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import models
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import models
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards import FromEvidence, Rubric, needs_outcome
 from turngate.trainer.credit import grpo

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from functools import partial
 
-import models
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers import models
 from turngate.errors import ShapeError
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.control import random_reward

@@ -3,11 +3,11 @@
 import asyncio
 from dataclasses import replace
 
-import models
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers import models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.rollout import Player
 from turngate.envs.lock import RUBRIC, LockEnv

@@ -12,11 +12,11 @@ import random
 import threading
 import time
 
-import models
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers import models
 from turngate.agents.rollout import TokenLimits
 from turngate.errors import ConfigError, PolicyError
 from turngate.types import EndedBy, Ending, Request, Sampling

@@ -5,11 +5,11 @@
 3. The cut needs a temperature; with the likeliest token it would have no effect.
 """
 
-import models
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers import models
 from turngate.agents.policies.local import _Job
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.types import PLAIN, Request, Sampling

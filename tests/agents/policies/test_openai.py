@@ -3,12 +3,11 @@
 import asyncio
 import time
 
-import chat_server
-import models
 import numpy as np
 import pytest
-from chat_server import completion
 
+from tests.helpers import chat_server, models
+from tests.helpers.chat_server import completion
 from turngate.agents.chat import TextChat
 from turngate.agents.policies.openai import OpenAIPolicy, _pause_s
 from turngate.agents.policies.parts import LocalPolicyPart, OpenAIPolicyPart

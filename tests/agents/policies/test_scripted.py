@@ -2,10 +2,10 @@
 
 import asyncio
 
-import models
 import numpy as np
 import pytest
 
+from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.errors import PolicyError
 from turngate.types import EndedBy, Request

@@ -5,9 +5,9 @@ import os
 from dataclasses import replace
 
 import pytest
-from command_line import turngate
 
 from tests.envs.code.sums import FILES, INFO, MODULE, put
+from tests.helpers.command_line import turngate
 from turngate.commands import tasks as command
 from turngate.envs.code.card import difficulty, source_of
 from turngate.envs.code.problem import Problem

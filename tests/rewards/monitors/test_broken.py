@@ -5,11 +5,11 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from facts import course
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scores import alarm_of, episode, group
 
+from tests.helpers.scores import alarm_of, episode, group
+from tests.rewards.monitors.facts import course
 from turngate.rewards.monitors.broken import (
     agent_fault_share,
     faults_with_failure,

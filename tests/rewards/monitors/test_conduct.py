@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scores import alarm_of, episode, group, turn
 
+from tests.helpers.scores import alarm_of, episode, group, turn
 from turngate.rewards.judge.fence import _ADDRESSED
 from turngate.rewards.monitors.conduct import (
     _may_address_judge,

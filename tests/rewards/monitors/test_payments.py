@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scores import alarm_of, episode, event, group, turn
 
+from tests.helpers.scores import alarm_of, episode, event, group, turn
 from turngate.rewards.monitors.payments import (
     advantage_concentration,
     correlation,

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from facts import course
-from scores import alarm_of, episode, group
 
+from tests.helpers.scores import alarm_of, episode, group
+from tests.rewards.monitors.facts import course
 from turngate.rewards.monitors.starving import (
     canaries_missed,
     few_open_groups,

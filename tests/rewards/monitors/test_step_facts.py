@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scores import episode, event, group, turn
 
+from tests.helpers.scores import episode, event, group, turn
 from turngate.rewards.monitors.step_facts import Learned, Opened, measure
 from turngate.types import Guidance
 

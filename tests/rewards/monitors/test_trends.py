@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from facts import PLAIN, course
-from scores import alarm_of
 
+from tests.helpers.scores import alarm_of
+from tests.rewards.monitors.facts import PLAIN, course
 from turngate.rewards.monitors.step_facts import START
 from turngate.rewards.monitors.trends import (
     EvaluationPoint,

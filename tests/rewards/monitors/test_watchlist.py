@@ -4,9 +4,9 @@ import inspect
 from dataclasses import replace
 
 import pytest
-from facts import course
-from scores import alarm_of, episode, event, group, turn
 
+from tests.helpers.scores import alarm_of, episode, event, group, turn
+from tests.rewards.monitors.facts import course
 from turngate.rewards.monitors.step_facts import MEMORY, START, EndingCount, Opened
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.types import Ending, Evidence

@@ -3,12 +3,12 @@
 import math
 from dataclasses import replace
 
-import flat
 import numpy as np
 import pytest
-from flat import tokens
 from hypothesis import given, settings
 
+from tests.trainer.loss import flat
+from tests.trainer.loss.flat import tokens
 from turngate.trainer.loss import (
     DivergenceRejection,
     GeometricRejection,

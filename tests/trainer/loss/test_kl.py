@@ -5,14 +5,14 @@ import math
 from dataclasses import replace
 from functools import partial
 
-import flat
-import models
 import numpy as np
 import pytest
 import torch
-from flat import tokens
 from hypothesis import given, settings
 
+from tests.helpers import models
+from tests.trainer.loss import flat
+from tests.trainer.loss.flat import tokens
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit import clip, rloo
 from turngate.trainer.kl_reward import Divergence, with_kl_in_reward

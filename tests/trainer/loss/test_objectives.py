@@ -2,13 +2,13 @@
 
 import math
 
-import flat
 import numpy as np
 import pytest
 import torch
-from flat import tokens
 from hypothesis import given, settings
 
+from tests.trainer.loss import flat
+from tests.trainer.loss.flat import tokens
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.loss import (
     Cispo,

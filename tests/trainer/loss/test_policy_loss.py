@@ -3,14 +3,14 @@
 import math
 from dataclasses import replace
 
-import flat
 import numpy as np
 import pytest
 import torch
-from flat import tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.loss import flat
+from tests.trainer.loss.flat import tokens
 from turngate.errors import ConfigError
 from turngate.trainer.loss import (
     Cispo,

@@ -6,11 +6,11 @@
 4. Saved and loaded, training goes on bit for bit.
 """
 
-import models
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers import models
 from turngate.errors import ConfigError, ShapeError, StoreError
 from turngate.trainer.learner import Critic
 from turngate.trainer.loss import PolicyLoss

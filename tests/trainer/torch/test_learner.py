@@ -3,11 +3,11 @@
 import logging
 from dataclasses import replace
 
-import models
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers import models
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.errors import ConfigError, RunError, ShapeError, StoreError
 from turngate.trainer.learner import measured_for

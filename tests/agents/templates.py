@@ -4,8 +4,7 @@
 
 import copy
 
-import models
-
+from tests.helpers import models
 from turngate.agents import tiny
 from turngate.tools.notations import NOTATIONS
 

@@ -4,7 +4,7 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "turngate"
+PACKAGE = Path(__file__).parents[2] / "turngate"
 
 
 def test_a_class_name_means_one_thing():

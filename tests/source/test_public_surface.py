@@ -61,5 +61,5 @@ def test_the_version_is_the_one_of_the_package():
     import tomllib
     from pathlib import Path
 
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert turngate.__version__ == project["version"]

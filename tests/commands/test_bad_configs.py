@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import tomli_w
-from command_line import turngate
+
+from tests.helpers.command_line import turngate
 
 LOCK = "turngate/Lock-v1"
 CONFIG: dict[str, Any] = {

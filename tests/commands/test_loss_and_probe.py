@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import turngate
 from rich.console import Console
 
+from tests.helpers.command_line import turngate
 from turngate.agents.policies.parts import PolicyPart
 from turngate.config import load
 from turngate.report.probes import ranges, show_probe

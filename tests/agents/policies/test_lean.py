@@ -6,7 +6,6 @@
 4. An engine on either pass samples the same.
 """
 
-import models
 import numpy as np
 import pytest
 import torch
@@ -14,6 +13,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers import models
 from turngate.agents.policies.forward import Feed, HubForward, _alike
 from turngate.agents.policies.lean import LeanForward, _runs, forward_of, is_lean
 from turngate.agents.policies.slots import SlotCache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "turngate").rglob("*.py"))
 TORCH_HOMES = {
     "agents/policies/forward.py",

@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from command_line import turngate
 
 from tests.envs.code.sums import FILES, TESTS, put
+from tests.helpers.command_line import turngate
 from turngate.envs.code.mutation import coverage as measuring
 from turngate.envs.code.mutation import harvest as harvesting
 from turngate.envs.code.mutation import suite as running

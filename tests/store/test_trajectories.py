@@ -461,7 +461,7 @@ def test_a_killed_writer_leaves_only_whole_steps(tmp_path):
             [sys.executable, "-c", KILLED_WRITER, str(tmp_path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         )
         assert writer.stdin is not None
         assert writer.stdout is not None
@@ -578,7 +578,7 @@ def with_a_flaw(made):
 def test_every_version_stays_readable(tmp_path, name, written):
     folder = tmp_path / "trajectories" / "step=000000"
     folder.mkdir(parents=True)
-    shutil.copy(Path(__file__).parent / "golden" / f"trajectories_{name}.parquet", folder / "train.parquet")
+    shutil.copy(Path(__file__).parents[1] / "golden" / f"trajectories_{name}.parquet", folder / "train.parquet")
     (back,) = Store(tmp_path).read(0)
     assert facts(back) == facts(written)
     assert back.scores[0].ledger[0].paid == written.scores[0].ledger[0].paid

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import turngate
 
+from tests.helpers.command_line import turngate
 from turngate.envs.lock import LockEnv
 from turngate.evaluations import read_evaluations
 from turngate.store import Store

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from functools import partial
 
-import models
 import numpy as np
 import pytest
 
+from tests.helpers import models
 from turngate.errors import ShapeError
 from turngate.trainer.credit import TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.learner import Critic

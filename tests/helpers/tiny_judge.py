@@ -13,8 +13,8 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
-from scripted_judge import CRITERION, items
 
+from tests.helpers.scripted_judge import CRITERION, items
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.agents.policies.local import LocalPolicy

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SLOW
+
 CONFTEST = Path(__file__).with_name("conftest.py")
+ROOT = CONFTEST.parents[1]
 
 
 SKIPS = {
@@ -28,6 +31,7 @@ def run_suite(folder, tests, *, ci, conftest_tail="", options=()):
     for name, source in tests.items():
         (folder / name).write_text(source)
     environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
+    environment["PYTHONPATH"] = str(ROOT)  # for the plugins that the conftest names
     if ci:
         environment["CI"] = "1"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "-c", os.devnull, "."]
@@ -65,9 +69,7 @@ def test_a_missing_component_stops_the_session_in_ci(tmp_path):
 
 def test_what_make_quick_leaves_out_is_there():
     """A file that was renamed would be fast without anybody having said so."""
-    import conftest
-
-    for place in conftest.SLOW:
+    for place in SLOW:
         path, _, test = place.partition("::")
         assert (CONFTEST.parent / path).exists(), f"no '{path}'; change SLOW in tests/conftest.py"
         assert f"def {test}" in (CONFTEST.parent / path).read_text() if test else True, place

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import models
 import numpy as np
 import pytest
 
+from tests.helpers import models
 from turngate.envs.code.rubric import RUBRIC as CODE_REPAIR
 from turngate.rewards import BestSoFar, FromEvidence, Gate, Rubric
 from turngate.rewards.gates import cap_process, needs_outcome

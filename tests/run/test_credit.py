@@ -8,11 +8,11 @@ import asyncio
 import copy
 from dataclasses import replace
 
-import models
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers import models
 from turngate.agents import tiny
 from turngate.config import parse
 from turngate.envs.lock import LockEnv

@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-import models
 import numpy as np
 
+from tests.helpers import models
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.examine.base import Desk

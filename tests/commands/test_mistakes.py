@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from command_line import turngate
 from rich.console import Console
 from rich.table import Table
-from small_run import turngate_in, write_config
 
 import turngate as package
+from tests.commands.small_run import turngate_in, write_config
+from tests.helpers.command_line import turngate
 from turngate.report.tables import print_table
 
 pytestmark = pytest.mark.timeout(400)  # each command imports torch, which takes long on a busy machine

@@ -7,10 +7,10 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-import models
 import pytest
 
 from tests.envs.code.conftest import make_problem
+from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits
 from turngate.envs.code.env import CodeRepairEnv

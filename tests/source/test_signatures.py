@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1] / "turngate"
+ROOT = Path(__file__).parents[2] / "turngate"
 GYMNASIUM = "as gymnasium declares it"
 DOCKER = "Docker's package for Python has no types"
 MODULE = "whatever stands in a module of the user's"

@@ -3,7 +3,7 @@
 A name is reached from the commands, the public list ``turngate.__all__``, the programs and names in README and docs,
 examples and benchmarks, the programs in docstrings of modules, what pyproject.toml names, and the parts that a config
 finds by their type. Tests do not count.
-After a change, ``python tests/test_joined.py`` prints what is not reached.
+After a change, ``python -m tests.source.test_reachable`` prints what is not reached.
 """
 
 import ast
@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from joined import OBJECT, Node, Source
+from tests.source.reachable import OBJECT, Node, Source
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ASKED_INSIDE = ("begin", "ask", "save", "encoded", "plain", "Opaque", "as_builtin")
 ALLOWED: dict[str, str] = {
     "turngate.parts:families": "for tests of whoever brings parts: which kinds of parts there are",

@@ -1,8 +1,8 @@
 """The parts that open a policy: what is written reaches whoever plays."""
 
-import models
 import pytest
 
+from tests.helpers import models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
 from turngate.agents.rollout import TokenLimits

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from sessions import in_own_session
 
+from tests.helpers.sessions import in_own_session
 from turngate.store import Store
 from turngate.types import Ending
 
