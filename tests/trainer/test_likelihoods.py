@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from turngate.errors import ShapeError
-from turngate.trainer.likelihoods import likelihoods_of
+from turngate.trainer.signals.likelihoods import likelihoods_of
 
 
 def ends(ids, n):
