@@ -34,7 +34,7 @@ from turngate.trainer.filters import FilterPart
 from turngate.trainer.guidance import GuidePart, NoGuidePart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
-from turngate.trainer.signal_settings import (
+from turngate.trainer.signals.settings import (
     CRITIC_COLUMNS,
     ENTROPY_COLUMNS,
     MODEL_COLUMNS,

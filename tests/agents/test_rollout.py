@@ -17,7 +17,8 @@ from turngate.envs.sql.env import SqlEnv
 from turngate.errors import AgentFault, EnvError, UserError
 from turngate.store import Store
 from turngate.tools.read import rewritten
-from turngate.trainer.signals import EvidenceColumns, Signals
+from turngate.trainer.signals.base import Signals
+from turngate.trainer.signals.recorded_columns import EvidenceColumns
 from turngate.trainer.table import tabulate
 from turngate.types import EndedBy, Ending, Evidence, Group, Guidance, Source, derive_seed
 

@@ -13,7 +13,7 @@ from turngate.errors import ConfigError
 from turngate.examine.base import Examiner
 from turngate.examine.likelihood import Likelihood, _after
 from turngate.rewards import FromEvidence, InformationGain, Rubric
-from turngate.trainer.likelihoods import likelihoods_of
+from turngate.trainer.signals.likelihoods import likelihoods_of
 from turngate.types import Ending
 
 CHAT = models.chat()

@@ -5,7 +5,7 @@ import numpy as np
 from tests.helpers import desks, models
 from turngate.examine.base import Examiner
 from turngate.rewards import FromEvidence, InformationGain, Rubric, UnitTests
-from turngate.trainer.likelihoods import likelihoods_of
+from turngate.trainer.signals.likelihoods import likelihoods_of
 
 EXAMINERS = (
     {"type": "probe", "answer": "{gold}", "accuracy": "probability", "n": 2},

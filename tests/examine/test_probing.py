@@ -14,7 +14,7 @@ from turngate.errors import ConfigError
 from turngate.examine.base import Examiner
 from turngate.examine.probing import ForcedAnswers, _spread, answer_in
 from turngate.rewards import FromEvidence, Rubric
-from turngate.trainer.likelihoods import likelihoods_of
+from turngate.trainer.signals.likelihoods import likelihoods_of
 from turngate.types import Ending
 
 

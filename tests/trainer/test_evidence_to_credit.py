@@ -15,11 +15,12 @@ from tests.helpers import models
 from turngate.envs.code.rubric import RUBRIC as CODE_REPAIR
 from turngate.rewards import BestSoFar, FromEvidence, Gate, Rubric
 from turngate.rewards.gates import cap_process, needs_outcome
-from turngate.trainer import signals
 from turngate.trainer.credit import grpo, mt_grpo, prorag, pure, rloo, sag, spa, step_grpo
 from turngate.trainer.credit.cohorts import group
 from turngate.trainer.credit.pure import softmin_steps
 from turngate.trainer.credit.spa import progress_steps
+from turngate.trainer.signals.base import Signals
+from turngate.trainer.signals.recorded_columns import EvidenceColumns
 from turngate.trainer.table import tabulate
 from turngate.types import Evidence, Group, ScoredGroup, Trajectory, TurnTable
 
@@ -205,8 +206,8 @@ def test_spa(pays: Any):
     group_of_one = scored(
         [Told(outcome=1.0, facts={"good": [0.2, 0.5, 0.1], "executed": [1.0, 0.0, 1.0]})], judged(**pays)
     )
-    source = signals.EvidenceColumns({"grounded_N": "executed"})
-    table, _ = signals.Signals(sources=(source,)).measure([group_of_one], tabulate([group_of_one]))
+    source = EvidenceColumns({"grounded_N": "executed"})
+    table, _ = Signals(sources=(source,)).measure([group_of_one], tabulate([group_of_one]))
     sums = spa(table, grounding=0.5, exact_sum=False, baseline="none")
     np.testing.assert_allclose(sums, [1.8, 1.1, 0.6], atol=1e-5)
     shares = progress_steps(table, np.array([1.0]))

@@ -5,7 +5,7 @@ import pytest
 
 from tests.helpers import models
 from turngate.errors import ShapeError
-from turngate.trainer.likelihoods import likelihoods_of
+from turngate.trainer.signals.likelihoods import likelihoods_of
 
 
 def ends(ids, n):

@@ -12,8 +12,8 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit import gigpo, grpo, lambda_grpo, lambda_grpo_tokens, tempo
 from turngate.trainer.credit.tree import grow
 from turngate.trainer.shared_turns import merged_share, shared_columns
-from turngate.trainer.signals import played_of
-from turngate.trainer.similar import SharedTokens, SimilarStates
+from turngate.trainer.signals.base import played_of
+from turngate.trainer.signals.similar import SharedTokens, SimilarStates
 from turngate.trainer.table import tabulate
 from turngate.types import (
     Action,

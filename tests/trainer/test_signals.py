@@ -14,17 +14,11 @@ from turngate.trainer.credit.control import random_reward
 from turngate.trainer.credit.implicit import cross_entropy, istar, preference, prime
 from turngate.trainer.credit.turn_gae import turn_gae, value_targets
 from turngate.trainer.learner import Critic
-from turngate.trainer.signals import (
-    Beliefs,
-    Entropies,
-    EvidenceColumns,
-    LogRatios,
-    Signals,
-    TokenRows,
-    Values,
-    explained,
-    played_of,
-)
+from turngate.trainer.signals.base import Signals, played_of
+from turngate.trainer.signals.beliefs import Beliefs, Entropies
+from turngate.trainer.signals.log_ratios import LogRatios
+from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
+from turngate.trainer.signals.values import Values, explained
 from turngate.trainer.table import tabulate
 from turngate.types import Ending, Evidence, Score, Source
 

@@ -19,8 +19,8 @@ from turngate.run.environments import Environments
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.likelihoods import likelihoods_of
 from turngate.trainer.monitoring import Watch
+from turngate.trainer.signals.likelihoods import likelihoods_of
 from turngate.trainer.step import Run
 
 

@@ -14,11 +14,15 @@ from turngate.run.environments import Environments, told_at
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.credit.rule import CreditRule
-from turngate.trainer.kl_reward import Divergence, with_kl_in_reward
 from turngate.trainer.learner import Learner
 from turngate.trainer.pack import by_turn
-from turngate.trainer.signals import Beliefs, Entropies, EvidenceColumns, LogRatios, Signal, Signals, TokenRows, Values
-from turngate.trainer.similar import SharedTokens, SimilarStates
+from turngate.trainer.signals.base import Signal, Signals
+from turngate.trainer.signals.beliefs import Beliefs, Entropies
+from turngate.trainer.signals.kl_reward import Divergence, with_kl_in_reward
+from turngate.trainer.signals.log_ratios import LogRatios
+from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
+from turngate.trainer.signals.similar import SharedTokens, SimilarStates
+from turngate.trainer.signals.values import Values
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
 
 LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})

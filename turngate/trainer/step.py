@@ -24,7 +24,7 @@ from turngate.trainer.learner import MAX_KL, Learner, measured_for
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import credit_metrics, unwatched
 from turngate.trainer.pack import Aggregate, by_turn, pack, split
-from turngate.trainer.signals import Lesson, Signals
+from turngate.trainer.signals.base import Lesson, Signals
 from turngate.trainer.table import tabulate
 from turngate.types import (
     Batch,

@@ -15,10 +15,10 @@ from tests.trainer.loss import flat
 from tests.trainer.loss.flat import tokens
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit import clip, rloo
-from turngate.trainer.kl_reward import Divergence, with_kl_in_reward
 from turngate.trainer.loss import KlPenalty, kl
 from turngate.trainer.loss.kl import COEFFICIENT, adapted, kl_estimate
-from turngate.trainer.signals import Signals
+from turngate.trainer.signals.base import Signals
+from turngate.trainer.signals.kl_reward import Divergence, with_kl_in_reward
 from turngate.trainer.table import tabulate
 from turngate.types import Source
 

@@ -8,7 +8,7 @@ k2   x²/2             biased, low variance           as a loss: the gradient of
 k3   e^{−x} − 1 + x   unbiased, never negative       as a loss: the gradient of KL(π_ref ‖ π), the other one
 ==== ================ ============================== ====================================================
 
-So value and gradient are taken apart here. For the same thing inside the reward see ``kl_reward``.
+So value and gradient are taken apart here. For the same thing inside the reward see ``signals.kl_reward``.
 """
 
 from __future__ import annotations

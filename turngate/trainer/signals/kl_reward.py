@@ -15,7 +15,7 @@ from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import per_trajectory, validate
 from turngate.trainer.credit.pay_sources import column
 from turngate.trainer.learner import Learner
-from turngate.trainer.signals import Found, Played
+from turngate.trainer.signals.base import Found, Played
 from turngate.types import TurnTable
 
 
@@ -30,13 +30,13 @@ class Divergence:
     base: Learner
 
     def measure(self, played: Played) -> Found:
-        """See ``signals.Signal``."""
+        """See ``base.Signal``."""
         ratio_L = played.batch.logprob_L - self.base.logprobs(played.batch, whole=True)
         return Found(columns={"kl_N": played.sums(ratio_L).astype(np.float32)})
 
 
 def with_kl_in_reward(table: TurnTable, *, coef: float) -> TurnTable:
-    """The table with ``coef · kl_N`` taken from what each turn was paid: a view for ``signals.Signals``.
+    """The table with ``coef · kl_N`` taken from what each turn was paid: a view for ``base.Signals``.
 
     Each turn pays for its own tokens, so credit with returns sees the KL that a turn leads to. ``settled_B`` pays the
     sum, for rules that read the outcome apart from the process. ``outcome_B`` and what single components were paid are

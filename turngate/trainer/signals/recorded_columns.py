@@ -1,0 +1,54 @@
+"""Columns that need no model: what the sampler and the environment recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from turngate.errors import ShapeError
+from turngate.trainer.signals.base import Found, Played
+from turngate.types import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRows:
+    """``turn_S``, which every signal brings along, and ``surprisal_S``: −log μ of each policy token, in nats."""
+
+    def measure(self, played: Played) -> Found:
+        """See ``base.Signal``."""
+        return Found(columns={"surprisal_S": -played.batch.logprob_L[played.spoken_S]})
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceColumns:
+    """Columns that an environment measured: ``names`` maps a column ``…_N`` to the evidence that it holds per turn.
+
+    A yes is 1 and a no is 0. NaN where there is no such evidence about a turn, or one without a value; of several the
+    one measured last counts. Raises ShapeError for evidence about a turn that was not played.
+    """
+
+    names: Mapping[str, str]
+
+    def measure(self, played: Played) -> Found:
+        """See ``base.Signal``."""
+        columns = {column: np.full(played.table.n_turns, np.nan, np.float32) for column in self.names}
+        wanted: dict[str, list[FloatArray]] = {}
+        for column, name in self.names.items():
+            wanted.setdefault(name, []).append(columns[column])
+        first = 0
+        for trajectory in played.trajectories:
+            n_turns = len(trajectory.turns)
+            for fact in trajectory.evidence:
+                if fact.turn is None or fact.name not in wanted:
+                    continue
+                if not 0 <= fact.turn < n_turns:
+                    raise ShapeError(
+                        f"evidence '{fact.name}' of trajectory '{trajectory.id}' is about turn {fact.turn}, "
+                        f"but it has {n_turns} turns"
+                    )
+                for column_N in wanted[fact.name]:
+                    column_N[first + fact.turn] = np.nan if fact.value is None else float(fact.value)  # type: ignore[arg-type]
+            first += n_turns
+        return Found(columns=columns)
