@@ -126,41 +126,41 @@ def catalog() -> tuple[list[tuple[str, int, str]], list[str]]:
 
 
 class Writer:
-    """Texts of an agent, drawn from ``dice``. ``dice`` may be hypothesis's, which then finds a shortest example."""
+    """Texts of an agent, drawn from ``rng``. ``rng`` may be hypothesis's, which then finds a shortest example."""
 
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
         self.functions, self.modules = catalog()
         self.scalars = [item for item in self.functions if item[2] == "s" and item[0].isidentifier()]
         self.scope = ["1"]
 
     def action(self) -> str:
         """A whole action."""
-        kind = self.dice.randrange(20)
+        kind = self.rng.randrange(20)
         if kind == 0:
             return self.junk()
         if kind == 1:
             return "submit"
         if kind == 2:
-            name = self.dice.choice(["describe", "list_tables", "fly"])
-            return f"{name} {self.dice.choice(list(SOURCES))} {self.junk()}"
+            name = self.rng.choice(["describe", "list_tables", "fly"])
+            return f"{name} {self.rng.choice(list(SOURCES))} {self.junk()}"
         if kind == 3:
-            arguments = {self.dice.choice(["sql", "q"]): self.dice.choice([self.sql(), 7, None, [1], {"a": 1}])}
-            body = json.dumps({"name": self.dice.choice(["run_sql", "submit", "describe"]), "arguments": arguments})
+            arguments = {self.rng.choice(["sql", "q"]): self.rng.choice([self.sql(), 7, None, [1], {"a": 1}])}
+            body = json.dumps({"name": self.rng.choice(["run_sql", "submit", "describe"]), "arguments": arguments})
             return f"<tool_call>{body}</tool_call>"
         return f"{'submit' if kind == 4 else 'run_sql'} {self.sql()}"
 
     def junk(self) -> str:
         """Any characters."""
-        points = [self.dice.randrange(0x250) if self.dice.random() < 0.9 else self.dice.randrange(0x110000)]
-        points += [self.dice.randrange(0x100) for _ in range(self.dice.randrange(WHOLE))]
+        points = [self.rng.randrange(0x250) if self.rng.random() < 0.9 else self.rng.randrange(0x110000)]
+        points += [self.rng.randrange(0x100) for _ in range(self.rng.randrange(WHOLE))]
         return "".join(map(chr, points))
 
     def sql(self) -> str:
         """A statement, right or wrong."""
-        kind = self.dice.randrange(8)
+        kind = self.rng.randrange(8)
         if kind == 0:
-            return self.mutated(self.dice.choice(GOLDS))
+            return self.mutated(self.rng.choice(GOLDS))
         if kind == 1:
             return self.mutated(self.select(2))
         if kind == 2:
@@ -168,22 +168,22 @@ class Writer:
         if kind == 3:
             return f"{self.recursive()} SELECT {self.expression(2)} FROM c"
         if kind == 4:
-            return " ".join(self.dice.choice([*WORDS, *LITERALS, *SOURCES]) for _ in range(self.dice.randrange(30)))
+            return " ".join(self.rng.choice([*WORDS, *LITERALS, *SOURCES]) for _ in range(self.rng.randrange(30)))
         return self.select(3)
 
     def mutated(self, text: str) -> str:
         """A few words of ``text`` left out, doubled, replaced or exchanged."""
         words = text.split(" ")
-        for _ in range(self.dice.randrange(1, 5)):
-            at = self.dice.randrange(len(words))
-            new = [[], [words[at]] * 2, [self.dice.choice(WORDS)], [self.expression(1)], [self.dice.choice(words)]]
-            words[at : at + 1] = self.dice.choice(new)
+        for _ in range(self.rng.randrange(1, 5)):
+            at = self.rng.randrange(len(words))
+            new = [[], [words[at]] * 2, [self.rng.choice(WORDS)], [self.expression(1)], [self.rng.choice(words)]]
+            words[at : at + 1] = self.rng.choice(new)
             words = words or [""]
         return " ".join(words)
 
     def deep(self) -> str:
         """Something nested or repeated often."""
-        many = self.dice.choice([3, 40, 150, 400, 3000])
+        many = self.rng.choice([3, 40, 150, 400, 3000])
         inner = self.expression(1)
         shapes = (
             "SELECT " + "(" * many + inner + ")" * many,
@@ -198,70 +198,70 @@ class Writer:
             "SELECT '" + "x" * (20 * many) + "'",
             "SELECT json_extract('" + "[" * many + "]" * many + "', '$" + "[0]" * many + "')",
         )
-        return self.dice.choice(shapes)
+        return self.rng.choice(shapes)
 
     def recursive(self) -> str:
         """A recursive common table expression, bounded or not."""
-        limit = self.dice.choice(["", " WHERE x < 99", " LIMIT 9", " LIMIT -1", f" WHERE {self.expression(1)}"])
-        step = self.dice.choice(["x + 1", "x || x", "x", self.expression(1)])
-        union = self.dice.choice(["UNION", "UNION ALL"])
+        limit = self.rng.choice(["", " WHERE x < 99", " LIMIT 9", " LIMIT -1", f" WHERE {self.expression(1)}"])
+        step = self.rng.choice(["x + 1", "x || x", "x", self.expression(1)])
+        union = self.rng.choice(["UNION", "UNION ALL"])
         return f"WITH RECURSIVE c(x) AS (SELECT {self.expression(1)} {union} SELECT {step} FROM c{limit})"
 
     def select(self, depth: int) -> str:
         """A SELECT of the grammar; columns are mostly those of its sources."""
         outer, self.scope = self.scope, []
         tables = [self.source(depth)]
-        for _ in range(self.dice.choice([0, 0, 0, 1, 2])):
-            join = self.dice.choice([", ", " JOIN ", " LEFT JOIN ", " NATURAL JOIN ", " FULL JOIN "])
+        for _ in range(self.rng.choice([0, 0, 0, 1, 2])):
+            join = self.rng.choice([", ", " JOIN ", " LEFT JOIN ", " NATURAL JOIN ", " FULL JOIN "])
             tables.append(join + self.source(depth))
         self.scope = self.scope or outer
-        said = [f"SELECT {'DISTINCT ' * self.dice.randrange(2)}"]
-        said.append(", ".join(self.expression(depth) for _ in range(self.dice.randrange(1, 4))))
+        said = [f"SELECT {'DISTINCT ' * self.rng.randrange(2)}"]
+        said.append(", ".join(self.expression(depth) for _ in range(self.rng.randrange(1, 4))))
         said.append(f" FROM {''.join(tables)}")
         for clause in (" WHERE ", " GROUP BY ", " ORDER BY ", " LIMIT "):
-            if self.dice.random() < 0.2:
-                said.append(clause + (self.expression(depth) if clause != " LIMIT " else self.dice.choice("0379")))
+            if self.rng.random() < 0.2:
+                said.append(clause + (self.expression(depth) if clause != " LIMIT " else self.rng.choice("0379")))
         self.scope = outer
         return "".join(said)
 
     def source(self, depth: int) -> str:
         """What stands after FROM."""
-        kind = self.dice.randrange(6)
+        kind = self.rng.randrange(6)
         if kind == 0:
-            arguments = ", ".join(self.dice.choice(LITERALS) for _ in range(self.dice.randrange(3)))
+            arguments = ", ".join(self.rng.choice(LITERALS) for _ in range(self.rng.randrange(3)))
             self.scope.append("rowid")
-            return self.dice.choice(self.modules) + (f"({arguments})" if arguments else "")
+            return self.rng.choice(self.modules) + (f"({arguments})" if arguments else "")
         if kind == 1:
             self.scope += ["value", "key", "path"]
-            return f"json_{self.dice.choice(['each', 'tree'])}({self.dice.choice(LITERALS)})"
+            return f"json_{self.rng.choice(['each', 'tree'])}({self.rng.choice(LITERALS)})"
         if kind == 2 and depth > 0:
             inner = self.select(depth - 1)
             self.scope.append("1")
-            return f"({inner}) AS {self.dice.choice('st')}"
-        name = self.dice.choice(list(SOURCES))
+            return f"({inner}) AS {self.rng.choice('st')}"
+        name = self.rng.choice(list(SOURCES))
         self.scope += SOURCES[name]
         return name
 
     def expression(self, depth: int) -> str:
         """A value."""
-        kind = self.dice.randrange(10) if depth > 0 else self.dice.randrange(2)
+        kind = self.rng.randrange(10) if depth > 0 else self.rng.randrange(2)
         if kind == 0:
-            return self.dice.choice(LITERALS)
+            return self.rng.choice(LITERALS)
         if kind == 1:
-            return self.dice.choice(self.scope) if self.dice.random() < 0.95 else self.dice.choice(WORDS)
+            return self.rng.choice(self.scope) if self.rng.random() < 0.95 else self.rng.choice(WORDS)
         if kind == 2:
-            operator = self.dice.choice(["+", "*", "||", "->>", "<", "IS NOT", "LIKE", "GLOB", "MATCH", "<<", "%"])
+            operator = self.rng.choice(["+", "*", "||", "->>", "<", "IS NOT", "LIKE", "GLOB", "MATCH", "<<", "%"])
             return f"({self.expression(depth - 1)} {operator} {self.expression(depth - 1)})"
         if kind == 3:
             return f"({self.select(depth - 1)})"
         if kind == 4:
-            kind_of = self.dice.choice(["INT", "TEXT", "BLOB", "REAL", "NUMERIC"])
+            kind_of = self.rng.choice(["INT", "TEXT", "BLOB", "REAL", "NUMERIC"])
             return f"CAST({self.expression(depth - 1)} AS {kind_of})"
-        name, count, sort = self.dice.choice(self.functions if kind == 5 else self.scalars)
-        if self.dice.random() < 0.05:
-            count = self.dice.randrange(5)
-        arguments = [self.expression(depth - 1) for _ in range(self.dice.randrange(1, 4) if count < 0 else count)]
-        over = self.dice.choice(["", " OVER ()", " OVER (ORDER BY 1 ROWS 1 PRECEDING)"]) if sort != "s" else ""
+        name, count, sort = self.rng.choice(self.functions if kind == 5 else self.scalars)
+        if self.rng.random() < 0.05:
+            count = self.rng.randrange(5)
+        arguments = [self.expression(depth - 1) for _ in range(self.rng.randrange(1, 4) if count < 0 else count)]
+        over = self.rng.choice(["", " OVER ()", " OVER (ORDER BY 1 ROWS 1 PRECEDING)"]) if sort != "s" else ""
         return f"{name if name.isidentifier() else json.dumps(name)}({', '.join(arguments)}){over}"
 
 

@@ -150,7 +150,7 @@ def test_shares_are_metrics_alarms_and_the_end_of_the_report(odd, capsys):
     assert row["train/agent_fault_share"] == pytest.approx(1 / 11)
     assert row["train/success_of_all"] == pytest.approx(row["train/success"] * 5 / 11)
     names = {raised.alarm.name: raised.alarm.sentence for raised in read_alarms(odd)}
-    assert names["unusable_share"].startswith("12 of 22 episodes are unusable and leave every mean (limit 20%)")
+    assert names["unusable_share"].startswith("12 of 22 episodes are unusable (limit 20%): the environment")
     assert turngate("report", odd) == 0
     out, _ = said(capsys)
     line = (

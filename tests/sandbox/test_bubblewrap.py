@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from turngate.errors import ConfigError, EnvError
-from turngate.sandbox import CommandResult, KilledBy, ResourceLimits, SandboxLost, cage, open_backend
+from turngate.sandbox import CommandResult, KilledBy, ResourceLimits, SandboxLost, confinement, open_backend
 from turngate.sandbox.bubblewrap import OUTSIDE_UID, SPARE
 from turngate.sandbox.cgroups import open_groups
 
@@ -95,9 +95,9 @@ def test_who_starts_commands_sees_no_file_of_the_host(bubblewrap):
     links = {name for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin") if os.path.lexists(f"/{name}")}
     with bubblewrap.open() as sandbox:
         sandbox.run(["true"], deadline_s=LONG_S)
-        holder, seen = bubblewrap._process.pid, 0
-        for pid in (holder, *children(holder)):
-            with suppress(OSError):  # the keeper of a test before, which has just ended
+        launcher, seen = bubblewrap._process.pid, 0
+        for pid in (launcher, *children(launcher)):
+            with suppress(OSError):  # the supervisor of a test before, which has just ended
                 lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines()
                 names = os.listdir(f"/proc/{pid}/root/")
                 seen += 1
@@ -232,7 +232,7 @@ def users(seconds):
     return found
 
 
-def test_a_keeper_that_dies_is_the_doing_of_what_ran_in_its_sandbox(bubblewrap):
+def test_a_supervisor_that_dies_is_the_doing_of_what_ran_in_its_sandbox(bubblewrap):
     sandbox, untouched = bubblewrap.open(), bubblewrap.open()
     timer = threading.Timer(0.3, kill_all, (children(bubblewrap._process.pid),))
     timer.start()
@@ -271,7 +271,7 @@ def test_a_signal_to_the_group_of_a_command_ends_that_command_only(bubblewrap):
         assert sandbox.run(["echo", "alive"], deadline_s=LONG_S).stdout == b"alive\n"
 
 
-def test_a_command_does_not_outlive_a_keeper_that_dies_as_it_starts(install):
+def test_a_command_does_not_outlive_a_supervisor_that_dies_as_it_starts(install):
     install(f'sleep 0.5\nexec {shutil.which("bwrap")} "$@"\n')
     with open_backend("bubblewrap") as backend, backend.open() as sandbox:
         timer = threading.Timer(0.2, kill_all, (children(backend._process.pid),))
@@ -390,7 +390,7 @@ def test_settings_that_not_everybody_may_read_stay_outside(tmp_path):
     (tmp_path / "secret").chmod(0o640)
     (tmp_path / "link").symlink_to("secret")
     for name in ("public", "secret", "link", "missing"):
-        cage._copy_public(str(tmp_path / name), tmp_path / "copy" / name)
+        confinement._copy_public(str(tmp_path / name), tmp_path / "copy" / name)
     assert sorted(path.name for path in (tmp_path / "copy").iterdir()) == ["link", "public"]
     assert (tmp_path / "copy" / "link").is_symlink()
 
@@ -489,7 +489,7 @@ def test_a_command_begins_with_default_signals(bubblewrap):
     assert int(ignored, 16) & sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)) == 0
 
 
-def test_keepers_wait_ahead_and_are_used_once():
+def test_supervisors_wait_ahead_and_are_used_once():
     with open_backend("bubblewrap", SMALL) as backend, contextlib.ExitStack() as stack:
         wait_until(lambda: len(children(backend._process.pid)) == SPARE)
         sandboxes = [stack.enter_context(backend.open()) for _ in range(2 * SPARE)]

@@ -1,9 +1,9 @@
 """Sandboxes of Linux namespaces, made by bubblewrap: the default. They start in milliseconds, without a daemon.
 
-Three processes stand between the library and a command (see ``holder.py``, ``keeper.py``): one *holder* for all, one
-*keeper* per sandbox, and bubblewrap itself per command. A sandbox is a file system that the keeper holds, with a host
-name, IPC and a network of its own that leads nowhere; each command gets fresh processes in it, a read-only system, no
-capabilities, no new privileges, a system-call filter (``seccomp.py``) and limits.
+Three processes stand between the library and a command (see ``launcher.py``, ``supervisor.py``): one *launcher* for the
+whole back end, one *supervisor* per sandbox, and bubblewrap itself per command. A sandbox is a file system that its
+supervisor mounts, with a host name, IPC and a network of its own that leads nowhere; each command gets fresh processes
+in it, a read-only system, no capabilities, no new privileges, a system-call filter (``seccomp.py``) and limits.
 
 What bounds what: processes, open files and the address space of each process by resource limits; files and their bytes
 by the size of the sandbox's file system, which lives in memory; the memory of all processes together by a control group
@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from turngate.errors import ConfigError, DataError, EnvError
-from turngate.sandbox import seccomp, wire
+from turngate.sandbox import messages, seccomp
 from turngate.sandbox.base import Backend, FolderSnapshot, Path_, ResourceLimits
-from turngate.sandbox.cage import real_places, write_settings
-from turngate.sandbox.cell import BubblewrapSandbox, Layer, Layers
+from turngate.sandbox.bubblewrap_sandbox import BubblewrapSandbox, Layer, Layers
 from turngate.sandbox.cgroups import ControlGroup, ControlGroups, open_groups
-from turngate.sandbox.holder import LAUNCH
+from turngate.sandbox.confinement import real_places, write_settings
+from turngate.sandbox.launcher import LAUNCH
 from turngate.sandbox.mounts import FOLDER_MODE
 from turngate.sandbox.trees import copy_tree
 
@@ -46,9 +46,9 @@ INSTALL = "apt-get install -y bubblewrap"
 OUTSIDE_UID = 1_900_000_000
 """Who a sandbox is on the host if the library runs as root: a number that no user has."""
 SPARE = 4
-"""Keepers that are made ahead and wait, so that a sandbox opens at once; none is used twice."""
+"""Supervisors that are made ahead and wait, so that a sandbox opens at once; none is used twice."""
 CLOSE_S = 10.0
-_HOLDER_S = 0.5
+_LAUNCHER_S = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Bubblewrap(Backend):
         try:
             plan = self._prepare(bwrap, real_places(shown or {}))
             self.groups: ControlGroups | None = open_groups(self.limits, groups)
-            self._channel, self._process = _start_holder()
+            self._channel, self._process = _start_launcher()
             self.storage = self._greet(plan, storage)
             self._try()
         except BaseException:
@@ -146,12 +146,12 @@ class Bubblewrap(Backend):
             try:
                 process.wait(CLOSE_S)
             except subprocess.TimeoutExpired:
-                _log.warning("the holder of the sandboxes did not end within %g s and is killed", CLOSE_S)
+                _log.warning("the launcher of the sandboxes did not end within %g s and is killed", CLOSE_S)
                 process.kill()
                 process.wait()
-        shutil.rmtree(self._store, ignore_errors=True)  # the holder has removed it, unless it never came so far
-        for keeper, group in self._spare:
-            _leave(keeper, group)
+        shutil.rmtree(self._store, ignore_errors=True)  # the launcher has removed it, unless it never came so far
+        for supervisor, group in self._spare:
+            _leave(supervisor, group)
         groups: ControlGroups | None = getattr(self, "groups", None)
         if groups is not None:
             groups.close()
@@ -167,7 +167,7 @@ class Bubblewrap(Backend):
     def enter(
         self, sandbox: BubblewrapSandbox, layers: Sequence[Layer]
     ) -> tuple[socket.socket, int, ControlGroup | None]:
-        """Let a keeper begin: the channel to it, a file that is ready when it is gone, and its group."""
+        """Let a supervisor begin: the channel to it, a file that is ready when it is gone, and its group."""
         names = [layer.name for layer in layers]
         while True:
             with self._lock:
@@ -176,39 +176,39 @@ class Bubblewrap(Backend):
                 if os.getpid() != self._pid:
                     raise EnvError("the sandbox back end was made by another process; make one in each process")
                 was_spare = bool(self._spare)
-                keeper, group = self._spare.popleft() if was_spare else self._make_keeper()
+                supervisor, group = self._spare.popleft() if was_spare else self._make_supervisor()
                 with suppress(OSError):  # it is gone, and so there is no welcome
-                    wire.send(keeper, {"layers": names})
+                    messages.send(supervisor, {"layers": names})
                 self.sandboxes.add(sandbox)
                 self._fill()  # while that one works
             try:
-                return keeper, _welcome(keeper), group
+                return supervisor, _welcome(supervisor), group
             except EnvError:
-                _leave(keeper, group)
+                _leave(supervisor, group)
                 if not was_spare:
                     raise
 
     def _fill(self) -> None:
         while len(self._spare) < SPARE:
-            self._spare.append(self._make_keeper())
+            self._spare.append(self._make_supervisor())
 
-    def _make_keeper(self) -> tuple[socket.socket, ControlGroup | None]:
-        """Have the holder make a keeper, and do not wait for it: the channel to it, and its group."""
+    def _make_supervisor(self) -> tuple[socket.socket, ControlGroup | None]:
+        """Have the launcher make a supervisor, and do not wait for it: the channel to it, and its group."""
         group = self.groups.make() if self.groups else None
-        ours, theirs = wire.pair()
+        ours, theirs = messages.pair()
         try:
-            wire.send(self._channel, {"do": "open"}, [theirs.fileno(), *(group.entrances if group else ())])
+            messages.send(self._channel, {"do": "open"}, [theirs.fileno(), *(group.entrances if group else ())])
         except OSError as error:
             _leave(ours, group)
-            raise EnvError(f"the holder of the sandboxes is gone: {error}") from error
+            raise EnvError(f"the launcher of the sandboxes is gone: {error}") from error
         finally:
             theirs.close()
         return ours, group
 
     def works(self) -> bool:
-        """Whether the holder is there. When it ends, its keepers do so a moment before that can be seen."""
+        """Whether the launcher is there. When it ends, its supervisors do so a moment before that can be seen."""
         try:
-            self._process.wait(_HOLDER_S)
+            self._process.wait(_LAUNCHER_S)
         except subprocess.TimeoutExpired:
             return not self._closed
         return False
@@ -224,13 +224,13 @@ class Bubblewrap(Backend):
     def _forget(self, name: str) -> None:
         with self._lock:
             if not self._closed and os.getpid() == self._pid:
-                with suppress(OSError):  # the holder is gone, and with it the store
-                    wire.send(self._channel, {"do": "forget", "layer": name})
+                with suppress(OSError):  # the launcher is gone, and with it the store
+                    messages.send(self._channel, {"do": "forget", "layer": name})
 
     # --- how it starts ------------------------------------------------------------------------------------------------
 
     def _prepare(self, bwrap: str, shown: Mapping[str, str]) -> dict[str, Any]:
-        """Fill the store; what the holder has to know."""
+        """Fill the store; what the launcher has to know."""
         store = self._store
         store.chmod(0o711)
         write_settings(store / "etc")
@@ -239,7 +239,7 @@ class Bubblewrap(Backend):
         empty = store / "layers" / "empty" / "work"
         empty.mkdir(parents=True)
         empty.chmod(FOLDER_MODE)
-        (store / "cell").mkdir()
+        (store / "private").mkdir()
         (store / "root").mkdir()
         for path in (store, *store.rglob("*")):
             self._give(path)
@@ -254,11 +254,11 @@ class Bubblewrap(Backend):
         }
 
     def _greet(self, plan: dict[str, Any], storage: str) -> str:
-        wire.send(self._channel, {"plan": plan, "uid": self._uid, "storage": storage})
+        messages.send(self._channel, {"plan": plan, "uid": self._uid, "storage": storage})
         try:
-            answer, _files = wire.receive(self._channel)
+            answer, _files = messages.receive(self._channel)
         except (EOFError, ConnectionError):
-            raise EnvError("the holder of the sandboxes ended as it started; its message is on stderr") from None
+            raise EnvError("the launcher of the sandboxes ended as it started; its message is on stderr") from None
         if "error" in answer:
             raise ConfigError(_no_namespaces(answer["error"]))
         if storage == "overlay" and not answer["overlay"]:
@@ -286,8 +286,8 @@ def _find() -> str:
     return os.path.realpath(path)
 
 
-def _start_holder() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    ours, theirs = wire.pair()
+def _start_launcher() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    ours, theirs = messages.pair()
     with theirs:
         package = Path(__file__).parents[1]
         process = subprocess.Popen(
@@ -302,17 +302,17 @@ def _start_holder() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     return ours, process
 
 
-def _leave(keeper: socket.socket, group: ControlGroup | None) -> None:
-    keeper.close()  # the keeper ends
+def _leave(supervisor: socket.socket, group: ControlGroup | None) -> None:
+    supervisor.close()  # the supervisor ends
     if group is not None:
         group.close()
 
 
-def _welcome(keeper: socket.socket) -> int:
+def _welcome(supervisor: socket.socket) -> int:
     try:
-        answer, files = wire.receive(keeper)
+        answer, files = messages.receive(supervisor)
     except (EOFError, ConnectionError):
-        raise EnvError("a sandbox ended as it started; the message of its keeper is on stderr") from None
+        raise EnvError("a sandbox ended as it started; the message of its supervisor is on stderr") from None
     if "error" in answer:
         raise EnvError(f"a sandbox could not be made: {answer['error']}")
     return files[0]

@@ -1,7 +1,7 @@
 """Control groups: what bounds the memory and the processes of a whole sandbox, where this process may make them.
 
 Version 2 is used if a group that this process may write can hand memory and pids down, else version 1 if its folders
-can be written (as root). A keeper enters the group of its sandbox when it starts, so every command is born in it.
+can be written (as root). A supervisor enters the group of its sandbox when it starts, so every command is born in it.
 
 In version 2 a group that hands controllers down may hold no process itself, unless it is the root. So this process
 moves into a group below the one that it was started in (``_enable``), whose limits go on holding for everything. The
@@ -27,7 +27,7 @@ from typing import Literal
 from turngate.errors import ConfigError, EnvError
 from turngate.sandbox.base import CommandResult, KilledBy, ResourceLimits
 
-_SPARE_PROCESSES = 16  # the keeper and bubblewrap's own, which no limit of the agent's may stop
+_SPARE_PROCESSES = 16  # the supervisor and bubblewrap's own, which no limit of the agent's may stop
 _CLOSE_S = 5.0
 _ROOT, _SYSTEMD = Path("/sys/fs/cgroup"), "/run/systemd/system"
 _HANDED_DOWN, _WANTED = "cgroup.subtree_control", "+memory +pids"

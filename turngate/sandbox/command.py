@@ -1,4 +1,4 @@
-"""A command that runs in a bubblewrap sandbox, as the library sees it: its streams and the channel of its keeper."""
+"""A command in a bubblewrap sandbox, as the library sees it: its streams, and the channel that reports its end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
 from turngate.errors import EnvError
-from turngate.sandbox import wire
+from turngate.sandbox import messages
 from turngate.sandbox.base import CommandResult, KilledBy, SandboxFileError
 from turngate.sandbox.streams import HeadTail, Streams
 
-BACKSTOP_S = 0.05  # the keeper kills at the deadline; if it is late, the library does it
+BACKSTOP_S = 0.05  # the supervisor kills at the deadline; if it is late, the library does it
 LOST_S = 10.0  # a process that is still there then hangs in the kernel
 
 
@@ -24,39 +24,41 @@ class NotStarted(EnvError):
 
 
 class Command:
-    """Open pipes and the keeper's word about one command. ``close`` when done."""
+    """Open pipes and the supervisor's word about one command. ``close`` when done."""
 
-    def __init__(self, keeper: socket.socket, request: wire.Message, stdin: int, extra: Sequence[int] = ()) -> None:
+    def __init__(
+        self, supervisor: socket.socket, request: messages.Message, stdin: int, extra: Sequence[int] = ()
+    ) -> None:
         """``stdin``: an open file; ``extra``: further files that the command inherits (see ``session.REPORT``)."""
         self._stack, self._start_s = ExitStack(), time.monotonic()
         self.number: int = request["run"]
         self.init_fd: int | None = None
         self._killed = False
-        self.outcome: wire.Message | None = None
+        self.outcome: messages.Message | None = None
         self.stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
         self.stderr, stderr_end = os.pipe2(os.O_CLOEXEC)
-        self.status, status_end = wire.pair()
+        self.status, status_end = messages.pair()
         self._stack.callback(os.close, self.stdout)
         self._stack.callback(os.close, self.stderr)
         self._stack.callback(self.status.close)
         try:
             files = [stdin, stdout_end, stderr_end, status_end.fileno(), *extra]
-            wire.send(keeper, request | {"do": "run"}, files)
+            messages.send(supervisor, request | {"do": "run"}, files)
         except EnvError:
             self.close()
             raise
         except OSError as error:
             self.close()
-            raise EnvError(f"the sandbox is closed or its keeper is gone: {error}") from error
+            raise EnvError(f"the sandbox is closed or its supervisor is gone: {error}") from error
         finally:
             os.close(stdout_end)
             os.close(stderr_end)
             status_end.close()
 
     def hear(self) -> None:
-        """Read one message of the keeper: the command started, ended, or could not start."""
+        """Read one message of the supervisor: the command started, ended, or could not start."""
         try:
-            message, files = wire.receive(self.status)
+            message, files = messages.receive(self.status)
         except (EOFError, ConnectionError):
             message, files = {"exit": None, "killed": "closed"}, []
         if files:
@@ -66,14 +68,14 @@ class Command:
             self.outcome = message
 
     def kill(self) -> None:
-        """End every process of the command, without the keeper's help."""
+        """End every process of the command, without the supervisor's help."""
         self._killed = True
         if self.init_fd is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.init_fd, signal.SIGKILL)
 
     def finish(self, end_s: float, output_bytes: int) -> CommandResult:
-        """Wait for the end. The keeper keeps the deadline ``end_s`` (on the monotonic clock)."""
+        """Wait for the end. The supervisor keeps the deadline ``end_s`` (on the monotonic clock)."""
         out, err = HeadTail(output_bytes), HeadTail(output_bytes)
         streams = Streams({self.stdout: out, self.stderr: err}, self.status.fileno())
         late_s = -1.0
@@ -88,7 +90,7 @@ class Command:
         streams.drain()
         return self._result(self.outcome, out, err)
 
-    def _result(self, outcome: wire.Message, out: HeadTail, err: HeadTail) -> CommandResult:
+    def _result(self, outcome: messages.Message, out: HeadTail, err: HeadTail) -> CommandResult:
         code, killed, errors = outcome.get("exit"), outcome.get("killed"), err.content()
         if code is None and self._killed:
             killed = killed or KilledBy.DEADLINE
@@ -107,7 +109,7 @@ class Command:
         )
 
     @staticmethod
-    def _failure(outcome: wire.Message, errors: bytes) -> Exception:
+    def _failure(outcome: messages.Message, errors: bytes) -> Exception:
         problem = errors.decode(errors="replace").strip() or outcome.get("error", "no message")
         if "Can't chdir to" in problem:
             return SandboxFileError(problem.removeprefix("bwrap: ") + "; choose a folder that exists")

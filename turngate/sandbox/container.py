@@ -1,4 +1,4 @@
-"""One sandbox of Docker's: a container, its warden, and the commands in it."""
+"""One sandbox of Docker's: a container, its supervisor, and the commands in it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from turngate.sandbox.base import (
     unstarted,
 )
 from turngate.sandbox.digests import digest_archive
-from turngate.sandbox.docker_exec import Exec, Warden
-from turngate.sandbox.owned import OwnedSandbox, blamed
+from turngate.sandbox.docker_exec import ContainerSupervisor, Exec
+from turngate.sandbox.managed import ManagedSandbox, blamed
 from turngate.sandbox.session import REPORT, START_S
 from turngate.sandbox.streams import HeadTail, Streams, StreamSink
 
@@ -59,7 +59,7 @@ class Archive(FolderSnapshot):
 
 
 class Container:
-    """A running container, its warden and its user."""
+    """A running container, its supervisor and its user."""
 
     def __init__(self, backend: Docker) -> None:
         try:
@@ -68,8 +68,8 @@ class Container:
             raise EnvError(f"Docker could not start a container: {error.explanation or error}") from error
         self._backend, self.api, self.id = backend, backend.api, self.container.id
         try:
-            self.warden = Warden(self.api, self.id)
-            self.warden.mark()
+            self.supervisor = ContainerSupervisor(self.api, self.id)
+            self.supervisor.mark()
         except BaseException:
             backend.remove(self.container.name)
             raise
@@ -86,10 +86,10 @@ class Container:
         try:
             self._backend.remove(self.container.name)
         finally:
-            self.warden.close()
+            self.supervisor.close()
 
 
-class DockerSandbox(OwnedSandbox):
+class DockerSandbox(ManagedSandbox):
     """See ``Sandbox``."""
 
     def __init__(self, backend: Docker, container: Container) -> None:
@@ -131,7 +131,7 @@ class DockerSandbox(OwnedSandbox):
         """``ours``: the program is one of the library's."""
         self._check_open()
         start_s = time.monotonic()
-        mark = self.container.warden.mark()
+        mark = self.container.supervisor.mark()
         process = self.container.start(argv, env=env)
         self._acted = self._acted or not ours
         try:
@@ -139,7 +139,7 @@ class DockerSandbox(OwnedSandbox):
             out, err = HeadTail(output_bytes), HeadTail(output_bytes)
             streams = Streams({process.stdout: out, process.stderr: err}, process.ended)
             ended = _wait(streams, start_s + deadline_s)
-            kills = self.container.warden.reap(mark, tuple(self.shells))
+            kills = self.container.supervisor.reap(mark, tuple(self.shells))
             if not ended and not _wait(streams, time.monotonic() + FILE_S):
                 raise EnvError("a command in a container could not be ended")
             streams.drain()
@@ -282,7 +282,7 @@ class ContainerShell:
 
     def __init__(self, sandbox: DockerSandbox, argv: Sequence[str]) -> None:
         self._sandbox, container = sandbox, sandbox.container
-        self._mark = container.warden.mark()
+        self._mark = container.supervisor.mark()
         pipe = f"{TMP}/.report-{uuid.uuid4().hex}"
         follow = 'until test -p "$0"; do sleep 0.01; done; exec cat "$0"'
         self._reports = container.start(["/bin/sh", "-c", follow, pipe])
@@ -309,17 +309,17 @@ class ContainerShell:
 
     def mark(self) -> int:
         """See ``ShellProcess``."""
-        return self._sandbox.container.warden.mark()
+        return self._sandbox.container.supervisor.mark()
 
     def reap(self, mark: int, end_s: float) -> bool:
         """See ``ShellProcess``."""
-        self._sandbox.container.warden.reap(mark, tuple(self._sandbox.shells))
+        self._sandbox.container.supervisor.reap(mark, tuple(self._sandbox.shells))
         return True
 
     def close(self) -> None:
         """See ``ShellProcess``."""
         self._sandbox.shells.discard(getattr(self, "number", 0))
-        self._sandbox.container.warden.reap(self._mark, tuple(self._sandbox.shells))
+        self._sandbox.container.supervisor.reap(self._mark, tuple(self._sandbox.shells))
         self._shell.close()
         self._reports.close()
 

@@ -177,7 +177,7 @@ class Docker(Backend):
             ipc_mode="private",
             read_only=True,
             cap_drop=["ALL"],
-            cap_add=["KILL"],  # for the warden; the agent's user gets no capability of the container's
+            cap_add=["KILL"],  # for the supervisor; the agent's user gets no capability of the container's
             security_opt=["no-new-privileges:true", f"seccomp={self._filter}"],
             mem_limit=memory,
             memswap_limit=memory,

@@ -1,9 +1,9 @@
-"""Processes in a container: their streams as ordinary pipes, and a warden that can end them.
+"""Processes in a container: their streams as ordinary pipes, and a supervisor that can end them.
 
-Docker tells nothing about what a command leaves running, and cannot end it. So each container has a *warden*: a shell
-script of root's, whom the agent's user cannot touch. It was started before the agent and waits for orders. Of root's
-rights it has one: to signal any process of the container. It uses only what is built into the shell, so it works also
-when no process can be started.
+Docker cannot list what a command has left running, and cannot end it. So each container has a *supervisor*: a shell
+script that runs as root, so the agent's user cannot kill it. It is started before any command and waits for requests.
+It has one privilege of root: to signal any process of the container. It uses only commands that are built into the
+shell, so it also works when the container may not start another process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@"', "sh")
 
 # mark → the time since boot in ticks. reap TICKS PIDS → ends what was born since, but not PIDS; then the number of
 # processes that the kernel killed for their memory.
-WARDEN = r"""
+_SUPERVISOR_SCRIPT = r"""
 oom() {
   kills=0
   for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
@@ -162,11 +162,11 @@ class Exec:
         return data
 
 
-class Warden:
+class ContainerSupervisor:
     """The library's side of the script above. Used by one thread at a time."""
 
     def __init__(self, api: Any, container: str) -> None:
-        self._exec = Exec(api, container, ["/bin/sh", "-c", WARDEN], user="0")
+        self._exec = Exec(api, container, ["/bin/sh", "-c", _SUPERVISOR_SCRIPT], user="0")
 
     def mark(self) -> int:
         """The present moment."""

@@ -46,7 +46,7 @@ from turngate.sandbox.base import (
 )
 from turngate.sandbox.descriptors import as_file, listed, read_all, write_all
 from turngate.sandbox.digests import Known, digest_tree
-from turngate.sandbox.owned import OwnedSandbox
+from turngate.sandbox.managed import ManagedSandbox
 from turngate.sandbox.reaper import end_all, is_alive, now_ticks, processes
 from turngate.sandbox.scratch import Scratch
 from turngate.sandbox.session import Session
@@ -127,7 +127,7 @@ class Local(Backend):
         return path
 
 
-class LocalSandbox(OwnedSandbox):
+class LocalSandbox(ManagedSandbox):
     """See ``Sandbox``, and the module's text for what this one is not."""
 
     def __init__(self, backend: Local, copy: FolderCopy | None) -> None:

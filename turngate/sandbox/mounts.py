@@ -1,9 +1,9 @@
 """The file system that the commands of a sandbox see, put together before the first one starts: mounts cost time.
 
-The holder makes the system's part once, at ``Plan.root``. Every mount there is read-only. Then it leaves the host's
-mounts behind (``leave_host``). A keeper gets a copy of what there is and adds the folders of its sandbox, which lie on
-one memory file system of bounded size, at ``Plan.cell``. For a command, bubblewrap takes ``Plan.root`` as its root and
-adds no more than a fresh ``/proc``.
+The launcher mounts what all sandboxes share (``/usr``, ``/etc``, devices) once, read-only, at ``Plan.root``. Then it
+leaves the host's mounts behind (``leave_host``). Each supervisor starts with a copy of these mounts and adds the
+folders of its sandbox, which lie on one memory file system of bounded size, at ``Plan.private``. For a command,
+bubblewrap takes ``Plan.root`` as its root and only adds a fresh ``/proc``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from turngate.sandbox import linux
 from turngate.sandbox.base import FOLDERS, TMP
-from turngate.sandbox.cage import SYSTEM, links_to
+from turngate.sandbox.confinement import SYSTEM, links_to
 from turngate.sandbox.trees import copy_tree
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -37,14 +37,14 @@ FOLDER_MODE = 0o755
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the holder knows about the sandboxes that it opens."""
+    """What the launcher knows about the sandboxes that it opens."""
 
     store: str
     """The folder of the back end; all paths below lie in it."""
     bwrap: str
     filter: str
     shown: dict[str, str]
-    """Inside → on the host, from ``cage.real_places``."""
+    """Inside → on the host, from ``confinement.real_places``."""
     limits: dict[str, int]
     overlay: bool
 
@@ -54,9 +54,9 @@ class Plan:
         return f"{self.store}/root"
 
     @property
-    def cell(self) -> str:
-        """Where each keeper, in mounts of its own, has its file system."""
-        return f"{self.store}/cell"
+    def private(self) -> str:
+        """Where each supervisor, in mounts of its own, has its file system."""
+        return f"{self.store}/private"
 
     def layer(self, name: str) -> str:
         """The folder of a layer."""
@@ -94,10 +94,10 @@ def mount_system(plan: Plan) -> None:
 def leave_host(plan: Plan) -> None:
     """Make a root for this process in which there is only what it needs; after ``mount_system``.
 
-    A command begins with a copy of all mounts of its keeper, and bubblewrap reads their list several times; a host may
-    have hundreds. And what breaks out of bubblewrap comes to this root, in which lie programs and no other files.
+    A command begins with a copy of all mounts of its supervisor, and bubblewrap reads their list several times; a host
+    may have hundreds. And a program that breaks out of bubblewrap finds this root, which holds programs but no data.
     """
-    stage = plan.cell  # any folder would do, because nothing is seen of its place afterwards
+    stage = plan.private  # any folder would do, because nothing is seen of its place afterwards
     linux.mount("tmpfs", stage, "tmpfs", _SAFE, "size=1m,mode=0755")
     _show_program(plan.bwrap, stage)
     for name in ("/usr", "/etc", *SYSTEM):
@@ -121,15 +121,15 @@ def _show_program(path: str, stage: str) -> None:
     _show(place, stage + place)
 
 
-def mount_cell(plan: Plan) -> None:
+def mount_private(plan: Plan) -> None:
     """The folders of one sandbox, empty, in mounts that only this process has; ``/work`` is missing."""
-    root, cell = plan.root, plan.cell
+    root, private = plan.root, plan.private
     size, inodes = plan.limits["disk_bytes"], plan.limits["files"] + 16
-    linux.mount("tmpfs", cell, "tmpfs", _SAFE, f"size={size},nr_inodes={inodes},mode=0755")
+    linux.mount("tmpfs", private, "tmpfs", _SAFE, f"size={size},nr_inodes={inodes},mode=0755")
     for name in ("work", "tmp", "home", "shm", "upper", "scratch"):
-        os.mkdir(f"{cell}/{name}", FOLDER_MODE)
+        os.mkdir(f"{private}/{name}", FOLDER_MODE)
     for name, place in (("tmp", FOLDERS["tmp"]), ("home", FOLDERS["home"]), ("shm", "/dev/shm")):
-        linux.mount(f"{cell}/{name}", root + place, "none", linux.MS_BIND, "")
+        linux.mount(f"{private}/{name}", root + place, "none", linux.MS_BIND, "")
     flags = linux.MS_NOSUID | linux.MS_NOEXEC  # pseudo terminals that no other sandbox can open
     linux.mount("devpts", f"{root}/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620")
 
@@ -139,22 +139,22 @@ def mount_work(plan: Plan, layers: list[str]) -> None:
     if plan.overlay:
         _mount_overlay(plan, [*layers] or ["empty"])
     else:
-        linux.mount(f"{plan.cell}/work", f"{plan.root}/work", "none", linux.MS_BIND, "")
+        linux.mount(f"{plan.private}/work", f"{plan.root}/work", "none", linux.MS_BIND, "")
         if layers:
-            copy_tree(f"{plan.layer(layers[-1])}/work", f"{plan.cell}/work")
+            copy_tree(f"{plan.layer(layers[-1])}/work", f"{plan.private}/work")
     for name in ("tmp", "home") if layers else ():
         kept = f"{plan.layer(layers[-1])}/{name}"
         if os.path.isdir(kept):  # missing where nobody had touched it
-            copy_tree(kept, f"{plan.cell}/{name}")
+            copy_tree(kept, f"{plan.private}/{name}")
 
 
 def _mount_overlay(plan: Plan, layers: list[str]) -> None:
     """``/work`` shows the layers, the last one on top, and takes the changes into ``upper``."""
     top = os.stat(f"{plan.layer(layers[-1])}/work")  # a folder's own mode is that of its uppermost layer
-    os.chmod(f"{plan.cell}/upper", stat.S_IMODE(top.st_mode))
+    os.chmod(f"{plan.private}/upper", stat.S_IMODE(top.st_mode))
     os.chdir(f"{plan.store}/layers")  # the options must fit into one page, so the paths in them are short
     lower = ":".join(f"{name}/work" for name in reversed(layers))
-    options = f"lowerdir={lower},upperdir={plan.cell}/upper,workdir={plan.cell}/scratch,userxattr"
+    options = f"lowerdir={lower},upperdir={plan.private}/upper,workdir={plan.private}/scratch,userxattr"
     linux.mount("overlay", f"{plan.root}/work", "overlay", _SAFE, options)
     os.chdir("/")
 

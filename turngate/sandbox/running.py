@@ -1,4 +1,4 @@
-"""The commands of one sandbox under way, as its keeper sees them: started, limited, ended in time, and reaped."""
+"""The commands of one sandbox under way, as its supervisor sees them: started, limited, ended in time, and reaped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from turngate.sandbox import wire
-from turngate.sandbox.cage import arguments
+from turngate.sandbox import messages
+from turngate.sandbox.confinement import arguments
 from turngate.sandbox.descriptors import file_of
 from turngate.sandbox.mounts import Plan
 from turngate.sandbox.reaper import end_all, is_alive, processes_below
@@ -47,30 +47,30 @@ class _RunningCommand:
 
 
 class Runs:
-    """``poll``: what the keeper waits for; the processes of commands are added to it."""
+    """``poll``: what the supervisor waits for; the processes of commands are added to it."""
 
     def __init__(self, plan: Plan, poll: select.poll) -> None:
         self._plan, self._poll = plan, poll
         self._runs: dict[int, _RunningCommand] = {}
 
-    def start(self, message: wire.Message, files: list[int]) -> None:
+    def start(self, message: messages.Message, files: list[int]) -> None:
         """``files``: standard input, output and errors; the status channel; then more that the command inherits."""
         status = socket.socket(fileno=os.dup(files[3]))
         try:
             run = self._launch(message, files[:3], files[4:], status)
         except OSError as error:
             with suppress(OSError):
-                wire.send(status, refusal(error))
+                messages.send(status, refusal(error))
             status.close()
             return
         self._runs[run.number] = run
         for fd in (run.monitor_fd, run.init_fd):
             self._poll.register(fd, select.POLLIN)
         with suppress(OSError):
-            wire.send(status, {"started": True}, [run.init_fd])
+            messages.send(status, {"started": True}, [run.init_fd])
 
     def _launch(
-        self, message: wire.Message, streams: list[int], extra: list[int], status: socket.socket
+        self, message: messages.Message, streams: list[int], extra: list[int], status: socket.socket
     ) -> _RunningCommand:
         """Up to the point where the command's first process waits, so that it can be limited; then let it go."""
         report, report_end = os.pipe2(os.O_CLOEXEC)
@@ -110,7 +110,7 @@ class Runs:
         return run
 
     def _spawn(
-        self, message: wire.Message, streams: list[int], extra: list[int], report_end: int, gate_end: int
+        self, message: messages.Message, streams: list[int], extra: list[int], report_end: int, gate_end: int
     ) -> int:
         """Start bubblewrap, and in it the command. The process of bubblewrap outside is its *monitor*."""
         names = {f"@{number}" for number in range(len(extra))}  # stand for the numbers of further files
@@ -182,7 +182,7 @@ class Runs:
         """The last process is gone: say so at once, then forget the command."""
         exit_code = _last_line(run.report_fd).get("exit-code")  # missing: killed, or it never came to the command
         with suppress(OSError):  # nobody waits for it any more
-            wire.send(run.status, {"exit": exit_code, "killed": run.killed or None})
+            messages.send(run.status, {"exit": exit_code, "killed": run.killed or None})
         run.status.close()
         del self._runs[run.number]
         for fd in (run.monitor_fd, run.init_fd):
@@ -209,7 +209,7 @@ def _is_command(pid: int) -> bool:
     return numbers[-1] == "2"  # in its own numbers: 1 is bubblewrap, 2 the command
 
 
-def refusal(error: OSError) -> wire.Message:
+def refusal(error: OSError) -> messages.Message:
     """What the library is told about an error of the system."""
     return {"error": error.strerror or str(error), "errno": error.errno or errno.EIO}
 

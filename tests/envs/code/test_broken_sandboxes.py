@@ -218,9 +218,9 @@ def test_the_episode_has_a_result(env, attempt):
 def test_a_sandbox_that_is_lost_after_a_program_ran_in_it_is_a_failure(bench, env_of, action, error):
     env = env_of(settle(make_problem("plain", id="lost"), bench, repetitions=1))
     env.step(action)
-    holder = env._bench._backend._process.pid
-    for keeper in Path(f"/proc/{holder}/task/{holder}/children").read_text().split():
-        os.kill(int(keeper), signal.SIGKILL)
+    launcher = env._bench._backend._process.pid
+    for supervisor in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        os.kill(int(supervisor), signal.SIGKILL)
     if error is not None:  # nothing of the agent's has run, so it cannot be the cause
         with pytest.raises(error):
             env.step("view .")

@@ -321,7 +321,7 @@ def test_a_bad_setting_is_refused_and_leaves_nothing(bench, settings, error, com
 
 def test_the_last_environment_closes_the_bench(problem):
     envs = [CodeRepairEnv(tasks=TaskList([problem.task()]), test_deadline_s=7) for _ in range(2)]
-    keeper = envs[0]._bench._backend._process.pid
+    supervisor = envs[0]._bench._backend._process.pid
     folder = envs[0]._bench.toolbox._folder
     for env in envs:
         env.reset(seed=0)
@@ -329,7 +329,7 @@ def test_the_last_environment_closes_the_bench(problem):
     envs[0].close()
     assert say(envs[1], "bash echo still")[0] == "still"
     assert folder.exists()
-    own = {keeper, *processes_below(keeper)}  # spare sandboxes of other tests come and go
+    own = {supervisor, *processes_below(supervisor)}  # spare sandboxes of other tests come and go
     assert len(own) > 2
     envs[1].close()
     assert not folder.exists()

@@ -22,7 +22,7 @@ from turngate.envs.code.generate import MODULE, TESTS, _task, build, draft
 from turngate.envs.code.grading.asked import ask_module, holds
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import TaskSource, part_of
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
@@ -176,17 +176,17 @@ def test_a_bug_that_changes_nothing_makes_no_problem():
             return $x + 1
     '''
     same = form(1, "next_one", text, ("swapped", "$x + 1", "1 + $x"), ("operator", "+ 1", "- 1"))
-    numbers = family("numbers", same, x="x n", arguments=lambda dice, _: (dice.whole(0, 99),))
+    numbers = family("numbers", same, x="x n", arguments=lambda rng, _: (rng.whole(0, 99),))
     for bug in same.bugs:
-        dice = Dice("nothing")
-        assert build(draft(dice, numbers, same, bug), dice, "code/test/0") is None
+        rng = SeededRandom("nothing")
+        assert build(draft(rng, numbers, same, bug), rng, "code/test/0") is None
 
 
 def test_no_two_placeholders_of_a_draft_are_equal():
     crowded: FunctionForm = form(1, "a b", "def $called($x, $y): return $k", ("operator", "$k", "-$k"))
-    pools = family("crowded", crowded, x="a b c", y="a b c d", k="1 2", arguments=lambda dice, _: ())
+    pools = family("crowded", crowded, x="a b c", y="a b c d", k="1 2", arguments=lambda rng, _: ())
     for seed in range(50):
-        drawn = draft(Dice(seed), pools, crowded, Bug("operator", "$k", "-$k"))
+        drawn = draft(SeededRandom(seed), pools, crowded, Bug("operator", "$k", "-$k"))
         assert len(set(drawn.pick.values())) == 4
 
 

@@ -7,7 +7,7 @@ from tests.envs.code.conftest import REPAIR, make_problem
 from turngate.envs.code.settle import settle
 from turngate.envs.code.workspace import MAX_CHANGED_FILES
 from turngate.sandbox import ResourceLimits, open_backend
-from turngate.sandbox.cell import BubblewrapSandbox
+from turngate.sandbox.bubblewrap_sandbox import BubblewrapSandbox
 
 MAKE = """python3 -c "
 import os

@@ -170,10 +170,10 @@ def hunt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hunt]:
     os.chdir(home)
 
 
-@given(dice=st.randoms(use_true_random=False), which=st.integers(0, 1), turns=st.integers(1, 4))
+@given(rng=st.randoms(use_true_random=False), which=st.integers(0, 1), turns=st.integers(1, 4))
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_action_breaks_the_environment(hunt: Hunt, dice: random.Random, which: int, turns: int) -> None:
-    writer = Writer(dice)
+def test_no_action_breaks_the_environment(hunt: Hunt, rng: random.Random, which: int, turns: int) -> None:
+    writer = Writer(rng)
     hunt.play(hunt.tasks[which], [writer.action() for _ in range(turns)])
     assert hunt.found == []
     assert hunt.changed() == []

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.content import build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.families_schema import (
@@ -147,11 +147,11 @@ def test_chains_and_bridges_of_the_library():
     assert bridges == {("books", "loans", "members"), ("members", "loans", "books")}
 
 
-def test_dice_are_fixed_by_their_path():
-    dice = Dice("a", 1)
-    assert [dice.whole(1, 6) for _ in range(8)] == [6, 6, 5, 4, 5, 3, 5, 6]
-    assert Dice("a", 1).sample("abcdefg", 4) == ["g", "a", "f", "c"]
-    assert [Dice("b", number).pick("xyz") for number in range(6)] == ["z", "x", "y", "y", "x", "y"]
+def test_random_choices_are_fixed_by_their_path():
+    rng = SeededRandom("a", 1)
+    assert [rng.whole(1, 6) for _ in range(8)] == [6, 6, 5, 4, 5, 3, 5, 6]
+    assert SeededRandom("a", 1).sample("abcdefg", 4) == ["g", "a", "f", "c"]
+    assert [SeededRandom("b", number).pick("xyz") for number in range(6)] == ["z", "x", "y", "y", "x", "y"]
 
 
 def test_rows_are_fixed_by_family_split_number_and_size():

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.content import build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.questions import Misfit, Pick, flaw
@@ -105,10 +105,10 @@ def test_every_shape_that_applies_asks_fair_questions(family: str):
         if not shape.fits(FAMILIES[family]):
             continue
         for attempt in range(600):
-            dice = Dice("shape-test", family, shape.name, attempt)
+            rng = SeededRandom("shape-test", family, shape.name, attempt)
             database = build(family, "train", attempt % 4, 12)
             try:
-                draft = shape.build(Pick(dice=dice, database=database))
+                draft = shape.build(Pick(rng=rng, database=database))
             except Misfit:
                 continue
             if not flaw(draft, database):

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.content import BuiltDatabase, build, connect, freeze
 from turngate.envs.sql.families_schema import DatabaseFamily, category, date, named, real, table, whole
 from turngate.envs.sql.questions import Misfit, Pick, Query, QuestionDraft, flaw, literal, wording
@@ -141,7 +141,7 @@ def test_literals(value: object, expected: str):
 
 def test_picks_respect_kind_and_nulls(kennel: BuiltDatabase):
     for number in range(30):
-        pick = Pick(dice=Dice("pick", number), database=kennel)
+        pick = Pick(rng=SeededRandom("pick", number), database=kennel)
         assert pick.column(DOGS, ("whole", "real"), nulls=False).name == "age"
         low, high = pick.two(DOGS, DOGS.columns[1])
         assert (low, high) == ("grey", "red")
@@ -151,7 +151,7 @@ def test_picks_respect_kind_and_nulls(kennel: BuiltDatabase):
 
 
 def test_a_pick_that_finds_nothing_is_a_misfit(kennel: BuiltDatabase):
-    pick = Pick(dice=Dice("none"), database=kennel)
+    pick = Pick(rng=SeededRandom("none"), database=kennel)
     with pytest.raises(Misfit):
         pick.link()
     with pytest.raises(Misfit):

@@ -48,7 +48,10 @@ def test_tallies_say_how_the_episodes_of_each_task_ended():
 def test_a_share_of_unusable_episodes_above_the_limit_is_told_with_its_reason():
     """The case of the issue: 5 of 12 episodes, 42 %."""
     alarm = alarm_of(unusable_share([played("a", good=7, unusable=5)]))
-    assert alarm.sentence == "5 of 12 episodes are unusable and leave every mean (limit 20%); most often: no disk"
+    assert alarm.sentence == (
+        "5 of 12 episodes are unusable (limit 20%): the environment, a verifier, a judge or the model failed, so no "
+        "reward and no mean counts them; most frequent reason: no disk"
+    )
     assert alarm.trajectories == ("a#7", "a#8", "a#9")
     assert alarm_of(unusable_share([played("a", good=4, unusable=1)])) is None
     assert unusable_share([]) is None
@@ -59,8 +62,8 @@ def test_a_task_that_breaks_is_named_though_the_step_as_a_whole_is_fine():
     assert alarm_of(unusable_share(groups)) is None
     alarm = alarm_of(unusable_task(groups))
     assert alarm.sentence == (
-        "6 of 8 episodes of task 'odd' are unusable (limit 50%), as more than the limit are of 1 of 10 tasks; "
-        "most often: no disk"
+        "6 of 8 episodes of task 'odd' are unusable (limit 50%), so hardly anything is learned from it; repair the "
+        "task or leave it out; tasks above the limit: 1 of 10; most frequent reason: no disk"
     )
     assert alarm.trajectories == ("odd#2", "odd#3", "odd#4")
     assert unusable_task([played("odd", unusable=3)]) is None  # too few to tell
@@ -70,7 +73,10 @@ def test_episodes_that_the_agent_broke_are_told_apart_with_its_reason():
     groups = [played("a", good=6, faults=2)]
     assert unusable_share(groups).value == 0
     alarm = alarm_of(agent_fault_share(groups))
-    assert alarm.sentence == "2 of 8 episodes were broken by the agent (limit 10%); most often: it killed its shell"
+    assert alarm.sentence == (
+        "2 of 8 episodes were broken by the agent (limit 10%): they count as failures; make sure that the fault is the "
+        "agent's and not the environment's; most frequent reason: it killed its shell"
+    )
     assert alarm_of(agent_fault_share([played("a", good=9, faults=1)])) is None
 
 
@@ -84,7 +90,7 @@ def test_voiding_where_the_policy_fails_is_seen():
     alarm = alarm_of(unusable_with_failure(hard))
     assert alarm.evidence["r"] == pytest.approx(1)
     assert alarm.sentence.startswith(
-        "of tasks on which the policy fails more, more episodes are unusable: rank correlation 1.00 over 20 tasks"
+        "the more often a task is failed, the more of its episodes are unusable: rank correlation 1.00 over 20 tasks"
     )
     broken = steps(lambda i: EndingCount(n=8, unusable=0, faults=4 * (i % 2), failures=4 * (i % 2)))
     assert unusable_with_failure(broken) is None  # nothing varies

@@ -52,7 +52,10 @@ def test_turns_that_say_what_was_said_before_are_counted():
     check = repeated_actions([group(fine, stuck)], least=5)
     assert check.value == pytest.approx(0.6)
     assert check.alarm.trajectories == ("stuck",)
-    assert check.alarm.sentence == "3 of 5 later turns repeat an earlier turn of their episode (limit 30%)"
+    assert check.alarm.sentence == (
+        "3 of 5 later turns repeat an earlier turn of their episode word for word (limit 30%): the agent may be stuck "
+        "in a loop; a 'repetition' penalty makes repeating cost something"
+    )
     calm = repeated_actions([group(fine, stuck)], least=5, at_most=0.6)
     assert (calm.value, calm.alarm) == (pytest.approx(0.6), None)
     assert repeated_actions([group(fine, stuck)], least=6) is None
@@ -141,7 +144,10 @@ def test_facts_and_words_are_both_signs():
     assert check.value == 2
     assert check.alarm.evidence["signs"] == {"exit code": 1, "write_attempt": 1}
     assert check.alarm.trajectories == ("words", "touched")
-    assert check.alarm.sentence == ("2 of 3 episodes touch what decides about them: exit code (1), write_attempt (1)")
+    assert check.alarm.sentence == (
+        "2 of 3 episodes show signs of tampering with their own grading: exit code (1), write_attempt (1); read them, "
+        "and add a veto to the rubric if one of them was paid for it"
+    )
 
 
 @pytest.mark.parametrize(("name", "value"), [("write_attempt", False), ("write_attempt", None), ("parsed", True)])

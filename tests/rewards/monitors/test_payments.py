@@ -39,8 +39,8 @@ def test_a_process_component_that_decides_the_total_is_named_with_its_share():
     assert alarm.evidence["share"] == pytest.approx(0.7, abs=1e-5)
     assert alarm.trajectories == ("t3", "t2", "t0")
     assert alarm.sentence == (
-        "component 'p' holds 70% of the variance of the paid total (limit 70%); "
-        "0 of 1 groups do not differ in their outcome"
+        "component 'p' causes 70% of the variance of the paid total (limit 70%), so the policy is trained for it more "
+        "than for the outcome; lower its weight or gate it on the outcome; in 0 of 1 groups all outcomes are equal"
     )
 
 

@@ -33,7 +33,8 @@ def test_groups_paid_the_same_and_groups_of_one_have_no_advantage():
     check = silent_groups(groups, at_most=0.7)
     assert check.value == 0.75
     assert check.alarm.sentence == (
-        "3 of 4 groups have no advantage: 2 were paid the same throughout, 1 have one usable episode (limit 70%)"
+        "3 of 4 groups teach nothing (limit 70%): in 2 all episodes were paid the same, 1 had a single usable episode; "
+        "tasks that are solved sometimes, neither always nor never, would teach more"
     )
     assert (silent_groups(groups).value, silent_groups(groups).alarm) == (0.75, None)
 
@@ -74,7 +75,10 @@ def test_missing_verdicts_are_counted_also_where_they_made_the_episode_unusable(
     check = judge_silent([group(*said, *lost)])
     assert check.value == pytest.approx(0.2)
     assert check.alarm.trajectories == ("lost0", "lost1")
-    assert check.alarm.sentence == "2 of 10 facts from the judge are missing (limit 10%), mostly: timeout"
+    assert check.alarm.sentence == (
+        "2 of 10 facts from the judge are missing (limit 10%): an episode whose rubric needs one is unusable; check "
+        "the judge's server, deadline and replies; most frequent reason: timeout"
+    )
     assert judge_silent([group(*said, *lost)], at_most=0.2).alarm is None
     assert judge_silent([group(*said, *lost[:1])]) is None  # nine facts
     assert judge_silent([group(episode())], least=0) is None  # no judge
@@ -89,7 +93,8 @@ def test_a_void_batch_is_told_from_other_missing_verdicts():
     assert check.value == 2
     assert check.alarm.trajectories == ("void", "votes")
     assert check.alarm.sentence == (
-        "2 of 3 judged facts are void because of a canary: the judge accepted 1 of 4 canaries"
+        "2 of 3 judged facts were thrown away because of a canary, an answer without content that the judge must "
+        "reject (the judge accepted 1 of 4 canaries); measure the judge with 'turngate judge-check', or use another one"
     )
     assert canaries_missed([group(episode())]) is None
 
@@ -106,8 +111,8 @@ def test_a_component_that_gates_keep_shut_for_twenty_batches_starves():
     assert check.value == 0.005
     assert check.alarm.trajectories == ("c",)
     assert check.alarm.sentence == (
-        "gates left 20 of 4000 payments of 'p' open in 20 batches (limit 1%), mostly needs closed them: "
-        "the component teaches nothing"
+        "gates let through 20 of 4000 payments of 'p' in 20 batches (limit 1%), so the policy learns nothing from it; "
+        "loosen the gate that closed most of them, needs, or begin with easier tasks"
     )
 
 

@@ -34,7 +34,9 @@ def test_proxy_up_and_outcome_down_over_three_evaluations():
     assert alarm is not None
     assert alarm.evidence["proxy"] == [0.1, 0.2, 0.3]
     assert alarm.sentence == (
-        "over the last 3 evaluations the proxy rose from 0.1 to 0.3 while the outcome fell from 0.6 to 0.4"
+        "over the last 3 evaluations the proxy (the process reward) rose from 0.1 to 0.3 while the outcome fell from "
+        "0.6 to 0.4: reward is earned without solving tasks; read recent episodes, and gate process rewards on the "
+        "outcome"
     )
 
 
@@ -153,7 +155,9 @@ def test_credit_that_grows_with_the_number_of_turns():
     check = credit_follows_turns(rising)
     assert check.value == pytest.approx(0.52)
     assert check.alarm.sentence == (
-        "credit grows with the number of turns: correlation +0.52 over 20 steps (limit 0.5)"
+        "credit grows with the number of turns: correlation +0.52 over 20 steps (limit 0.5); training then favours "
+        "long episodes for their length, unless successes are truly longer; try a credit rule that normalises per "
+        "episode"
     )
     assert "falls" in credit_follows_turns(course(20, credit_turns=-0.6)).alarm.sentence
     assert credit_follows_turns(course(20, credit_turns=0.5)).alarm is None

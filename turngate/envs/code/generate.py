@@ -20,7 +20,7 @@ from turngate.envs.code.families import FAMILIES, HELD_OUT
 from turngate.envs.code.families.family import Arguments, Bug, BugFamily, FunctionForm, Pick
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -92,20 +92,20 @@ class BugDraft:
         return hashlib.blake2b(pair.encode(), digest_size=4).digest()[0] % HELD_OUT_SHARE == 0
 
 
-def draft(dice: Dice, family: BugFamily, form: FunctionForm, bug: Bug) -> BugDraft:
+def draft(rng: SeededRandom, family: BugFamily, form: FunctionForm, bug: Bug) -> BugDraft:
     """Draws the names and constants, no two of them equal."""
     pick: dict[str, str] = {}
     for placeholder, pool in (("called", form.called), *family.pools.items()):
-        pick[placeholder] = dice.pick([word for word in pool if word not in pick.values()])
+        pick[placeholder] = rng.pick([word for word in pool if word not in pick.values()])
     return BugDraft(family=family, form=form, bug=bug, pick=pick)
 
 
-def build(drawn: BugDraft, dice: Dice, problem_id: str) -> Problem | None:
+def build(drawn: BugDraft, rng: SeededRandom, problem_id: str) -> Problem | None:
     """The problem of a draft, with its tests; None if the arguments drawn do not tell the bug from the repair."""
-    candidates = _cases(drawn, dice)
+    candidates = _cases(drawn, rng)
     if not candidates:
         return None
-    cases = _chosen(candidates, drawn, dice)
+    cases = _chosen(candidates, drawn, rng)
     called = drawn.pick["called"]
     ids = [f"{TESTS}::test_{number}" for number in range(1, len(cases) + 1)]
     failing = tuple(name for name, case in zip(ids, cases, strict=True) if drawn.bug in case.caught_by)
@@ -134,13 +134,13 @@ def build(drawn: BugDraft, dice: Dice, problem_id: str) -> Problem | None:
 def _task(split: str, index: int, families: tuple[str, ...], max_level: int) -> Task:
     # ends: a quarter of the problems of every family is held out, and only a rare choice of constants hides a bug
     for turn in count():
-        dice = Dice("code-task", split, index, turn)
-        family = FAMILIES[dice.pick(families)]
-        form = dice.pick([form for form in family.forms if form.level <= max_level])
-        drawn = draft(dice, family, form, dice.pick(form.bugs))
+        rng = SeededRandom("code-task", split, index, turn)
+        family = FAMILIES[rng.pick(families)]
+        form = rng.pick([form for form in family.forms if form.level <= max_level])
+        drawn = draft(rng, family, form, rng.pick(form.bugs))
         if split != "newfamily" and drawn.held_out != (split == "heldout"):
             continue
-        if problem := build(drawn, dice, f"code/{split}/{index}"):
+        if problem := build(drawn, rng, f"code/{split}/{index}"):
             return problem.task(split)
     raise AssertionError("counting never ends")
 
@@ -153,7 +153,7 @@ class _Case(NamedTuple):
     caught_by: frozenset[Bug]
 
 
-def _cases(drawn: BugDraft, dice: Dice) -> list[_Case]:
+def _cases(drawn: BugDraft, rng: SeededRandom) -> list[_Case]:
     """Different calls that tell every bug; none at all if too few such were drawn.
 
     Arguments that the correct text does not provide for (it raises) are left out.
@@ -166,7 +166,7 @@ def _cases(drawn: BugDraft, dice: Dice) -> list[_Case]:
     for _ in range(_TRIES):
         if len(cases) >= _CASES and _told(drawn, caught):
             break
-        arguments = drawn.family.arguments(dice, drawn.pick)
+        arguments = drawn.family.arguments(rng, drawn.pick)
         call = f"{called}({', '.join(map(repr, arguments))})"
         if call in cases or (wanted := _outcome(correct, arguments)) is _RAISED:
             continue
@@ -181,13 +181,13 @@ def _told(drawn: BugDraft, caught: Counter[Bug]) -> bool:
     return len(caught) == len(drawn.form.bugs) and caught[drawn.bug] >= 2
 
 
-def _chosen(cases: Sequence[_Case], drawn: BugDraft, dice: Dice) -> list[_Case]:
+def _chosen(cases: Sequence[_Case], drawn: BugDraft, rng: SeededRandom) -> list[_Case]:
     """Six to eight cases, first the two that the agent may see.
 
     One of the first two tells the bug, the other passes where any does. Another that tells it is hidden, and so is
     one for each other bug of the text.
     """
-    cases = dice.shuffled(cases)
+    cases = rng.shuffled(cases)
     telling = [case for case in cases if drawn.bug in case.caught_by]
     passing = [case for case in cases if drawn.bug not in case.caught_by]
     shown = [telling.pop(0), (passing or telling).pop(0)]
@@ -195,9 +195,9 @@ def _chosen(cases: Sequence[_Case], drawn: BugDraft, dice: Dice) -> list[_Case]:
     for bug in drawn.form.bugs:
         if not any(bug in case.caught_by for case in hidden):
             hidden += [case for case in cases if bug in case.caught_by and case not in shown][:1]
-    size = dice.whole(6, 8) - SHOWN
+    size = rng.whole(6, 8) - SHOWN
     hidden += [case for case in cases if case not in shown and case not in hidden][: max(0, size - len(hidden))]
-    return dice.shuffled(shown) + dice.shuffled(hidden)
+    return rng.shuffled(shown) + rng.shuffled(hidden)
 
 
 _RAISED = object()

@@ -10,7 +10,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.families import FAMILIES
 from turngate.envs.sql.families_schema import Column, DatabaseFamily, TableDesign
 
@@ -49,9 +49,9 @@ class BuiltDatabase:
 @lru_cache(maxsize=256)
 def build(family: str, split: str, number: int, rows: int) -> BuiltDatabase:
     """Database ``number`` of a family in a split; seeds of different splits come from different paths."""
-    dice = Dice("sql-content", split, family, number, rows)
+    rng = SeededRandom("sql-content", split, family, number, rows)
     declared = FAMILIES[family]
-    content = _fill(declared, dice, rows)
+    content = _fill(declared, rng, rows)
     connection = connect()
     for table in declared.tables:
         connection.execute(table.ddl)
@@ -81,24 +81,24 @@ def freeze(connection: sqlite3.Connection) -> tuple[bytes, str]:
     return bytes(image), hashlib.blake2b(image, digest_size=8).hexdigest()
 
 
-def _fill(family: DatabaseFamily, dice: Dice, rows: int) -> dict[str, list[Row]]:
+def _fill(family: DatabaseFamily, rng: SeededRandom, rows: int) -> dict[str, list[Row]]:
     content: dict[str, list[Row]] = {}
     for table in family.tables:
-        count = max(3, round(rows * table.size * (0.85 + 0.3 * dice.uniform())))
-        columns = [_column(column, count, dice, content) for column in table.columns]
+        count = max(3, round(rows * table.size * (0.85 + 0.3 * rng.uniform())))
+        columns = [_column(column, count, rng, content) for column in table.columns]
         content[table.name] = list(zip(range(1, count + 1), *columns, strict=True))
     return content
 
 
-def _column(column: Column, count: int, dice: Dice, content: Mapping[str, list[Row]]) -> Iterable[Value]:
+def _column(column: Column, count: int, rng: SeededRandom, content: Mapping[str, list[Row]]) -> Iterable[Value]:
     if column.kind == "name":
-        return dice.sample(_names(column.words, count), count)
+        return rng.sample(_names(column.words, count), count)
     if column.kind == "link":
         parents = len(content[column.to])
-        used = dice.sample(range(1, parents + 1), max(2, round(parents * (1 - LEAVE_OUT))))
+        used = rng.sample(range(1, parents + 1), max(2, round(parents * (1 - LEAVE_OUT))))
         # the square makes some parents far more popular than others, so that "the most" has an answer
-        return [used[int(dice.uniform() ** 2 * len(used))] for _ in range(count)]
-    return [None if column.nulls and dice.uniform() < NULL_RATE else _value(column, dice) for _ in range(count)]
+        return [used[int(rng.uniform() ** 2 * len(used))] for _ in range(count)]
+    return [None if column.nulls and rng.uniform() < NULL_RATE else _value(column, rng) for _ in range(count)]
 
 
 def _names(words: tuple[str, ...], count: int) -> list[str]:
@@ -106,11 +106,11 @@ def _names(words: tuple[str, ...], count: int) -> list[str]:
     return [word if turn == 0 else f"{word}{turn + 1}" for turn in range(rounds) for word in words]
 
 
-def _value(column: Column, dice: Dice) -> Value:
+def _value(column: Column, rng: SeededRandom) -> Value:
     if column.kind == "category":
-        return dice.pick(column.words)
+        return rng.pick(column.words)
     if column.kind == "real":
-        return dice.whole(10 * column.low, 10 * column.high) / 10
+        return rng.whole(10 * column.low, 10 * column.high) / 10
     if column.kind == "date":
-        return f"{dice.whole(column.low, column.high)}-{dice.whole(1, 12):02}-{dice.whole(1, 28):02}"
-    return dice.whole(column.low, column.high)
+        return f"{rng.whole(column.low, column.high)}-{rng.whole(1, 12):02}-{rng.whole(1, 28):02}"
+    return rng.whole(column.low, column.high)

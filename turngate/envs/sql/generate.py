@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.content import BuiltDatabase, build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.questions import Misfit, Pick, QuestionDraft, Shape, flaw, wording
@@ -51,16 +51,16 @@ class SqlGenerator:
         if index < 0:
             raise IndexError(f"task number {index} of split '{split}'; numbers start at 0")
         for draw in range(_DRAWS):
-            dice = Dice("sql-task", split, index, draw)
-            family = FAMILIES[dice.pick(self._families[split])]
+            rng = SeededRandom("sql-task", split, index, draw)
+            family = FAMILIES[rng.pick(self._families[split])]
             fitting = [shape for shape in self._shapes if shape.fits(family)]
             if not fitting:
                 continue
-            shape = dice.pick(fitting)
+            shape = rng.pick(fitting)
             for _ in range(_DATABASES):
-                database = build(family.name, split, dice.whole(0, self._databases - 1), self._rows)
+                database = build(family.name, split, rng.whole(0, self._databases - 1), self._rows)
                 for _ in range(_DRAFTS):
-                    if asked := _ask(shape, Pick(dice=dice, database=database), split):
+                    if asked := _ask(shape, Pick(rng=rng, database=database), split):
                         return _task(f"sql/{split}/{index}", split, database, shape, *asked)
         raise ConfigError(
             f"found no question for task {index} of split '{split}' with shapes {[s.name for s in self._shapes][:5]} "
@@ -86,7 +86,7 @@ def _ask(shape: Shape, pick: Pick, split: str) -> tuple[str, QuestionDraft] | No
         draft = shape.build(pick)
     except Misfit:
         return None
-    question = wording(pick.dice.pick(shape.templates), draft.words)
+    question = wording(pick.rng.pick(shape.templates), draft.words)
     if split != "newfamily" and held_out(question) != (split == "heldout"):
         return None
     return None if flaw(draft, pick.database) else (question, draft)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.content import BuiltDatabase, Value
 from turngate.envs.sql.families_schema import NAME, SHOWN, Column, DatabaseFamily, Kind, Link, TableDesign
 
@@ -128,7 +128,7 @@ class Catalogue:
 class Pick:
     """Random choices of one draft."""
 
-    dice: Dice
+    rng: SeededRandom
     database: BuiltDatabase
 
     def table(self, *needs: tuple[Kind, ...], nulls: bool | None = None) -> TableDesign:
@@ -143,7 +143,7 @@ class Pick:
     def shown(self, table: TableDesign, *but: Column) -> Column:
         """A column to ask for: mostly the name. Raises Misfit."""
         names = tuple(c for c in table.of_kind(NAME) if c not in but)
-        return names[0] if names and self.dice.uniform() < 0.6 else self.column(table, SHOWN, *but)
+        return names[0] if names and self.rng.uniform() < 0.6 else self.column(table, SHOWN, *but)
 
     def value(self, table: TableDesign, column: Column) -> Value:
         """A value that occurs in the column. Raises Misfit."""
@@ -154,7 +154,7 @@ class Pick:
         values = list(dict.fromkeys(self.database.values(table, column)))
         if len(values) < 2:
             raise Misfit
-        first, second = self.dice.sample(values, 2)
+        first, second = self.rng.sample(values, 2)
         return (first, second) if first < second else (second, first)  # type: ignore[operator]
 
     def link(self, child: tuple[Kind, ...] = (), parent: tuple[Kind, ...] = ()) -> Link:
@@ -180,13 +180,13 @@ class Pick:
         """A condition as SQL, as words that follow "with", and the column that it is about. Raises Misfit."""
         column = self.column(table, ("category", "whole", "real", "year"), *but, nulls=False)
         value = self.value(table, column)
-        sign, word = ("=", "") if column.kind == "category" else self.dice.pick(((">", "above "), ("<", "below ")))
+        sign, word = ("=", "") if column.kind == "category" else self.rng.pick(((">", "above "), ("<", "below ")))
         return f"{prefix}{column.name} {sign} {literal(value)}", f"{column.says} {word}{literal(value)}", column
 
     def _of(self, items: Sequence[T]) -> T:
         if not items:
             raise Misfit
-        return self.dice.pick(items)
+        return self.rng.pick(items)
 
 
 def literal(value: Value) -> str:

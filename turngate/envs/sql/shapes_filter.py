@@ -160,7 +160,7 @@ def _prefix(pick: Pick) -> QuestionDraft:
     table = pick.table(NAME)
     about = pick.column(table, NAME)
     letter = str(pick.value(table, about))[0]
-    shown = about if pick.dice.uniform() < 0.7 else pick.column(table, SHOWN, about)
+    shown = about if pick.rng.uniform() < 0.7 else pick.column(table, SHOWN, about)
     query = Query(select=shown.name, tables=(table.name,), where=(f"{about.name} LIKE '{letter}%'",))
     return QuestionDraft(query=query, words={"a": shown, "many": table, "c": about, "v": letter})
 
@@ -172,7 +172,7 @@ def _suffix(pick: Pick) -> QuestionDraft:
     letter = str(pick.value(table, about))[-1]
     if letter.isdigit():
         raise Misfit
-    shown = about if pick.dice.uniform() < 0.7 else pick.column(table, SHOWN, about)
+    shown = about if pick.rng.uniform() < 0.7 else pick.column(table, SHOWN, about)
     query = Query(select=shown.name, tables=(table.name,), where=(f"{about.name} LIKE '%{letter}'",))
     return QuestionDraft(query=query, words={"a": shown, "many": table, "c": about, "v": letter})
 

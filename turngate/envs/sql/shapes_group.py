@@ -101,7 +101,7 @@ def _bottom(pick: Pick) -> QuestionDraft:
     "show the {n} of the top {k} {many} by {x}, largest first",
 )
 def _top_few(pick: Pick) -> QuestionDraft:
-    return _first(pick, " DESC", pick.dice.whole(2, 5))
+    return _first(pick, " DESC", pick.rng.whole(2, 5))
 
 
 @LEVEL_2.shape(
@@ -109,7 +109,7 @@ def _top_few(pick: Pick) -> QuestionDraft:
     "show the {n} of the bottom {k} {many} by {x}, smallest first",
 )
 def _bottom_few(pick: Pick) -> QuestionDraft:
-    return _first(pick, "", pick.dice.whole(2, 5))
+    return _first(pick, "", pick.rng.whole(2, 5))
 
 
 @LEVEL_2.shape("list the {n} of all {many} in alphabetical order", "show the {n} of every {one} sorted from a to z")
@@ -246,7 +246,7 @@ def _group_where(pick: Pick) -> QuestionDraft:
 def _group_having(pick: Pick) -> QuestionDraft:
     table = pick.table(CATEGORY, nulls=False)
     about = pick.column(table, CATEGORY, nulls=False)
-    bound = pick.dice.whole(1, max(1, len(pick.database.rows[table.name]) // 3))
+    bound = pick.rng.whole(1, max(1, len(pick.database.rows[table.name]) // 3))
     query = Query(select=about.name, tables=(table.name,), group=about.name, having=f"count(*) > {bound}")
     return QuestionDraft(query=query, words={"c": about, "many": table, "k": bound})
 

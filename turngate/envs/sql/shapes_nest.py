@@ -141,7 +141,7 @@ def _none_above(pick: Pick) -> QuestionDraft:
 )
 def _having_join(pick: Pick) -> QuestionDraft:
     link = pick.link(parent=NAME)
-    name, bound = pick.column(link.parent, NAME), pick.dice.whole(1, 5)
+    name, bound = pick.column(link.parent, NAME), pick.rng.whole(1, 5)
     label = f"{link.parent.name}.{name.name}"
     source = f"{link.child.name} JOIN {link.parent.name} ON {link.on}"
     tables = (link.child.name, link.parent.name)

@@ -1,8 +1,11 @@
-"""Monitors: pure functions over stored scores that name what looks like hacking or starving, with the evidence.
+"""Monitors: pure functions over stored scores that warn of reward hacking and of training that learns nothing.
 
-``payments`` look at what one batch was paid, ``conduct`` at what its episodes do, ``starving`` at where nothing is
-left to learn from, ``broken`` at episodes that broke, ``trends`` at many steps, of which ``step_facts`` remembers what
-is needed. ``alarm`` is what they answer, ``watchlist`` has all of them at their defaults.
+``payments`` looks at what one batch was paid for, ``conduct`` at what its episodes do, ``starving`` at rewards that
+arrive nowhere, ``broken`` at episodes that broke, ``trends`` at many steps. ``step_facts`` holds the few numbers that
+are remembered of each step. ``alarm`` defines what a monitor returns; ``watchlist`` lists all monitors at their
+defaults.
+
+The sentence of an alarm says three things: what was seen, why that matters, and what to do about it.
 """
 
 from turngate.rewards.monitors.alarm import Alarm, Check, Monitor

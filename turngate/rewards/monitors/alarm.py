@@ -1,4 +1,4 @@
-"""What a monitor says, and the episodes that monitors look at."""
+"""What a monitor returns (``Check``, with an ``Alarm`` if it is past its limit), and the episodes that it looks at."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A reason to look. ``sentence`` says it in words; ``evidence`` holds the numbers and thresholds behind it.
+    """A reason to read episodes: a monitor measured something past its limit.
 
-    ``evidence["trajectories"]``, where present, are ids to look at, the clearest cases first. A "notice" may have a
-    harmless cause, a "warning" seldom has one.
+    ``sentence`` says what was seen, why it matters and what to do; ``evidence`` holds the numbers and limits behind it.
+    ``evidence["trajectories"]``, where present, are the ids of the episodes to read, the clearest cases first. A
+    "notice" may have a harmless cause, a "warning" seldom has one.
     """
 
     name: str
@@ -33,14 +34,14 @@ class Alarm:
 
     @property
     def trajectories(self) -> tuple[str, ...]:
-        """Ids of the trajectories that it names."""
+        """Ids of the trajectories to read, the clearest cases first; empty if the alarm names none."""
         ids = self.evidence.get("trajectories", ())
         return tuple(str(name) for name in ids) if isinstance(ids, Sequence) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What a monitor measured: the number that it goes by, and the alarm if that number is past its limit."""
+    """What a monitor measured: the number that decides, and the alarm if that number is past its limit."""
 
     value: float
     alarm: Alarm | None = None
@@ -48,10 +49,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monitor(Generic[Seen]):
-    """A monitor at its defaults. ``look`` gives None where it cannot tell, which is neither calm nor alarm.
+    """A monitor at its defaults. ``look`` returns None where there is too little to measure: no value and no alarm.
 
-    ``unit`` is that of ``Check.value`` and ``limits`` are what the value is compared with; none if it takes more than
-    one number to raise the alarm.
+    ``unit`` is that of ``Check.value``; ``limits`` are what the value is compared with. There are none where the alarm
+    depends on more than one number.
     """
 
     name: str
@@ -69,7 +70,8 @@ class ScoredEpisode(NamedTuple):
 
 
 def usable_episodes(groups: Sequence[ScoredGroup], *, turnless: bool = False) -> list[ScoredEpisode]:
-    """The usable episodes, in order: a broken one says nothing about the policy. ``turnless``: also without a turn."""
+    """The usable episodes, in order: unusable ones say nothing about the policy. ``turnless``: also those without a
+    turn."""
     return [episode for episode in _usable(groups) if turnless or episode.trajectory.turns]
 
 

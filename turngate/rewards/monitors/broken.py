@@ -1,8 +1,9 @@
-"""Monitors over episodes that broke: the unusable ones, which leave every mean, and those that the agent broke itself.
+"""Monitors of episodes that broke: unusable ones, which no mean counts, and those that the agent broke itself.
 
-An agent that could void an episode would void those that it cannot win, and its mean would rise. So two things are
-watched: how many episodes break, in a step and of a task; and whether the tasks on which the policy fails are those
-that break. They return what ``monitors`` describes: a ``Check``, or None where they cannot tell.
+An agent that can make an episode unusable gains by it: episodes that it cannot win disappear, and its mean reward
+rises. So two things are watched: how many episodes break, in a step and in each task; and whether the tasks that the
+policy fails are the tasks whose episodes break. Each monitor returns a ``Check``, or None where it has too little to
+measure.
 """
 
 from __future__ import annotations
@@ -25,28 +26,30 @@ REASON_CHARS = 120
 
 
 def unusable_share(groups: Sequence[ScoredGroup], *, at_most: float = 0.2) -> Check | None:
-    """More than ``at_most`` of the episodes are unusable; the value is their share. The limit is ours."""
+    """Alarm: more than ``at_most`` of the episodes are unusable. Value: their share. The limit is ours."""
     pairs = _pairs(groups)
     bad = [(trajectory, _reason(trajectory, score)) for trajectory, score in pairs if not score.usable]
-    return _share("unusable_share", "are unusable and leave every mean", bad, len(pairs), at_most)
+    why = "the environment, a verifier, a judge or the model failed, so no reward and no mean counts them"
+    return _share("unusable_share", "are unusable", why, bad, len(pairs), at_most)
 
 
 def agent_fault_share(groups: Sequence[ScoredGroup], *, at_most: float = 0.1) -> Check | None:
-    """The agent broke more than ``at_most`` of the episodes; the value is their share. The limit is ours.
+    """Alarm: the agent broke more than ``at_most`` of the episodes. Value: their share. The limit is ours.
 
-    They count as failures, so nothing is gained by it; but it says what the agent does, or that an environment takes a
-    fault of its own for one of the agent.
+    Such episodes count as failures, so the agent gains nothing. Either the agent really breaks its environment, or the
+    environment blames the agent for a fault of its own.
     """
     pairs = _pairs(groups)
     bad = [(trajectory, _reason(trajectory, score)) for trajectory, score in pairs if _is_fault(trajectory)]
-    return _share("agent_fault_share", "were broken by the agent", bad, len(pairs), at_most)
+    why = "they count as failures; make sure that the fault is the agent's and not the environment's"
+    return _share("agent_fault_share", "were broken by the agent", why, bad, len(pairs), at_most)
 
 
 def unusable_task(groups: Sequence[ScoredGroup], *, at_most: float = 0.5, least: int = 4) -> Check | None:
-    """More than ``at_most`` of the episodes of one task are unusable.
+    """Alarm: more than ``at_most`` of the episodes of one task are unusable.
 
-    The value is the largest such share of a task with ``least`` episodes or more; no such task: None. Both numbers are
-    ours.
+    Value: the largest such share among the tasks with ``least`` episodes or more; None if there is no such task. Both
+    numbers are ours.
     """
     counted = {task: tally for task, tally in tallies(groups).items() if tally.n >= max(least, 1)}
     if not counted:
@@ -66,8 +69,9 @@ def unusable_task(groups: Sequence[ScoredGroup], *, at_most: float = 0.5, least:
         name="unusable_task",
         severity="warning",
         sentence=(
-            f"{worst.unusable} of {worst.n} episodes of task '{task}' are unusable (limit {at_most:.0%}), "
-            f"as more than the limit are of {n_tasks} of {len(counted)} tasks{_mostly(bad)}"
+            f"{worst.unusable} of {worst.n} episodes of task '{task}' are unusable (limit {at_most:.0%}), so hardly "
+            f"anything is learned from it; repair the task or leave it out; tasks above the limit: {n_tasks} of "
+            f"{len(counted)}{_mostly(bad)}"
         ),
         evidence={"task": task, "share": share, "tasks": n_tasks, "limit": at_most, "trajectories": _first(bad)},
     )
@@ -78,18 +82,20 @@ def unusable_task(groups: Sequence[ScoredGroup], *, at_most: float = 0.5, least:
 
 
 def unusable_with_failure(trend: Sequence[StepFacts], *, below: float = 0.001, least: int = 10) -> Check | None:
-    """Tasks on which the policy fails more have more unusable episodes, over the tasks of the steps remembered.
+    """Alarm: tasks that the policy fails more often have more unusable episodes, over the tasks of the steps
+    remembered.
 
-    Per task, x is the share of unusable episodes and y that of failures among the usable ones. The value is their
-    rank correlation; the alarm is raised if the exact p of ``median_test`` is below ``below``, which takes 13 tasks at
-    least. Tasks are the unit, so one that always breaks counts once. A task without usable episodes has no y and is
-    left out: a policy that voids all that it fails is not seen here but by ``unusable_share``. Fewer than ``least``
-    tasks, or no variation: None. Both numbers are ours.
+    For each task, x is the share of its episodes that are unusable and y the share of failures among its usable ones.
+    Value: the rank correlation of x and y. The alarm is raised if the exact p of ``median_test`` is below ``below``,
+    which takes at least 13 tasks. Tasks are the unit, so a task that always breaks counts once. A task without usable
+    episodes has no y and is left out; where every failed episode is unusable, ``unusable_share`` raises its alarm
+    instead. None for fewer than ``least`` tasks, or if x or y does not vary. Both numbers are ours.
     """
     table = _summed(trend)
     return _together(
         "unusable_with_failure",
-        "are unusable",
+        "of its episodes are unusable",
+        "the agent may break episodes that it cannot win, which raises its mean reward; read why they broke",
         {task: t for task, t in table.items() if t.n > t.unusable},
         lambda t: t.unusable / t.n,
         lambda t: (t.failures + t.faults) / (t.n - t.unusable),
@@ -99,14 +105,16 @@ def unusable_with_failure(trend: Sequence[StepFacts], *, below: float = 0.001, l
 
 
 def faults_with_failure(trend: Sequence[StepFacts], *, below: float = 0.001, least: int = 10) -> Check | None:
-    """The same for episodes that the agent broke: x is their share of the usable ones, y that of failures of the rest.
+    """Like ``unusable_with_failure``, for episodes that the agent broke.
 
-    Faults are failures by definition, so only the others say how hard a task is.
+    For each task, x is the share of its usable episodes that the agent broke, y the share of failures among the other
+    usable ones. Broken episodes are failures by definition, so only the others say how hard the task is.
     """
     table = _summed(trend)
     return _together(
         "faults_with_failure",
-        "were broken by the agent",
+        "of its episodes the agent breaks",
+        "it may break what it cannot solve, which gains nothing but wastes episodes; read what it did",
         {task: t for task, t in table.items() if t.n > t.unusable + t.faults},
         lambda t: t.faults / (t.n - t.unusable),
         lambda t: t.failures / (t.n - t.unusable - t.faults),
@@ -163,14 +171,16 @@ def _reason(trajectory: Trajectory, score: Score) -> str:
 
 def _mostly(bad: Iterable[tuple[Trajectory, str]]) -> str:
     reasons = Counter(reason for _, reason in bad if reason)
-    return f"; most often: {reasons.most_common(1)[0][0]}" if reasons else ""
+    return f"; most frequent reason: {reasons.most_common(1)[0][0]}" if reasons else ""
 
 
 def _first(bad: Iterable[tuple[Trajectory, str]]) -> list[str]:
     return [trajectory.id for trajectory, _ in bad][:NAMED]
 
 
-def _share(name: str, what: str, bad: Sequence[tuple[Trajectory, str]], n: int, at_most: float) -> Check | None:
+def _share(
+    name: str, what: str, why: str, bad: Sequence[tuple[Trajectory, str]], n: int, at_most: float
+) -> Check | None:
     if not n:
         return None
     share = len(bad) / n
@@ -179,7 +189,7 @@ def _share(name: str, what: str, bad: Sequence[tuple[Trajectory, str]], n: int, 
     alarm = Alarm(
         name=name,
         severity="warning",
-        sentence=f"{len(bad)} of {n} episodes {what} (limit {at_most:.0%}){_mostly(bad)}",
+        sentence=f"{len(bad)} of {n} episodes {what} (limit {at_most:.0%}): {why}{_mostly(bad)}",
         evidence={"share": share, "episodes": n, "limit": at_most, "trajectories": _first(bad)},
     )
     return Check(value=share, alarm=alarm)
@@ -196,6 +206,7 @@ def _summed(trend: Sequence[StepFacts]) -> dict[str, EndingCount]:
 def _together(
     name: str,
     what: str,
+    why: str,
     table: Mapping[str, EndingCount],
     breaks: Callable[[EndingCount], float],
     fails: Callable[[EndingCount], float],
@@ -216,8 +227,8 @@ def _together(
         name=name,
         severity="warning",
         sentence=(
-            f"of tasks on which the policy fails more, more episodes {what}: rank correlation {r:.2f} over "
-            f"{len(table)} tasks (exact median test p {p:.1g}, limit {below:g})"
+            f"the more often a task is failed, the more {what}: rank correlation {r:.2f} over {len(table)} tasks "
+            f"(exact median test p {p:.1g}, limit {below:g}); {why}"
         ),
         evidence={"r": r, "p": p, "tasks": len(table), "limit": below},
     )

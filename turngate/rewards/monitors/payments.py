@@ -1,9 +1,9 @@
-"""Hacking monitors over what one batch was paid. ``conduct`` looks at what the episodes do, ``trends`` at many steps.
+"""Monitors of what the episodes of one batch were paid for.
 
-Each is a pure function of what is stored and returns a ``Check`` (the number that it goes by, and an ``Alarm`` if that
-is past its limit), or None where it cannot tell. They look at usable episodes only. An alarm is a reason to read
-trajectories, not a verdict: nothing here changes a reward, and nothing should. Where a threshold has a published source
-it is named; the others are ours and have no more behind them than that they seemed sensible.
+Each is a pure function of what is stored. It returns a ``Check`` (the number that decides, and an ``Alarm`` if that
+number is past its limit), or None where it has too little to measure. Only usable episodes count. An alarm is a reason
+to read trajectories, not a verdict: no monitor changes a reward, and none should. Where a threshold has a published
+source, it is named; thresholds called "ours" seemed sensible and have nothing more behind them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ ALIKE = 1e-12
 
 
 def paid_concentration(groups: Sequence[ScoredGroup], *, at_most: float = 0.7) -> Check | None:
-    """One process or penalty component holds most of the variance of the paid total R over the batch.
+    """Alarm: one process or penalty component causes most of the variance of the paid total R over the batch.
 
-    R = Σ_c x_c, and the share of c is Σ_i (x_ic − x̄_c)(R_i − R̄) / Σ_i (R_i − R̄)², so the shares of all components sum
-    to 1; one is negative where a component works against the rest. Outcome components may hold everything. The value is
-    the largest share of the others; no variance or no such component: None. ``at_most`` is ours.
+    R = Σ_c x_c, where x_c is what component c was paid. The share of c is Σ_i (x_ic − x̄_c)(R_i − R̄) / Σ_i (R_i −
+    R̄)², so the shares of all components sum to 1; a share is negative where a component works against the rest.
+    Outcome components may cause all of it. Value: the largest share of any other component; None if the total does not
+    vary or there is no such component. ``at_most`` is ours.
     """
     return _concentration("paid_concentration", "paid total", groups, at_most, within=False)
 
 
 def advantage_concentration(groups: Sequence[ScoredGroup], *, at_most: float = 0.7) -> Check | None:
-    """Like ``paid_concentration``, but every payment is measured from the mean of its group.
+    """Like ``paid_concentration``, but every payment counts as its distance from the mean of its group.
 
-    That difference is the advantage of every group-relative rule before it is scaled. Where all siblings have the same
-    outcome, process payments alone decide it, however small their weights are: the alarm says how many such groups
-    there are. A rule that adds process credit after normalising (``sag``) is not covered.
+    That distance is the advantage of every group-relative rule before scaling. Where all siblings have the same
+    outcome, process payments alone decide the advantage, however small their weights are: the alarm says how many such
+    groups there are. A rule that adds process credit after normalising (``sag``) is not covered.
     """
     return _concentration("advantage_concentration", "advantage", groups, at_most, within=True)
 
@@ -61,8 +62,9 @@ def _concentration(
         name=name,
         severity="warning",
         sentence=(
-            f"component '{component}' holds {share:.0%} of the variance of the {whole} (limit {at_most:.0%}); "
-            f"{same} of {n_groups} groups do not differ in their outcome"
+            f"component '{component}' causes {share:.0%} of the variance of the {whole} (limit {at_most:.0%}), so the "
+            "policy is trained for it more than for the outcome; lower its weight or gate it on the outcome; in "
+            f"{same} of {n_groups} groups all outcomes are equal"
         ),
         evidence={
             "component": component,
@@ -77,11 +79,11 @@ def _concentration(
 
 
 def unchanged_state(groups: Sequence[ScoredGroup], *, at_most: float = 0.5, least: int = 10) -> Check | None:
-    """More than ``at_most`` of the paid process gains are for turns that left the state as it was.
+    """Alarm: more than ``at_most`` of the paid process gains are for turns that left the state as it was.
 
     A turn changed nothing if the next turn begins with the same ``state_key``. Last turns and turns without keys are
-    left out, because what came after is not known; with fewer than ``least`` gains known: None. Environments whose
-    tools only read may raise this honestly. Both numbers are ours.
+    left out, because the state after them is not known. Value: the share of gains for such turns; None with fewer than
+    ``least`` gains left. The alarm is harmless where tools only read. Both numbers are ours.
     """
     episodes = usable_episodes(groups)
     still_B = np.zeros(len(episodes))
@@ -105,7 +107,8 @@ def unchanged_state(groups: Sequence[ScoredGroup], *, at_most: float = 0.5, leas
         severity="warning",
         sentence=(
             f"{still / known:.0%} of the process gains ({still:.3g} of {known:.3g} in {n_known} payments) are for "
-            f"turns that did not change the state (limit {at_most:.0%})"
+            f"turns that did not change the state (limit {at_most:.0%}): unless the tools only read, the agent is paid "
+            "for doing nothing; pay for improvement only (gate 'best_so_far')"
         ),
         evidence={
             "share": still / known,
@@ -119,11 +122,11 @@ def unchanged_state(groups: Sequence[ScoredGroup], *, at_most: float = 0.5, leas
 
 
 def duplicate_sources(groups: Sequence[ScoredGroup], *, at_least: float = 0.99, least: int = 30) -> Check | None:
-    """Two gaining components always earn together: one deed is paid twice.
+    """Alarm: two components that pay gains always pay on the same turns, so one action is paid twice.
 
-    That is: verdicts on the same turns correlate by ``at_least`` (Pearson) over ``least`` turns or more; the value is
-    the largest correlation. A verdict about the whole episode counts for its last turn. Components that never vary are
-    not compared; no pair left: None. Both numbers are ours.
+    That is: their verdicts on the same turns correlate by at least ``at_least`` (Pearson) over ``least`` turns or more.
+    Value: the largest correlation of any pair. A verdict on the whole episode counts for its last turn. Components that
+    never vary are not compared; None if no pair is left. Both numbers are ours.
     """
     worst: tuple[float, str, str, int] | None = None
     verdicts = _verdicts(usable_episodes(groups))
@@ -145,8 +148,8 @@ def duplicate_sources(groups: Sequence[ScoredGroup], *, at_least: float = 0.99, 
         name="duplicate_sources",
         severity="notice",
         sentence=(
-            f"components '{first}' and '{second}' earn together on {n} turns (correlation {r:.3f}): "
-            "one deed is paid twice"
+            f"components '{first}' and '{second}' rise and fall together on {n} turns (correlation {r:.3f}, limit "
+            f"{at_least:g}): the same action is paid twice; drop one of them, or lower both weights"
         ),
         evidence={"components": [first, second], "correlation": r, "turns": n, "limit": at_least},
     )
@@ -156,11 +159,11 @@ def duplicate_sources(groups: Sequence[ScoredGroup], *, at_least: float = 0.99, 
 def paid_follows_turns(
     groups: Sequence[ScoredGroup], *, at_most: float = 0.5, least_per_turn: float = 0.02, least: int = 30
 ) -> Check | None:
-    """Among siblings of equal outcome, what is paid correlates with the number of turns: |r| > ``at_most``.
+    """Alarm: among siblings of equal outcome, what is paid correlates with the number of turns, |r| > ``at_most``.
 
-    Comparing equal outcomes only takes out that failures often run into the turn limit. r > 0: stalling pays; r < 0:
-    doing more costs. A slope below ``least_per_turn`` in reward per turn is no alarm; fewer than ``least`` comparable
-    episodes, or none that differ, give None. All numbers are ours.
+    Only equal outcomes are compared, because failures often run into the turn limit. r > 0: long episodes are paid for
+    their length; r < 0: every further turn costs. Value: r. A slope below ``least_per_turn`` (reward per turn) raises
+    no alarm. None with fewer than ``least`` comparable episodes, or if they do not differ. All numbers are ours.
     """
     episodes = usable_episodes(groups)
     strata: dict[tuple[int, float | None], int] = {}
@@ -179,7 +182,7 @@ def paid_follows_turns(
         severity="warning" if r > 0 else "notice",
         sentence=(
             f"among siblings of equal outcome each further turn {'pays' if r > 0 else 'costs'} {abs(per_turn):.3g} "
-            f"(correlation of paid and turns {r:+.2f} over {n} episodes, limit {at_most:g})"
+            f"(correlation of paid and turns {r:+.2f} over {n} episodes, limit {at_most:g}): {_length_advice(r)}"
         ),
         evidence={
             "correlation": r,
@@ -212,6 +215,12 @@ def paid_shares(groups: Sequence[ScoredGroup]) -> dict[str, float]:
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _length_advice(r: float) -> str:
+    if r > 0:
+        return "the agent may learn to stall; bound what is paid per turn (gates 'budget' and 'cap_process')"
+    return "the agent may learn to give up early; lower the penalties that are charged per turn"
 
 
 def _totals(episodes: Sequence[ScoredEpisode]) -> Floats:

@@ -1,6 +1,7 @@
-"""Starvation monitors: where a signal that was measured for does not arrive. Over one batch, then over many steps.
+"""Monitors of training that learns nothing: rewards that do not differ, judges that are silent, gates that never open.
 
-They return what ``monitors`` describes: a ``Check``, or None where they cannot tell.
+The first half looks at one batch, the second at many steps. Each returns a ``Check``, or None where it has too little
+to measure.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ from turngate.rewards.monitors.step_facts import Opened, StepFacts
 from turngate.types import JSON, ScoredGroup
 
 RECORD = "_judge"
-"""Ending of the facts that say who judged and why (see ``judge.facts``)."""
+"""Ending of the names of facts that say who judged and why (see ``judge.as_facts``)."""
 
 
 # --- one batch -------------------------------------------------------------------------------------------------------
 
 
 def silent_groups(groups: Sequence[ScoredGroup], *, at_most: float = 0.9) -> Check | None:
-    """More than ``at_most`` of the cohorts have one usable episode only, or were paid the same throughout.
+    """Alarm: more than ``at_most`` of the cohorts teach nothing under a group-relative rule.
 
-    A cohort is the siblings with the same guidance. Such a cohort has no advantage under a group-relative rule. "The
-    same" is a range within rounding (``columns.alike``). The value is their share. Tasks that are all solved end
-    here too, so it is a notice: easier or harder tasks would teach more. ``at_most`` is ours.
+    A cohort is the siblings of one group with the same guidance. It teaches nothing if it has a single usable episode,
+    or if all its episodes were paid the same (up to rounding, see ``columns.alike``): every advantage is then 0. Value:
+    the share of such cohorts. Tasks that are always solved count too, so the alarm is a notice: harder or easier tasks
+    would teach more. ``at_most`` is ours.
     """
     found = _silent(groups)
     if found is None:
@@ -40,8 +42,9 @@ def silent_groups(groups: Sequence[ScoredGroup], *, at_most: float = 0.9) -> Che
         name="silent_groups",
         severity="notice",
         sentence=(
-            f"{n_single + n_equal} of {n} groups have no advantage: {n_equal} were paid the same throughout, "
-            f"{n_single} have one usable episode (limit {at_most:.0%})"
+            f"{n_single + n_equal} of {n} groups teach nothing (limit {at_most:.0%}): in {n_equal} all episodes were "
+            f"paid the same, {n_single} had a single usable episode; tasks that are solved sometimes, neither always "
+            "nor never, would teach more"
         ),
         evidence={"share": share, "groups": n, "equal": n_equal, "singletons": n_single, "limit": at_most},
     )
@@ -49,16 +52,17 @@ def silent_groups(groups: Sequence[ScoredGroup], *, at_most: float = 0.9) -> Che
 
 
 def group_shares(groups: Sequence[ScoredGroup]) -> dict[str, float]:
-    """Shares of cohorts with one usable episode (``singleton``) and of those paid the same throughout (``equal``)."""
+    """Share of cohorts with one usable episode (``singleton``), and share of those whose episodes were all paid the
+    same (``equal``); empty without usable episodes."""
     found = _silent(groups)
     return {} if found is None else {"singleton": found[1] / found[0], "equal": found[2] / found[0]}
 
 
 def judge_silent(groups: Sequence[ScoredGroup], *, at_most: float = 0.1, least: int = 10) -> Check | None:
-    """More than ``at_most`` of the facts that a judge was asked for are missing.
+    """Alarm: more than ``at_most`` of the facts that a judge was asked for are missing.
 
-    Unusable episodes count, because a missing verdict may be what made them unusable. The value is the share of missing
-    ones; fewer than ``least`` facts: None. Both numbers are ours.
+    Unusable episodes count, because a missing verdict may be what made them unusable. Value: the share of facts that
+    are missing; None for fewer than ``least`` facts. Both numbers are ours.
     """
     asked, missing, named = 0, 0, []
     why: Counter[str] = Counter()
@@ -74,11 +78,14 @@ def judge_silent(groups: Sequence[ScoredGroup], *, at_most: float = 0.1, least: 
         return None
     if missing <= at_most * asked:
         return Check(value=missing / asked)
-    reasons = f", mostly: {why.most_common(1)[0][0]}" if why else ""
+    reasons = f"; most frequent reason: {why.most_common(1)[0][0]}" if why else ""
     alarm = Alarm(
         name="judge_silent",
         severity="warning",
-        sentence=f"{missing} of {asked} facts from the judge are missing (limit {at_most:.0%}){reasons}",
+        sentence=(
+            f"{missing} of {asked} facts from the judge are missing (limit {at_most:.0%}): an episode whose rubric "
+            f"needs one is unusable; check the judge's server, deadline and replies{reasons}"
+        ),
         evidence={
             "share": missing / asked,
             "facts": asked,
@@ -91,11 +98,12 @@ def judge_silent(groups: Sequence[ScoredGroup], *, at_most: float = 0.1, least: 
 
 
 def canaries_missed(groups: Sequence[ScoredGroup], *, at_most: int = 0) -> Check | None:
-    """More than ``at_most`` judged facts were thrown away because the judge failed a canary or could not be tried.
+    """Alarm: more than ``at_most`` judged facts were thrown away because of a canary.
 
-    A batch of which one canary was accepted is void (https://arxiv.org/abs/2507.08794 shows how easily a judge says yes
-    to an answer without content), so the allowed number is 0. Unusable episodes count. The value is the number of void
-    facts; no judge in the batch: None.
+    A canary is an answer without content that is mixed into each batch and that the judge must reject: judges often say
+    yes to such answers (https://arxiv.org/abs/2507.08794). If the judge accepts one, or none could be measured, all
+    verdicts of that batch are void; so the allowed number is 0. Unusable episodes count. Value: the number of void
+    facts; None without a judge in the batch.
     """
     void, judged, said = [], 0, ""
     for trajectory, value, record in _judged(groups):
@@ -110,7 +118,11 @@ def canaries_missed(groups: Sequence[ScoredGroup], *, at_most: int = 0) -> Check
     alarm = Alarm(
         name="canaries_missed",
         severity="warning",
-        sentence=f"{len(void)} of {judged} judged facts are void because of a canary" + (f": {said}" if said else ""),
+        sentence=(
+            f"{len(void)} of {judged} judged facts were thrown away because of a canary, an answer without content "
+            f"that the judge must reject{f' ({said})' if said else ''}; measure the judge with 'turngate judge-check', "
+            "or use another one"
+        ),
         evidence={
             "void": len(void),
             "of": judged,
@@ -133,12 +145,12 @@ STARVATION_MONITORS: tuple[Monitor[Sequence[ScoredGroup]], ...] = (
 
 
 def starvation(trend: Sequence[StepFacts], *, below: float = 0.01, batches: int = 20) -> Check | None:
-    """Gates left less than ``below`` of a component's payments open in each of the last ``batches`` batches.
+    """Alarm: in each of the last ``batches`` batches, gates let through less than ``below`` of a component's payments.
 
-    The step signal is then unused: the gate is too strict for this policy. The 1 % follows the usual advice for gated
-    accumulation (G-RA, https://arxiv.org/abs/2508.10548, warns of thresholds too high); the number of batches is ours.
-    The value is the open share of the best of those batches, for the component for which that is lowest. A component
-    without payments in one of them is left out; no component left: None.
+    The policy then learns nothing from the component: the gate is too strict for it. The 1 % follows the usual advice
+    for gated accumulation (G-RA, https://arxiv.org/abs/2508.10548, warns of thresholds that are too high); the number
+    of batches is ours. For each component, the share that gates let through is taken in its best batch. Value: the
+    lowest such share. A component without payments in one of the batches is left out; None if no component is left.
     """
     last = trend[-batches:]
     if len(last) < batches or batches < 1:
@@ -162,8 +174,9 @@ def _starved(component: str, counted: Sequence[Opened], closed: Sequence[str], b
         name="starvation",
         severity="warning",
         sentence=(
-            f"gates left {n_open} of {n} payments of '{component}' open in {len(counted)} batches (limit {below:.0%}), "
-            f"mostly {gate} closed them: the component teaches nothing"
+            f"gates let through {n_open} of {n} payments of '{component}' in {len(counted)} batches (limit "
+            f"{below:.0%}), so the policy learns nothing from it; loosen the gate that closed most of them, {gate}, or "
+            "begin with easier tasks"
         ),
         evidence={
             "component": component,
@@ -178,11 +191,11 @@ def _starved(component: str, counted: Sequence[Opened], closed: Sequence[str], b
 
 
 def few_open_groups(trend: Sequence[StepFacts], *, below: float = 0.05, batches: int = 20) -> Check | None:
-    """In each of the last ``batches`` batches, less than ``below`` of the groups have two open episodes.
+    """Alarm: in each of the last ``batches`` batches, less than ``below`` of the groups have two open episodes.
 
-    A gate on the reward needs two open siblings to rank their steps: a single one gets the same advantage whatever its
-    process value is. Only batches with process payments count. The value is the best share among them; fewer than
-    ``batches``: None. Both numbers are ours.
+    An episode is open if gates let through one of its process payments. Process rewards compare siblings, so a group
+    needs two open ones: a single one gets the same advantage whatever its process value is. Only batches with process
+    payments count. Value: the share of the best batch; None for fewer than ``batches``. Both numbers are ours.
     """
     shares = [fact.open_groups for fact in trend if fact.open_groups is not None][-batches:]
     if len(shares) < batches or batches < 1:
@@ -194,8 +207,9 @@ def few_open_groups(trend: Sequence[StepFacts], *, below: float = 0.05, batches:
         name="few_open_groups",
         severity="warning",
         sentence=(
-            f"at most {best:.1%} of the groups have two episodes with open process payments in each of {batches} "
-            f"batches (limit {below:.0%}): process rewards rank nothing within a group"
+            f"in each of {batches} batches at most {best:.1%} of the groups have two episodes whose process payments "
+            f"the gates let through (limit {below:.0%}), so process rewards cannot tell siblings apart; loosen the "
+            "gates, or begin with easier tasks"
         ),
         evidence={"share": best, "batches": batches, "limit": below, "trajectories": list(trend[-1].closed)},
     )
@@ -203,9 +217,10 @@ def few_open_groups(trend: Sequence[StepFacts], *, below: float = 0.05, batches:
 
 
 def uninformative_process(trend: Sequence[StepFacts], *, below: float = 0.55, steps: int = 50) -> Check | None:
-    """Over the last ``steps`` steps that could tell, the process value hardly told success from failure.
+    """Alarm: over the last ``steps`` steps with successes and failures, process rewards hardly told the two apart.
 
-    Mean AUC below ``below``; 0.5 is a coin. The advice is to switch the component off. Both numbers are ours.
+    Value: the mean AUC, the chance that a success has the higher process value; 0.5 is no better than a coin. Alarm
+    below ``below``. Such a component is better left out. Both numbers are ours.
     """
     measured = [fact.auc for fact in trend if fact.auc is not None][-steps:]
     if len(measured) < steps or steps < 1:
@@ -216,7 +231,10 @@ def uninformative_process(trend: Sequence[StepFacts], *, below: float = 0.55, st
     alarm = Alarm(
         name="uninformative_process",
         severity="notice",
-        sentence=f"process rewards tell success from failure with AUC {mean:.2f} over {steps} steps (limit {below:g})",
+        sentence=(
+            f"process rewards hardly tell success from failure: AUC {mean:.2f} over {steps} steps (limit {below:g}; "
+            "0.5 is chance), so they add noise; improve what they measure, or leave them out"
+        ),
         evidence={"auc": mean, "steps": steps, "limit": below},
     )
     return Check(value=mean, alarm=alarm)

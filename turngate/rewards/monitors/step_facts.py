@@ -1,4 +1,4 @@
-"""What the monitors remember of a training step: a few numbers, measured from its scored groups."""
+"""The few numbers that monitors remember of a training step, measured from its scored groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)  # any large odd number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """How many payments of a component gates left open, of how many; ``gate`` closed most of the others."""
+    """Gates let through ``n_open`` of the ``n`` payments of a component; ``gate`` closed most of the others."""
 
     n_open: int
     n: int
@@ -30,7 +30,8 @@ class Opened:
 
 
 class EndingCount(NamedTuple):
-    """Episodes of a task: all, the unusable, those that the agent broke, and the other usable ones that failed."""
+    """Episodes of a task: ``n`` in all, of which some are unusable, some are ``faults`` (the agent broke them), and
+    ``failures`` are the other usable ones that failed."""
 
     n: int
     unusable: int
@@ -40,11 +41,11 @@ class EndingCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What the trajectories do not show; None = not measured.
+    """What the learner measured and trajectories do not show; None = not measured.
 
-    ``kl_nats``: KL divergence per token from where the policy is held or was sampled. ``effective_share``: (Σw)²/(nΣw²)
-    of the off-policy weights w of n tokens, 1 if all are equal; ``dropped_share``: of tokens with w = 0.
-    ``credit_turns``: correlation over episodes of Σ_t A_t and the number of turns.
+    ``kl_nats``: KL divergence per token, in nats, from the reference policy or from the one that sampled.
+    ``effective_share``: (Σw)²/(nΣw²) of the off-policy weights w of n tokens, 1 if all are equal. ``dropped_share``:
+    share of tokens with w = 0. ``credit_turns``: correlation over episodes of Σ_t A_t and the number of turns.
     """
 
     kl_nats: float | None = None
@@ -60,9 +61,11 @@ class StepFacts:
     ``process`` is the earned process value of an episode, before gates. ``auc`` is the chance that it is higher in a
     success than in a failure (ties count half). ``spread`` is the standard deviation of paid within a group (ddof 0),
     mean over groups. ``overlap`` is the share of token 4-grams that neighbouring siblings have in common (Jaccard).
-    ``open_groups`` is the share of groups with process payments in which two episodes have open ones; ``guided`` and
-    ``unguided`` are the mean outcomes of episodes with and without help. ``tasks`` counts, by the
-    id of each task, which of its episodes broke or failed. ``learner`` is what credit and the learner measured.
+    ``open_groups`` is the share of groups with process payments in which gates let some through in two episodes.
+    ``guided`` and ``unguided`` are the mean outcomes of episodes with and without help. ``tasks`` counts, by the id of
+    each task, how many of its episodes broke or failed. ``learner`` is what credit and the learner measured.
+    ``longest`` and ``closed`` are ids of episodes to read: those with most turns, and those with payments that a gate
+    closed.
     """
 
     step: int

@@ -1,7 +1,7 @@
-"""Hacking monitors over many training steps.
+"""Monitors of many training steps: a reward that rises without the outcome, behaviour that drifts, updates that jump.
 
-They look at a sequence of ``StepFacts``, oldest first, and return what ``monitors`` describes: a ``Check``, or None
-where they cannot tell. They need the first ``START`` steps of a run and the last ``MEMORY``: what lies between may be
+Each looks at a list of ``StepFacts``, oldest first, and returns a ``Check``, or None where it has too little to
+measure. Together they need the first ``START`` steps of a run and the last ``MEMORY``; the steps between may be
 forgotten. Thresholds without a source are ours.
 """
 
@@ -20,10 +20,16 @@ from turngate.rewards.monitors.step_facts import START, StepFacts
 
 DriftOf: TypeAlias = Literal["turns", "tokens", "parsed"]
 
+_DRIFTING: dict[DriftOf, str] = {
+    "turns": "number of turns per episode",
+    "tokens": "number of sampled tokens per episode",
+    "parsed": "share of actions that can be parsed",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationPoint:
-    """One evaluation: a proxy (what is optimised) and the outcome that it stands for."""
+    """One evaluation: ``proxy`` is what training optimises, ``outcome`` what it is meant to improve."""
 
     proxy: float
     outcome: float
@@ -31,10 +37,10 @@ class EvaluationPoint:
 
 
 def proxy_gap(readings: Sequence[EvaluationPoint], *, over: int = 3, least: float = 0.02) -> Check | None:
-    """The proxy rose and the outcome fell from each of the last ``over`` evaluations to the next.
+    """Alarm: from each of the last ``over`` evaluations to the next, the proxy rose and the outcome fell.
 
-    Both must have moved by ``least`` in all (ours), so that noise in the last digit is no trend. The value is by how
-    much the proxy rose against the outcome, (p_last − p_first) − (o_last − o_first); fewer evaluations: None.
+    Both must have moved by ``least`` in all (ours), so that noise in the last digit is no trend. Value: how much more
+    the proxy rose than the outcome, (p_last − p_first) − (o_last − o_first); None for fewer evaluations.
     """
     last = readings[-over:]
     if len(last) < over or over < 2:
@@ -47,8 +53,9 @@ def proxy_gap(readings: Sequence[EvaluationPoint], *, over: int = 3, least: floa
         name="proxy_gap",
         severity="warning",
         sentence=(
-            f"over the last {over} evaluations the proxy rose from {last[0].proxy:.3g} to {last[-1].proxy:.3g} while "
-            f"the outcome fell from {last[0].outcome:.3g} to {last[-1].outcome:.3g}"
+            f"over the last {over} evaluations the proxy (the process reward) rose from {last[0].proxy:.3g} to "
+            f"{last[-1].proxy:.3g} while the outcome fell from {last[0].outcome:.3g} to {last[-1].outcome:.3g}: reward "
+            "is earned without solving tasks; read recent episodes, and gate process rewards on the outcome"
         ),
         evidence={
             "proxy": [reading.proxy for reading in last],
@@ -75,10 +82,11 @@ def block_readings(trend: Sequence[StepFacts], *, every: int = 10, over: int = 3
 
 
 def diverging_slopes(trend: Sequence[StepFacts], *, steps: int = 50, least_t: float = 2.0) -> Check | None:
-    """Over ``steps`` steps the earned process value rises while the outcome falls: the mark of summed rewards.
+    """Alarm: over ``steps`` steps the earned process value rises while the outcome falls.
 
-    Both slopes are least squares; each must be ``least_t`` times its standard error (ours: of two flat noisy curves one
-    pair in four would have these signs). The value is the smaller of t(process) and −t(outcome).
+    This is typical of process rewards that are added to the outcome without a gate. Both slopes are least squares; each
+    must be ``least_t`` times its standard error (ours: of two flat noisy curves one pair in four would have these
+    signs). Value: the smaller of t(process) and −t(outcome).
     """
     last = [fact for fact in trend if fact.process is not None][-steps:]
     if len(last) < steps or steps < 3:
@@ -94,7 +102,8 @@ def diverging_slopes(trend: Sequence[StepFacts], *, steps: int = 50, least_t: fl
         severity="warning",
         sentence=(
             f"over {steps} steps the process value rises by {100 * up:.3g} and the outcome falls by {-100 * down:.3g} "
-            f"per 100 steps (t = {up_t:.1f} and {down_t:.1f})"
+            f"per 100 steps (t = {up_t:.1f} and {down_t:.1f}): process reward is earned instead of solving tasks; read "
+            "recent episodes, and gate process rewards on the outcome"
         ),
         evidence={
             "process_slope": up,
@@ -117,11 +126,13 @@ def drift(
     recent: int = 5,
     floor: float = 0.01,
 ) -> Check | None:
-    """The mean of the last ``recent`` steps lies more than ``z`` standard deviations from the ``reference`` before.
+    """Alarm: the mean of the last ``recent`` steps is more than ``z`` standard deviations from the ``reference``
+    before.
 
     ``z = (mean_recent − mean_ref) / max(std_ref, floor·max(|mean_ref|, 1e-6))`` over step means, ddof 1. ``of`` is
-    turns or tokens per episode, or the share of actions that parse. The floor keeps a constant past from calling the
-    first change infinite. A drift is a warning if the outcome did not rise with it, else a notice. All but z are ours.
+    turns or tokens per episode, or the share of actions that can be parsed. Without the floor the first change after a
+    constant past would be infinite. Value: z. The alarm is a warning if the outcome did not rise meanwhile, else a
+    notice. All numbers but z are ours.
     """
     if len(trend) < reference + recent:
         return None
@@ -133,15 +144,13 @@ def drift(
     if abs(score) <= z:
         return Check(value=score)
     rise = _mean_outcome(now) - _mean_outcome(past)
-    unit = {"turns": "turns per episode", "tokens": "sampled tokens per episode", "parsed": "parsed share of actions"}[
-        of
-    ]
+
     alarm = Alarm(
         name=f"{of}_drift",
         severity="notice" if rise > 0 else "warning",
         sentence=(
-            f"{unit} went from {mean:.3g} to {current:.3g} within {recent} steps (z = {score:+.1f}, limit {z:g}); "
-            f"the outcome changed by {rise:+.3g}"
+            f"the {_DRIFTING[of]} went from {mean:.3g} to {current:.3g} within {recent} steps (z = {score:+.1f}, limit "
+            f"{z:g}), the outcome changed by {rise:+.3g}; read recent episodes to see what the policy does differently"
         ),
         evidence={
             "z": score,
@@ -167,18 +176,18 @@ def tokens_drift(trend: Sequence[StepFacts]) -> Check | None:
 
 
 def parsed_drift(trend: Sequence[StepFacts]) -> Check | None:
-    """``drift`` of the format: the share of actions that parse."""
+    """``drift`` of the share of actions that can be parsed."""
     return drift(trend, of="parsed")
 
 
 def kl_spike(
     trend: Sequence[StepFacts], *, times: float = 5.0, reference: int = 20, flat: float = 0.02, least: float = 0.01
 ) -> Check | None:
-    """The KL divergence jumped to ``times`` its median over ``reference`` steps, and the outcome gained nothing.
+    """Alarm: the KL divergence jumped to ``times`` its median over ``reference`` steps, and the outcome gained nothing.
 
-    Gained nothing: the last step's mean outcome is at most ``flat`` above that of the steps before. The value is
-    ``kl / max(median, least / times)``, so that below ``least`` nats per token nothing is a spike. All numbers are
-    ours.
+    The outcome gained nothing if the last step's mean is at most ``flat`` above that of the steps before. Value:
+    ``kl / max(median, least / times)``, so a divergence below ``least`` nats per token never counts as a jump. All
+    numbers are ours.
     """
     measured = [(fact, fact.learner.kl_nats) for fact in trend if fact.learner.kl_nats is not None]
     if len(measured) < reference + 1 or measured[-1][0] is not trend[-1]:
@@ -192,8 +201,9 @@ def kl_spike(
         name="kl_spike",
         severity="warning",
         sentence=(
-            f"the KL divergence is {kl:.3g} nats per token, its median over {reference} steps is {median:.3g}, "
-            f"and the outcome changed by {rise:+.3g}"
+            f"the KL divergence jumped to {kl:.3g} nats per token (median over {reference} steps {median:.3g}, limit "
+            f"{times:g} times that) and the outcome changed by {rise:+.3g}: the policy moved far and is no better; "
+            "lower the learning rate, or hold the policy closer with a KL penalty"
         ),
         evidence={
             "kl_nats": kl,
@@ -214,11 +224,12 @@ def echo_trap(
     recent: int = 10,
     solved: float = 0.9,
 ) -> Check | None:
-    """Siblings repeat each other and their rewards no longer differ (the echo trap, https://arxiv.org/abs/2504.20073).
+    """Alarm: siblings repeat each other and their rewards no longer differ.
 
-    The spread of paid within groups, mean of the last ``recent`` steps, is below ``fraction`` of that of the first
-    ``START`` steps, and the mean 4-gram overlap is above ``overlap``. The paper names the symptoms; the numbers are
-    ours. From a mean outcome of ``solved`` on, siblings agree because they are right. The value is the overlap.
+    This is the echo trap of https://arxiv.org/abs/2504.20073. The spread of what siblings are paid, mean of the last
+    ``recent`` steps, is below ``fraction`` of that of the first ``START`` steps, and their mean 4-gram overlap is above
+    ``overlap``. Value: the overlap. There is no alarm from a mean outcome of ``solved`` on, where siblings agree
+    because they are right. The paper names the symptoms; the numbers are ours.
     """
     first, last = trend[:START], trend[-recent:]
     if len(trend) < START + recent:
@@ -233,8 +244,9 @@ def echo_trap(
         name="echo_trap",
         severity="warning",
         sentence=(
-            f"siblings share {alike:.0%} of their 4-grams, and the spread of paid within groups fell from {before:.3g} "
-            f"to {now:.3g} with the outcome at {_mean_outcome(last):.3g}"
+            f"siblings share {alike:.0%} of their 4-grams (limit {overlap:.0%}), and the spread of their rewards fell "
+            f"from {before:.3g} to {now:.3g} while the outcome is only {_mean_outcome(last):.3g}: copies of one answer "
+            "teach nothing; sample at a higher temperature, or on more varied tasks"
         ),
         evidence={
             "overlap": alike,
@@ -249,10 +261,11 @@ def echo_trap(
 
 
 def credit_follows_turns(trend: Sequence[StepFacts], *, at_most: float = 0.5, steps: int = 20) -> Check | None:
-    """An episode's whole credit Σ_t A_t correlates with its number of turns: mean |r| over ``steps`` > ``at_most``.
+    """Alarm: an episode's whole credit Σ_t A_t correlates with its number of turns, |mean r over ``steps``| >
+    ``at_most``.
 
-    Centring every turn on one pooled mean and then adding the turns up does this to any credit rule. A policy whose
-    failures run into the turn limit shows r < 0 honestly. The value is the mean of r. Both numbers are ours.
+    A credit rule that centres every turn on the mean of all turns and sums over turns has this bias. r < 0 may also be
+    harmless: a policy whose failures run into the turn limit shows it. Value: the mean of r. Both numbers are ours.
     """
     measured = [fact.learner.credit_turns for fact in trend if fact.learner.credit_turns is not None][-steps:]
     if len(measured) < steps or steps < 1:
@@ -265,7 +278,9 @@ def credit_follows_turns(trend: Sequence[StepFacts], *, at_most: float = 0.5, st
         severity="notice",
         sentence=(
             f"credit {'grows' if r > 0 else 'falls'} with the number of turns: correlation {r:+.2f} over {steps} steps "
-            f"(limit {at_most:g})"
+            f"(limit {at_most:g}); training then favours {'long' if r > 0 else 'short'} episodes for their length, "
+            f"unless {'successes' if r > 0 else 'failures'} are truly longer; try a credit rule that normalises per "
+            "episode"
         ),
         evidence={"correlation": r, "steps": steps, "limit": at_most, "trajectories": list(trend[-1].longest)},
     )
@@ -273,10 +288,10 @@ def credit_follows_turns(trend: Sequence[StepFacts], *, at_most: float = 0.5, st
 
 
 def dropped_tokens(trend: Sequence[StepFacts], *, at_most: float = 0.1, recent: int = 5) -> Check | None:
-    """Off-policy rules set the weight of more than ``at_most`` of the tokens to 0, mean of the last ``recent`` steps.
+    """Alarm: off-policy rules set the weight of more than ``at_most`` of the tokens to 0, mean of ``recent`` steps.
 
-    Sampler and learner are then too far apart to learn from each other. 10 % is the usual advice for masked tokens;
-    ``recent`` is ours. Without such rules: None.
+    The policy that sampled and the one that learns are then too far apart. Value: the share of such tokens; None
+    without off-policy rules. 10 % is the usual advice for masked tokens; ``recent`` is ours.
     """
     measured = [fact.learner.dropped_share for fact in trend[-recent:]]
     dropped = mean_known(measured)
@@ -287,16 +302,22 @@ def dropped_tokens(trend: Sequence[StepFacts], *, at_most: float = 0.1, recent: 
     alarm = Alarm(
         name="dropped_tokens",
         severity="warning",
-        sentence=f"off-policy rules drop {dropped:.0%} of the tokens, mean of {recent} steps (limit {at_most:.0%})",
+        sentence=(
+            f"off-policy rules drop {dropped:.0%} of the tokens, mean of {recent} steps (limit {at_most:.0%}): the "
+            "policy that sampled is too far from the one that learns; take fewer or smaller updates between two "
+            "rollouts"
+        ),
         evidence={"share": dropped, "steps": recent, "limit": at_most},
     )
     return Check(value=dropped, alarm=alarm)
 
 
 def effective_sample(trend: Sequence[StepFacts], *, below: float = 0.5, recent: int = 5) -> Check | None:
-    """Off-policy weights leave less than ``below`` of the tokens' worth: (Σw)²/(nΣw²), mean of ``recent`` steps.
+    """Alarm: the effective sample size, (Σw)²/(nΣw²) of the off-policy weights w, is below ``below``, mean of
+    ``recent``.
 
-    A few tokens then decide the update. Both numbers are ours. Without off-policy weights: None.
+    A few tokens with large weights then decide the update. Value: that share; None without off-policy weights. Both
+    numbers are ours.
     """
     measured = [fact.learner.effective_share for fact in trend[-recent:]]
     share = mean_known(measured)
@@ -307,7 +328,10 @@ def effective_sample(trend: Sequence[StepFacts], *, below: float = 0.5, recent: 
     alarm = Alarm(
         name="effective_sample",
         severity="warning",
-        sentence=f"tokens are worth {share:.0%} of their number, mean of {recent} steps (limit {below:.0%})",
+        sentence=(
+            f"off-policy weights reduce the effective number of tokens to {share:.0%}, mean of {recent} steps (limit "
+            f"{below:.0%}): a few tokens decide the update; take fewer or smaller updates between two rollouts"
+        ),
         evidence={"share": share, "steps": recent, "limit": below},
     )
     return Check(value=share, alarm=alarm)
@@ -316,10 +340,12 @@ def effective_sample(trend: Sequence[StepFacts], *, below: float = 0.5, recent: 
 def guidance_reliance(
     trend: Sequence[StepFacts], *, at_least: float = 0.3, least_rise: float = 0.02, steps: int = 50
 ) -> Check | None:
-    """Guided episodes do better by ``at_least``, and unguided ones do not improve: help is used and not learned from.
+    """Alarm: guided episodes do better by ``at_least`` and unguided ones do not improve, so the help is not learned
+    from.
 
-    Over the last ``steps`` steps that have both; improved: the mean of the second half exceeds that of the first by
-    ``least_rise``. The value is the mean difference guided − unguided. All numbers are ours.
+    Measured over the last ``steps`` steps that have both kinds. Unguided episodes improved if the mean outcome of the
+    second half exceeds that of the first by ``least_rise``. Value: the mean difference guided − unguided. All numbers
+    are ours.
     """
     both = [(f.guided, f.unguided) for f in trend if f.guided is not None and f.unguided is not None][-steps:]
     if len(both) < steps or steps < 2:
@@ -333,8 +359,9 @@ def guidance_reliance(
         name="guidance_reliance",
         severity="notice",
         sentence=(
-            f"over {steps} steps guided episodes do better by {gap:.2f}, and unguided ones changed by {rise:+.3f}: "
-            "the help is not learned from"
+            f"over {steps} steps the outcome of guided episodes is better by {gap:.2f}, and that of unguided ones "
+            f"changed by {rise:+.3f}: the policy uses help and does not learn from it; give less of it, or to fewer "
+            "siblings"
         ),
         evidence={"difference": gap, "unguided_change": rise, "steps": steps, "limit": at_least},
     )

@@ -9,7 +9,7 @@ from turngate.rewards.monitors.starving import STARVATION_MONITORS, STARVATION_T
 from turngate.rewards.monitors.trends import HACKING_TRENDS
 
 BATCH_MONITORS = (*PAYMENT_MONITORS, *CONDUCT_MONITORS, *STARVATION_MONITORS, *BROKEN_MONITORS)
-"""They look at the scored groups of one step."""
+"""Monitors of the scored groups of one step."""
 
 TREND_MONITORS = (*HACKING_TRENDS, *STARVATION_TRENDS, *BROKEN_TRENDS)
-"""They look at what is remembered of many steps."""
+"""Monitors of many steps; each looks at a list of ``StepFacts``."""

@@ -7,7 +7,7 @@ from turngate.envs.code.families import FAMILIES
 from turngate.envs.code.families.family import Bug, BugFamily, FunctionForm
 from turngate.envs.code.generate import build, draft
 from turngate.envs.code.problem import Problem
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 
 def generated(*, every_bug: bool) -> Iterator[Problem]:
@@ -25,7 +25,7 @@ def generated(*, every_bug: bool) -> Iterator[Problem]:
 def _problem(family: BugFamily, form: FunctionForm, bug: Bug) -> Problem:
     name = f"honest/{family.name}/{form.level}/{bug.kind}"
     for turn in count():  # ends: only a rare choice of constants hides a bug
-        dice = Dice(name, turn)
-        if problem := build(draft(dice, family, form, bug), dice, name):
+        rng = SeededRandom(name, turn)
+        if problem := build(draft(rng, family, form, bug), rng, name):
             return problem
     raise AssertionError("counting never ends")

@@ -29,7 +29,7 @@ SHORT_S = 5.0
 RUNS = 6
 """A grader that makes more runs of one tree than this, each up to its deadline, has no deadline of its own."""
 _GONE_S = 10.0
-_KEEPER = "turngate.sandbox.holder"
+_LAUNCHER = "turngate.sandbox.launcher"
 """Stands in the command of the processes that hold sandboxes; some always wait for the next one."""
 
 
@@ -134,8 +134,8 @@ def _left(private: Path, before: frozenset[str]) -> tuple[str, ...]:
 def _present(private: Path) -> frozenset[str]:
     """What runs in sandboxes of a bench, how many wait to be used, and sandboxes among its folders."""
     running = list(_processes(private.name))
-    own = [words for words in running if _KEEPER in words]
-    return frozenset({*(words for words in running if words not in own), *(f"keeper {n}" for n in range(len(own)))})
+    own = [words for words in running if _LAUNCHER in words]
+    return frozenset({*(words for words in running if words not in own), *(f"supervisor {n}" for n in range(len(own)))})
 
 
 def _processes(mark: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from turngate.envs.code.families.family import BugFamily
 from turngate.envs.code.generate import MODULE, TESTS, BugDraft, build, draft
 from turngate.envs.code.problem import Problem
 from turngate.envs.code.sources import GeneratedCode
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 SEEDS = 5
 MOST_LINES_RUN = 2000  # of one test under one bug; the longest loop of a correct text takes some dozens
@@ -37,9 +37,9 @@ def drawings(name: str) -> tuple[tuple[int, BugDraft, Problem], ...]:
     for number, used in enumerate(declared.forms):
         for place, bug in enumerate(used.bugs):
             for seed in range(SEEDS):
-                dice = Dice("test", declared.name, number, place, seed)
-                drawn = draft(dice, declared, used, bug)
-                problem = build(drawn, dice, "code/test/0")
+                rng = SeededRandom("test", declared.name, number, place, seed)
+                drawn = draft(rng, declared, used, bug)
+                problem = build(drawn, rng, "code/test/0")
                 assert problem, f"{bug} is not caught with {drawn.pick}"
                 drawings.append((seed, drawn, problem))
     return tuple(drawings)
@@ -203,7 +203,7 @@ def test_texts_leave_their_arguments_as_they_are(name: str):
             names: dict[str, Any] = {}
             exec(text, names)
             for turn in range(5):
-                arguments = drawn.family.arguments(Dice("arguments", turn), drawn.pick)
+                arguments = drawn.family.arguments(SeededRandom("arguments", turn), drawn.pick)
                 before = repr(arguments)
                 try:
                     names[drawn.pick["called"]](*arguments)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from string import Template
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 T = TypeVar("T")
 Pick: TypeAlias = Mapping[str, str]
@@ -68,12 +68,14 @@ class BugFamily:
     name: str
     pools: Mapping[str, tuple[str, ...]]
     """Placeholder → the names or constants that it may stand for."""
-    arguments: Callable[[Dice, Pick], Arguments]
+    arguments: Callable[[SeededRandom, Pick], Arguments]
     """Draws arguments for one test. Texts must not change them."""
     forms: tuple[FunctionForm, ...]
 
 
-def family(name: str, *forms: FunctionForm, arguments: Callable[[Dice, Pick], Arguments], **pools: str) -> BugFamily:
+def family(
+    name: str, *forms: FunctionForm, arguments: Callable[[SeededRandom, Pick], Arguments], **pools: str
+) -> BugFamily:
     """A family; each pool is a text of words."""
     words = {placeholder: tuple(pool.split()) for placeholder, pool in pools.items()}
     return BugFamily(name=name, pools=words, arguments=arguments, forms=forms)

@@ -1,20 +1,20 @@
 """Families that search lists and build new ones."""
 
 from turngate.envs.code.families.family import Arguments, Pick, family, form
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 _ITEMS = "items parts things rows"
 _X = "x item each"
 
 
-def _items_and_value(dice: Dice, _: Pick) -> Arguments:
+def _items_and_value(rng: SeededRandom, _: Pick) -> Arguments:
     """A list and a value, which is mostly in it."""
-    items = dice.numbers(0, 5, most=6)
-    return (items, dice.pick([*items, items[0], items[-1], 7]))
+    items = rng.numbers(0, 5, most=6)
+    return (items, rng.pick([*items, items[0], items[-1], 7]))
 
 
-def _items(dice: Dice, _: Pick) -> Arguments:
-    return (dice.numbers(0, 9, least=2, most=7),)
+def _items(rng: SeededRandom, _: Pick) -> Arguments:
+    return (rng.numbers(0, 9, least=2, most=7),)
 
 
 PAIRS = family(
@@ -183,7 +183,7 @@ UNIQUE = family(
     items=_ITEMS,
     x=_X,
     seen="seen result found",
-    arguments=lambda dice, _: (dice.numbers(0, 4, least=2, most=7),),
+    arguments=lambda rng, _: (rng.numbers(0, 4, least=2, most=7),),
 )
 
 JOIN_LISTS = family(
@@ -223,7 +223,7 @@ JOIN_LISTS = family(
     items="lists groups rows",
     x="x part row",
     total="result joined answer",
-    arguments=lambda dice, _: ([dice.numbers(0, 9, least=0, most=3) for _ in range(dice.whole(1, 3))],),
+    arguments=lambda rng, _: ([rng.numbers(0, 9, least=0, most=3) for _ in range(rng.whole(1, 3))],),
 )
 
 LISTS = (PAIRS, INDEX_OF, REMOVE_VALUE, UNIQUE, JOIN_LISTS)

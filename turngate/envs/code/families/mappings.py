@@ -1,7 +1,7 @@
 """Families of functions over dicts."""
 
 from turngate.envs.code.families.family import Arguments, Pick, family, form
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 _TABLE = "table stock prices"
 _KEY = "key name k"
@@ -9,8 +9,8 @@ _VALUE = "value v count"
 _RESULT = "result found answer"
 
 
-def _table(dice: Dice, _: Pick) -> Arguments:
-    return (dice.table(),)
+def _table(rng: SeededRandom, _: Pick) -> Arguments:
+    return (rng.table(),)
 
 
 MERGE_MAX = family(
@@ -51,7 +51,7 @@ MERGE_MAX = family(
     b="b second more",
     key=_KEY,
     result=_RESULT,
-    arguments=lambda dice, _: (dice.table(1, 9, most=3), dice.table(1, 9, most=3)),
+    arguments=lambda rng, _: (rng.table(1, 9, most=3), rng.table(1, 9, most=3)),
 )
 
 INVERT = family(
@@ -125,7 +125,7 @@ LOOKUP_DEFAULT = family(
     table=_TABLE,
     key="key name place",
     other="other default spare",
-    arguments=lambda dice, _: (dice.table(), dice.pick("abcde"), dice.whole(10, 14)),
+    arguments=lambda rng, _: (rng.table(), rng.pick("abcde"), rng.whole(10, 14)),
 )
 
 COUNT_ITEMS = family(
@@ -166,7 +166,7 @@ COUNT_ITEMS = family(
     x="x item each",
     i="i j index",
     result=_RESULT,
-    arguments=lambda dice, _: ([dice.pick("abc") for _ in range(dice.whole(1, 5))],),
+    arguments=lambda rng, _: ([rng.pick("abc") for _ in range(rng.whole(1, 5))],),
 )
 
 KEYS_ABOVE = family(
@@ -201,7 +201,7 @@ KEYS_ABOVE = family(
     key=_KEY,
     value=_VALUE,
     limit="limit bound level",
-    arguments=lambda dice, _: (table := dice.table(), dice.pick([*table.values(), dice.whole(0, 9)])),
+    arguments=lambda rng, _: (table := rng.table(), rng.pick([*table.values(), rng.whole(0, 9)])),
 )
 
 SUM_KEYS = family(
@@ -237,7 +237,7 @@ SUM_KEYS = family(
     x="x key each",
     k="0 1 2 3",
     wrong="4 5 6",
-    arguments=lambda dice, _: (dice.table(), dice.sample("abcde", dice.whole(0, 3))),
+    arguments=lambda rng, _: (rng.table(), rng.sample("abcde", rng.whole(0, 3))),
 )
 
 BEST_KEY = family(
@@ -309,7 +309,7 @@ GROUP_BY = family(
     words="words names texts",
     w="w x each",
     result=_RESULT,
-    arguments=lambda dice, _: (dice.words(1, 3),),
+    arguments=lambda rng, _: (rng.words(1, 3),),
 )
 
 TABLES = (

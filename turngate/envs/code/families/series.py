@@ -1,17 +1,17 @@
 """Families that go through one or two series of numbers and combine them."""
 
 from turngate.envs.code.families.family import Arguments, Pick, family, form
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 _TOTAL = "total result answer"
 _NUMBERS = "numbers values scores marks"
 _N = "n x v"
 
 
-def _two_lists(dice: Dice, _: Pick) -> Arguments:
+def _two_lists(rng: SeededRandom, _: Pick) -> Arguments:
     """Two lists of equal length."""
-    count = dice.whole(1, 3)
-    return ([dice.whole(0, 9) for _ in range(count)], [dice.whole(0, 9) for _ in range(count)])
+    count = rng.whole(1, 3)
+    return ([rng.whole(0, 9) for _ in range(count)], [rng.whole(0, 9) for _ in range(count)])
 
 
 RUNNING_TOTAL = family(
@@ -54,7 +54,7 @@ RUNNING_TOTAL = family(
     n=_N,
     total="total now last",
     sums="sums result found",
-    arguments=lambda dice, _: (dice.numbers(0, 6, least=1, most=4),),
+    arguments=lambda rng, _: (rng.numbers(0, 6, least=1, most=4),),
 )
 
 DOT = family(
@@ -146,7 +146,7 @@ TOTAL_PRICE = family(
     taxed="taxed with_tax gross",
     k="5 10 20",
     wrong="2 15 25",
-    arguments=lambda dice, _: ([20 * dice.whole(1, 9) for _ in range(dice.whole(1, 4))],),
+    arguments=lambda rng, _: ([20 * rng.whole(1, 9) for _ in range(rng.whole(1, 4))],),
 )
 
 SQUARES = family(
@@ -190,7 +190,7 @@ SQUARES = family(
     x="x n side",
     a="a p start",
     b="b q end",
-    arguments=lambda dice, _: ((dice.whole(0, 6), dice.whole(0, 6)), (dice.whole(0, 6), dice.whole(0, 6))),
+    arguments=lambda rng, _: ((rng.whole(0, 6), rng.whole(0, 6)), (rng.whole(0, 6), rng.whole(0, 6))),
 )
 
 SERIES = (RUNNING_TOTAL, DOT, TOTAL_PRICE, SQUARES)

@@ -1,20 +1,20 @@
 """Families that cut and reorder lists."""
 
 from turngate.envs.code.families.family import Arguments, Pick, family, form
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 _ITEMS = "items parts things rows"
 _COUNT = "n count size"
 
 
-def _items_and_count(dice: Dice, _: Pick) -> Arguments:
+def _items_and_count(rng: SeededRandom, _: Pick) -> Arguments:
     """Two to six items, and a number of them from 1 to all."""
-    items = dice.numbers(0, 9, least=2, most=6)
-    return (items, dice.whole(1, len(items)))
+    items = rng.numbers(0, 9, least=2, most=6)
+    return (items, rng.whole(1, len(items)))
 
 
-def _items(dice: Dice, _: Pick) -> Arguments:
-    return (dice.numbers(0, 9, least=2, most=7),)
+def _items(rng: SeededRandom, _: Pick) -> Arguments:
+    return (rng.numbers(0, 9, least=2, most=7),)
 
 
 FIRST_N = family(
@@ -179,7 +179,7 @@ EVERY_NTH = family(
     ),
     items=_ITEMS,
     n="n step stride",
-    arguments=lambda dice, _: (dice.numbers(0, 9, least=3, most=9), dice.whole(1, 3)),
+    arguments=lambda rng, _: (rng.numbers(0, 9, least=3, most=9), rng.whole(1, 3)),
 )
 
 MIDDLE = family(

@@ -1,28 +1,28 @@
 """Families of functions over texts."""
 
 from turngate.envs.code.families.family import Arguments, Pick, family, form
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 _TEXT = "text line phrase"
 _W = "w word x"
 _N = "n size width"
 
 
-def _phrase(dice: Dice, _: Pick) -> Arguments:
-    return (dice.phrase(),)
+def _phrase(rng: SeededRandom, _: Pick) -> Arguments:
+    return (rng.phrase(),)
 
 
-def _word_and_width(dice: Dice, _: Pick) -> Arguments:
+def _word_and_width(rng: SeededRandom, _: Pick) -> Arguments:
     """A word and a number near its length."""
-    word = dice.pick(dice.words())
-    return (word, max(1, len(word) + dice.whole(-2, 4)))
+    word = rng.pick(rng.words())
+    return (word, max(1, len(word) + rng.whole(-2, 4)))
 
 
-def _text_and_part(dice: Dice, _: Pick) -> Arguments:
+def _text_and_part(rng: SeededRandom, _: Pick) -> Arguments:
     """A word and the beginning, the end or the inside of it, or another word."""
-    word = dice.phrase(1, 2)
-    cut = dice.whole(1, 2)
-    return (word, dice.pick((word[:cut], word[-cut:], word[1 : 1 + cut], dice.pick(dice.words()))))
+    word = rng.phrase(1, 2)
+    cut = rng.whole(1, 2)
+    return (word, rng.pick((word[:cut], word[-cut:], word[1 : 1 + cut], rng.pick(rng.words()))))
 
 
 INITIALS = family(
@@ -127,7 +127,7 @@ COUNT_CHAR = family(
     char="char letter c",
     w="x each one",
     total="total count hits",
-    arguments=lambda dice, _: (phrase := dice.phrase(), dice.pick([*phrase, "e"])),
+    arguments=lambda rng, _: (phrase := rng.phrase(), rng.pick([*phrase, "e"])),
 )
 
 STARTS_WITH = family(
@@ -295,7 +295,7 @@ PALINDROME = family(
         ("missing return", "return $text", "$text"),
     ),
     text="text word name line phrase title label city letters",
-    arguments=lambda dice, _: (dice.pick(("noon", "wow", "level", "abca", "abba", "Otto", *dice.words(2, 4))),),
+    arguments=lambda rng, _: (rng.pick(("noon", "wow", "level", "abca", "abba", "Otto", *rng.words(2, 4))),),
 )
 
 LONG_WORDS = family(
@@ -329,7 +329,7 @@ LONG_WORDS = family(
     text=_TEXT,
     n="n size limit",
     w="w word x",
-    arguments=lambda dice, _: (dice.phrase(1, 4), dice.whole(2, 5)),
+    arguments=lambda rng, _: (rng.phrase(1, 4), rng.whole(2, 5)),
 )
 
 SAME_TEXT = family(
@@ -373,9 +373,9 @@ SAME_TEXT = family(
     text=_TEXT,
     a="a left first",
     b="b right second",
-    arguments=lambda dice, _: (
-        text := dice.pick(("Sun", "be", "oak tree", "pin")),
-        dice.pick((text.upper(), f" {text}", f"{text} ", f" {text} ".lower(), "pins", "no", "ab c", "bea")),
+    arguments=lambda rng, _: (
+        text := rng.pick(("Sun", "be", "oak tree", "pin")),
+        rng.pick((text.upper(), f" {text}", f"{text} ", f" {text} ".lower(), "pins", "no", "ab c", "bea")),
     ),
 )
 

@@ -1,16 +1,16 @@
 """Families that calculate with numbers."""
 
 from turngate.envs.code.families.family import Arguments, Pick, family, form
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 _X = "x n value amount"
 _TOTAL = "total result answer"
 
 
-def _start_and_goal(dice: Dice, pick: Pick) -> Arguments:
+def _start_and_goal(rng: SeededRandom, pick: Pick) -> Arguments:
     """Two numbers that are a whole number of steps apart, or one more or less."""
-    start = dice.whole(0, 9)
-    return (start, start + int(pick["k"]) * dice.whole(0, 3) + dice.whole(-1, 1))
+    start = rng.whole(0, 9)
+    return (start, start + int(pick["k"]) * rng.whole(0, 3) + rng.whole(-1, 1))
 
 
 PERCENT = family(
@@ -47,7 +47,7 @@ PERCENT = family(
     part="part some count hits",
     whole="whole total size full",
     # arguments that a form does not provide for, here a whole of 0, are dropped
-    arguments=lambda dice, _: (dice.whole(0, 9), dice.pick((0, 0, 4, 8, 10, 16, 20, 50))),
+    arguments=lambda rng, _: (rng.whole(0, 9), rng.pick((0, 0, 4, 8, 10, 16, 20, 50))),
 )
 
 DISCOUNT = family(
@@ -81,7 +81,7 @@ DISCOUNT = family(
     price="price cost amount fee",
     k="5 10 15 20 25 30 40 50",
     wrong="5 10 15 20 25 30 40 50",
-    arguments=lambda dice, _: (20 * dice.whole(0, 30),),
+    arguments=lambda rng, _: (20 * rng.whole(0, 30),),
 )
 
 ROUND_TO = family(
@@ -115,7 +115,7 @@ ROUND_TO = family(
     x=_X,
     k="3 4 5 6 10 12 20",
     wrong="2 7 8 9 11 15",
-    arguments=lambda dice, pick: (dice.whole(0, 4) * int(pick["k"]) + dice.whole(-1, 2),),
+    arguments=lambda rng, pick: (rng.whole(0, 4) * int(pick["k"]) + rng.whole(-1, 2),),
 )
 
 TO_MINUTES = family(
@@ -161,7 +161,7 @@ TO_MINUTES = family(
     ),
     large="a x big first p",
     small="b y rest second q",
-    arguments=lambda dice, _: (dice.whole(0, 9), dice.whole(0, 11)),
+    arguments=lambda rng, _: (rng.whole(0, 9), rng.whole(0, 11)),
 )
 
 DIGIT_SUM = family(
@@ -200,7 +200,7 @@ DIGIT_SUM = family(
     x=_X,
     d="d c digit",
     total=_TOTAL,
-    arguments=lambda dice, _: (dice.pick((dice.whole(0, 9), dice.whole(10, 19), dice.whole(20, 999))),),
+    arguments=lambda rng, _: (rng.pick((rng.whole(0, 9), rng.whole(10, 19), rng.whole(20, 999))),),
 )
 
 STEPS_TO = family(
@@ -279,7 +279,7 @@ REPEATED = family(
     times="times turns rounds",
     k="2 3 4 5 6",
     wrong="1 7 8 9",
-    arguments=lambda dice, _: (dice.whole(0, 6), dice.whole(0, 4)),
+    arguments=lambda rng, _: (rng.whole(0, 6), rng.whole(0, 4)),
 )
 
 UP_TO = family(
@@ -332,7 +332,7 @@ UP_TO = family(
     x="x n last top",
     i="i j step",
     total=_TOTAL,
-    arguments=lambda dice, _: (dice.whole(0, 7),),
+    arguments=lambda rng, _: (rng.whole(0, 7),),
 )
 
 SUMS = (PERCENT, DISCOUNT, ROUND_TO, TO_MINUTES, DIGIT_SUM, STEPS_TO, REPEATED, UP_TO)

@@ -1,30 +1,30 @@
 """Families that compare numbers with limits."""
 
 from turngate.envs.code.families.family import Arguments, Pick, family, form
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 _X = "x n value amount"
 _LOW = "low lower floor"
 _HIGH = "high upper top"
 
 
-def _interval(dice: Dice, _: Pick) -> Arguments:
+def _interval(rng: SeededRandom, _: Pick) -> Arguments:
     """A number and an interval; the number often lies on a border or next to one."""
-    low = dice.whole(-6, 6)
-    high = low + dice.whole(2, 6)
-    x = dice.pick((low - 2, low - 1, low, low + 1, high - 1, high, high + 1, high + 2))
+    low = rng.whole(-6, 6)
+    high = low + rng.whole(2, 6)
+    x = rng.pick((low - 2, low - 1, low, low + 1, high - 1, high, high + 1, high + 2))
     return (x, low, high)
 
 
-def _age_and_price(dice: Dice, pick: Pick) -> Arguments:
+def _age_and_price(rng: SeededRandom, pick: Pick) -> Arguments:
     """An age at most one away from the right or the wrong limit, and an even price."""
-    return (int(pick[dice.pick(("k", "k", "wrong"))]) + dice.whole(-1, 1), 2 * dice.whole(1, 9))
+    return (int(pick[rng.pick(("k", "k", "wrong"))]) + rng.whole(-1, 1), 2 * rng.whole(1, 9))
 
 
-def _multiple(dice: Dice, pick: Pick) -> Arguments:
+def _multiple(rng: SeededRandom, pick: Pick) -> Arguments:
     """A multiple of what the divisors drawn make together, or a number beside one."""
     k, m, wrong = int(pick["k"]), int(pick["m"]), int(pick["wrong"])
-    return (dice.whole(0, 4) * dice.pick((k, m, wrong, k * m, wrong * m)) + dice.pick((0, 0, 1)),)
+    return (rng.whole(0, 4) * rng.pick((k, m, wrong, k * m, wrong * m)) + rng.pick((0, 0, 1)),)
 
 
 CLAMP = family(
@@ -145,7 +145,7 @@ GAP = family(
     ),
     a="a x first left start",
     b="b y second right stop",
-    arguments=lambda dice, _: (dice.whole(-9, 9), dice.whole(-9, 9)),
+    arguments=lambda rng, _: (rng.whole(-9, 9), rng.whole(-9, 9)),
 )
 
 FARE = family(
@@ -236,7 +236,7 @@ SIGN = family(
     ),
     x=_X,
     y="y m limit other",
-    arguments=lambda dice, _: (x := dice.whole(0, 9), x + dice.whole(-2, 2)),
+    arguments=lambda rng, _: (x := rng.whole(0, 9), x + rng.whole(-2, 2)),
 )
 
 IS_MULTIPLE = family(

@@ -1,28 +1,28 @@
 """Families that count, add up and compare the numbers of a list."""
 
 from turngate.envs.code.families.family import Arguments, Pick, family, form
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 
 _NUMBERS = "numbers values scores marks"
 _N = "n x v"
 _TOTAL = "total result answer"
 
 
-def _numbers(dice: Dice, _: Pick) -> Arguments:
-    return (dice.numbers(-9, 9, most=6),)
+def _numbers(rng: SeededRandom, _: Pick) -> Arguments:
+    return (rng.numbers(-9, 9, most=6),)
 
 
-def _numbers_and_limit(dice: Dice, _: Pick) -> Arguments:
+def _numbers_and_limit(rng: SeededRandom, _: Pick) -> Arguments:
     """Numbers and a limit that is often one of them."""
-    numbers = dice.numbers(0, 9, most=6)
-    return (numbers, dice.pick([*numbers, dice.whole(0, 9)]))
+    numbers = rng.numbers(0, 9, most=6)
+    return (numbers, rng.pick([*numbers, rng.whole(0, 9)]))
 
 
-def _almost_sorted(dice: Dice, _: Pick) -> Arguments:
+def _almost_sorted(rng: SeededRandom, _: Pick) -> Arguments:
     """Numbers in order, some with an equal pair, and often with one of them lowered."""
-    numbers = sorted(dice.numbers(0, 9, least=2, most=4))
-    place = dice.whole(1, len(numbers) - 1)
-    numbers[place] = dice.pick((numbers[place], numbers[place - 1], numbers[place - 1] - 1))
+    numbers = sorted(rng.numbers(0, 9, least=2, most=4))
+    place = rng.whole(1, len(numbers) - 1)
+    numbers[place] = rng.pick((numbers[place], numbers[place - 1], numbers[place - 1] - 1))
     return (numbers,)
 
 
@@ -130,7 +130,7 @@ SUM_EVEN = family(
     total=_TOTAL,
     k="3 4 5",
     wrong="2 7",
-    arguments=lambda dice, _: (dice.numbers(0, 15, most=6),),
+    arguments=lambda rng, _: (rng.numbers(0, 15, most=6),),
 )
 
 LARGEST = family(
@@ -255,7 +255,7 @@ AVERAGE = family(
     ),
     numbers="numbers values scores marks sizes weights",
     # lengths that give short decimals
-    arguments=lambda dice, _: ([dice.whole(0, 9) for _ in range(dice.pick((0, 1, 2, 4, 5)))],),
+    arguments=lambda rng, _: ([rng.whole(0, 9) for _ in range(rng.pick((0, 1, 2, 4, 5)))],),
 )
 
 IS_SORTED = family(

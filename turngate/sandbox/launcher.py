@@ -1,4 +1,4 @@
-"""The holder: one helper process for all sandboxes of a back end, from which the keeper of each is forked.
+"""The launcher: one helper process for all sandboxes of a back end, from which the supervisor of each is forked.
 
 It is a fresh interpreter with little in it, so a fork takes a millisecond or two however large the training process is.
 It loads what it needs before it gives up root. As root it becomes an ordinary user that nobody else is; a sandbox that
@@ -20,9 +20,9 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 
-from turngate.sandbox import linux, wire
-from turngate.sandbox.keeper import Keeper
-from turngate.sandbox.mounts import Plan, leave_host, mount_cell, mount_system, mount_work, mounts_at
+from turngate.sandbox import linux, messages
+from turngate.sandbox.mounts import Plan, leave_host, mount_private, mount_system, mount_work, mounts_at
+from turngate.sandbox.supervisor import Supervisor
 
 LAUNCH = """
 import sys, types
@@ -30,18 +30,18 @@ root, channel, parent = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 for name, below in (("turngate", ""), ("turngate.sandbox", "/sandbox")):
     sys.modules[name] = package = types.ModuleType(name)
     package.__path__ = [root + below]
-from turngate.sandbox.holder import serve
+from turngate.sandbox.launcher import serve
 serve(channel, parent)
 """
 
 
 def serve(channel_fd: int, parent: int) -> None:
-    """What the holder does: see the module's text. Ends the process."""
+    """What the launcher does: see the module's text. Ends the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the library to handle
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel = socket.socket(fileno=channel_fd)
     parent_fd = os.pidfd_open(parent)
-    request, _files = wire.receive(channel)
+    request, _files = messages.receive(channel)
     plan = Plan(**request["plan"])
     try:
         os.umask(0o022)
@@ -53,11 +53,11 @@ def serve(channel_fd: int, parent: int) -> None:
         above = os.open(os.path.dirname(plan.store), os.O_PATH | os.O_DIRECTORY)
         leave_host(plan)
     except OSError as error:
-        wire.send(channel, {"error": str(error)})
+        messages.send(channel, {"error": str(error)})
         return
-    gc.freeze()  # what exists now is never looked at again, so keepers share its memory
+    gc.freeze()  # what exists now is never looked at again, so supervisors share its memory
     plan, storage = _choose_storage(plan, request["storage"])
-    wire.send(channel, {"storage": storage, "overlay": plan.overlay})
+    messages.send(channel, {"storage": storage, "overlay": plan.overlay})
     _work(plan, channel, parent_fd, above)
 
 
@@ -105,50 +105,50 @@ def _work(plan: Plan, channel: socket.socket, parent_fd: int, above: int) -> Non
     poll.register(channel, select.POLLIN)
     poll.register(parent_fd, select.POLLIN)
     linux.adopt_orphans()
-    keepers: set[int] = set()
+    supervisors: set[int] = set()
     while True:
         ready = {fd for fd, _event in poll.poll(1000)}
         ended = _reaped()
-        keepers -= ended
+        supervisors -= ended
         if ended or not ready:
-            _end_orphans(keepers)
+            _end_orphans(supervisors)
         if parent_fd in ready:
             break
         if channel.fileno() not in ready:
             continue
         try:
-            message, files = wire.receive(channel)
+            message, files = messages.receive(channel)
         except (EOFError, ConnectionError):
             break
         if message["do"] == "open":
-            keepers.add(_fork_keeper(plan, own, files))
+            supervisors.add(_fork_supervisor(plan, own, files))
         elif message["do"] == "forget":
             _remove(plan.layer(message["layer"]))
         for fd in files:
             os.close(fd)
-    _end(plan, keepers, above)
+    _end(plan, supervisors, above)
 
 
-def _fork_keeper(plan: Plan, own: tuple[int, ...], files: list[int]) -> int:
-    """``own``: open files that are none of a keeper's business."""
-    holder = os.getpid()
+def _fork_supervisor(plan: Plan, own: tuple[int, ...], files: list[int]) -> int:
+    """``own``: open files that are none of a supervisor's business."""
+    launcher = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
         for fd in own:
             os.close(fd)
-        _die_with(holder)
-        Keeper(plan, socket.socket(fileno=files[0])).serve(files[1:])
-    except BaseException as error:  # the process was forked inside the holder's loop and must never return to it
-        sys.stderr.write(f"turngate: the keeper of a sandbox broke: {error!r}\n")
+        _die_with(launcher)
+        Supervisor(plan, socket.socket(fileno=files[0])).serve(files[1:])
+    except BaseException as error:  # the process was forked inside the launcher's loop and must never return to it
+        sys.stderr.write(f"turngate: the supervisor of a sandbox broke: {error!r}\n")
     finally:
         os._exit(0)
 
 
-def _die_with(holder: int) -> None:
+def _die_with(launcher: int) -> None:
     linux.die_with_parent()
-    if os.getppid() != holder:  # it was gone before the kernel knew of our wish
+    if os.getppid() != launcher:  # it was gone before the kernel knew of our wish
         os._exit(0)
 
 
@@ -160,18 +160,18 @@ def _reaped() -> set[int]:
     return done
 
 
-def _end_orphans(keepers: set[int]) -> None:
-    """A bubblewrap whose keeper died before it could ask to die with it comes here, and would let its command run."""
+def _end_orphans(supervisors: set[int]) -> None:
+    """Kill each bubblewrap process that outlived its supervisor; the kernel makes it a child of this process."""
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         children = {int(word) for word in file.read().split()}
-    for pid in children - keepers:
+    for pid in children - supervisors:
         os.kill(pid, signal.SIGKILL)  # a child of this process, so the number is its own until it is waited for
 
 
-def _end(plan: Plan, keepers: set[int], above: int) -> None:
-    for pid in keepers:
+def _end(plan: Plan, supervisors: set[int], above: int) -> None:
+    for pid in supervisors:
         os.kill(pid, signal.SIGKILL)
-    for pid in keepers:
+    for pid in supervisors:
         os.waitpid(pid, 0)
     linux.unmount(plan.root)
     if left := {*mounts_at(plan.store)} - {plan.store}:  # never: below them lie folders of the host
@@ -221,7 +221,7 @@ def _try_overlay(plan: Plan) -> str | None:
         message = b""
         try:
             linux.unshare(linux.CLONE_NEWNS)
-            mount_cell(plan)
+            mount_private(plan)
             mount_work(replace(plan, overlay=True), ["probe"])
             shutil.rmtree(f"{plan.root}/work/folder")
             os.mkdir(f"{plan.root}/work/folder")

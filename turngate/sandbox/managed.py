@@ -15,13 +15,13 @@ from turngate.sandbox.session import SHELLS, Session, ShellProcess
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_S = TypeVar("_S", bound="OwnedSandbox")
+_S = TypeVar("_S", bound="ManagedSandbox")
 
 
-class OwnedSandbox(Sandbox):
+class ManagedSandbox(Sandbox):
     """``leave`` makes the back end forget the sandbox, when it is closed."""
 
-    def __init__(self, limits: ResourceLimits, leave: Callable[[OwnedSandbox], None]) -> None:
+    def __init__(self, limits: ResourceLimits, leave: Callable[[ManagedSandbox], None]) -> None:
         self.limits = limits
         self._leave, self._closed, self._lock = leave, False, threading.Lock()
         self._sessions: list[Session] = []

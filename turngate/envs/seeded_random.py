@@ -1,4 +1,4 @@
-"""``Dice``: the random choices of generated tasks, the same on every machine and with every version of Python."""
+"""``SeededRandom``: random choices of generated tasks, the same on every machine and with every version of Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 WORDS = "an bee cat door east fig gate hill Ice Jam kiwi level Moon noon oak pin rest Sun tree Up wow".split()
 
 
-class Dice:
+class SeededRandom:
     """Random choices by seed path. Only ``random()`` is used, whose sequence Python guarantees for all versions."""
 
     def __init__(self, *path: int | str) -> None:

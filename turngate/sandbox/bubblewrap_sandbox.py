@@ -1,4 +1,4 @@
-"""One bubblewrap sandbox: what the library asks of its keeper."""
+"""One bubblewrap sandbox: what the library asks of its supervisor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from turngate.errors import EnvError
-from turngate.sandbox import wire
+from turngate.sandbox import messages
 from turngate.sandbox.base import (
     ENVIRONMENT,
     WORK,
@@ -29,13 +29,13 @@ from turngate.sandbox.base import (
 from turngate.sandbox.command import Command, NotStarted
 from turngate.sandbox.descriptors import as_file, listed, read_all, write_all
 from turngate.sandbox.digests import MAX_ANSWER_BYTES, unpack
-from turngate.sandbox.owned import OwnedSandbox, blamed
+from turngate.sandbox.managed import ManagedSandbox, blamed
 from turngate.sandbox.reaper import now_ticks
 
 if TYPE_CHECKING:
     from turngate.sandbox.bubblewrap import Bubblewrap
 
-CLOSE_S = 10.0  # for a keeper to kill its commands; it takes milliseconds
+CLOSE_S = 10.0  # for a supervisor to kill its commands; it takes milliseconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +53,13 @@ class Layers(FolderSnapshot):
     layers: tuple[Layer, ...]
 
 
-class BubblewrapSandbox(OwnedSandbox):
+class BubblewrapSandbox(ManagedSandbox):
     """See ``Sandbox``."""
 
     def __init__(self, backend: Bubblewrap, layers: tuple[Layer, ...]) -> None:
         super().__init__(backend.limits, backend.sandboxes.discard)
         self._backend, self._layers, self._numbers = backend, layers, count()
-        self._keeper, self._gone, self._group = backend.enter(self, layers)
+        self._supervisor, self._gone, self._group = backend.enter(self, layers)
 
     @blamed
     def run(
@@ -88,7 +88,7 @@ class BubblewrapSandbox(OwnedSandbox):
         if self._group:
             result = self._group.judge(result)
         if result.killed_by is KilledBy.CLOSED and not self._closed:
-            raise EnvError("the keeper of the sandbox is gone, and with it the sandbox; open a new one")
+            raise EnvError("the supervisor of the sandbox is gone, and with it the sandbox; open a new one")
         return result
 
     def start(
@@ -110,15 +110,15 @@ class BubblewrapSandbox(OwnedSandbox):
             "env": dict(ENVIRONMENT) | dict(env or {}),
             "end_s": end_s,
         }
-        command = Command(self._keeper, request, stdin, extra)
+        command = Command(self._supervisor, request, stdin, extra)
         self._acted = True
         return command
 
     def _backend_works(self) -> bool:
         return self._backend.works()
 
-    def _shell(self, argv: Sequence[str]) -> CellShell:
-        return CellShell(self, argv)
+    def _shell(self, argv: Sequence[str]) -> BubblewrapShell:
+        return BubblewrapShell(self, argv)
 
     @blamed
     def read(self, path: str, *, max_bytes: int = 16 << 20) -> bytes:
@@ -157,27 +157,27 @@ class BubblewrapSandbox(OwnedSandbox):
         return self._backend.open(self.snapshot())
 
     def _release(self) -> None:
-        with suppress(OSError):  # the keeper is gone already
-            self._keeper.shutdown(socket.SHUT_RDWR)  # also wakes a thread that waits for an answer
+        with suppress(OSError):  # the supervisor is gone already
+            self._supervisor.shutdown(socket.SHUT_RDWR)  # also wakes a thread that waits for an answer
         gone = select.select([self._gone], [], [], CLOSE_S)[0]
         os.close(self._gone)
-        self._keeper.close()
+        self._supervisor.close()
         if self._group:
             self._group.close()
         if not gone:
             raise EnvError(f"a sandbox could not be closed within {CLOSE_S:g} s")
 
-    # --- talking to the keeper ----------------------------------------------------------------------------------------
+    # --- talking to the supervisor ------------------------------------------------------------------------------------
 
-    def ask(self, request: wire.Message) -> tuple[wire.Message, Sequence[int]]:
-        """The keeper's answer and its files. Raises SandboxFileError with what the system says if it could not."""
+    def ask(self, request: messages.Message) -> tuple[messages.Message, Sequence[int]]:
+        """The supervisor's answer and its files. Raises SandboxFileError with what the system says if it could not."""
         with self._lock:
             self._check_open()
             try:
-                wire.send(self._keeper, request)
-                answer, files = wire.receive(self._keeper)
+                messages.send(self._supervisor, request)
+                answer, files = messages.receive(self._supervisor)
             except (EOFError, OSError) as error:
-                raise EnvError(f"the keeper of the sandbox is gone: {error}") from error
+                raise EnvError(f"the supervisor of the sandbox is gone: {error}") from error
         if "error" in answer:
             if "path" in request:
                 raise SandboxFileError(f"'{request['path']}': {answer['error']}")
@@ -194,7 +194,7 @@ class BubblewrapSandbox(OwnedSandbox):
             os.close(files[0])
 
 
-class CellShell:
+class BubblewrapShell:
     """A shell of a session as a command of the sandbox (see ``session.ShellProcess``)."""
 
     needs_marker = False

@@ -1,14 +1,14 @@
-"""The keeper of one sandbox: a small process beside it, outside of it, that holds its files and starts its commands.
+"""The supervisor of one sandbox: a small process outside of it, which mounts its files and starts its commands.
 
-The keeper is forked from the holder (``holder.py``), so it is root of a user namespace in which only one ordinary user
-exists. It has mounts of its own (``mounts.py``): they, and with them all files of the sandbox, vanish when it ends. It
-also has a network, a host name and IPC of its own, which the commands of one sandbox share: a server in a session can
-be asked by a command. Each command gets fresh processes and users around it.
+The supervisor is forked from the launcher (``launcher.py``), so it is root of a user namespace in which only one
+ordinary user exists. It has mounts of its own (``mounts.py``): they, and with them all files of the sandbox, vanish
+when it ends. It also has a network, a host name and IPC of its own, which all commands of the sandbox share: a command
+can connect to a server that runs in a session. Each command gets process and user namespaces of its own.
 
-A keeper is made ahead, up to the point where it must know what the sandbox begins with.
+Supervisors are started ahead of need, and wait until they are told what /work begins with.
 
-The library asks over a channel; each running command has a channel of its own, on which the keeper tells that it
-started and how it ended. The keeper enforces the deadlines, because the library's process may be busy with something.
+The library sends requests over one channel. Each running command has a second channel, on which the supervisor reports
+that it started and how it ended. The supervisor enforces the deadlines, because the library's process may be too busy.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import socket
 import stat
 from contextlib import suppress
 
-from turngate.sandbox import linux, wire
+from turngate.sandbox import linux, messages
 from turngate.sandbox.base import FOLDERS
 from turngate.sandbox.descriptors import file_of
 from turngate.sandbox.digests import Known, digest_tree, pack
-from turngate.sandbox.mounts import FOLDER_MODE, Plan, mount_cell, mount_work
+from turngate.sandbox.mounts import FOLDER_MODE, Plan, mount_private, mount_work
 from turngate.sandbox.running import Runs, reap, refusal
 from turngate.sandbox.trees import copy_tree
 
 
-class Keeper:
+class Supervisor:
     """Serves one sandbox until its channel closes."""
 
     def __init__(self, plan: Plan, channel: socket.socket) -> None:
@@ -48,7 +48,7 @@ class Keeper:
         linux.adopt_orphans()  # the first process of a command outlives bubblewrap's monitor by a moment
         problem = _prepare(self._plan, groups)
         try:
-            order, _files = wire.receive(self._channel)
+            order, _files = messages.receive(self._channel)
         except (EOFError, ConnectionError):
             return
         try:
@@ -58,36 +58,36 @@ class Keeper:
             flags = os.O_PATH | os.O_DIRECTORY
             self._roots = {name: os.open(self._plan.root + place, flags) for name, place in FOLDERS.items()}
         except OSError as error:
-            wire.send(self._channel, refusal(error))
+            messages.send(self._channel, refusal(error))
             return
-        wire.send(self._channel, {"ok": True}, [os.pidfd_open(os.getpid())])
+        messages.send(self._channel, {"ok": True}, [os.pidfd_open(os.getpid())])
         self._poll.register(self._channel, select.POLLIN)
         while True:
             for fd, _event in self._poll.poll(self._runs.patience_ms()):
                 if fd == self._channel.fileno():
                     try:
-                        message, files = wire.receive(self._channel)
+                        message, files = messages.receive(self._channel)
                     except (EOFError, ConnectionError):
                         return
                     self._answer(message, files)
             self._runs.look_after()
 
-    def _answer(self, message: wire.Message, files: list[int]) -> None:
+    def _answer(self, message: messages.Message, files: list[int]) -> None:
         try:
             if message["do"] == "run":
                 self._runs.start(message, files)
                 return
             reply, opened = self._serve_one(message)
-            wire.send(self._channel, reply, opened)
+            messages.send(self._channel, reply, opened)
             for fd in opened:
                 os.close(fd)
         except OSError as error:
-            wire.send(self._channel, refusal(error))
+            messages.send(self._channel, refusal(error))
         finally:
             for fd in files:
                 os.close(fd)
 
-    def _serve_one(self, message: wire.Message) -> tuple[wire.Message, list[int]]:
+    def _serve_one(self, message: messages.Message) -> tuple[messages.Message, list[int]]:
         match message["do"]:
             case "read":
                 return {"ok": True}, [self._open(message, os.O_RDONLY | os.O_NONBLOCK)]
@@ -108,7 +108,7 @@ class Keeper:
 
     # --- files --------------------------------------------------------------------------------------------------------
 
-    def _open(self, message: wire.Message, flags: int) -> int:
+    def _open(self, message: messages.Message, flags: int) -> int:
         fd = linux.open_in(self._roots[message["folder"]], message["path"], flags | os.O_NOCTTY)
         kind = stat.S_IFMT(os.fstat(fd).st_mode)
         if kind not in (stat.S_IFREG, stat.S_IFDIR) or (kind == stat.S_IFDIR) != bool(flags & os.O_DIRECTORY):
@@ -116,14 +116,14 @@ class Keeper:
             raise OSError(errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL, "not a regular file")
         return fd
 
-    def _tree(self, message: wire.Message) -> int:
+    def _tree(self, message: messages.Message) -> int:
         folder = self._open(message, os.O_RDONLY | os.O_DIRECTORY)
         try:
             return file_of("tree", pack(digest_tree(folder, self._known)))
         finally:
             os.close(folder)
 
-    def _create(self, message: wire.Message) -> int:
+    def _create(self, message: messages.Message) -> int:
         """In place, not renamed over it, so that hard links and the file's identity stay."""
         root, path = self._roots[message["folder"]], message["path"]
         parts = [part for part in path.split("/")[:-1] if part not in ("", ".")]
@@ -147,15 +147,15 @@ class Keeper:
         """Copy what this sandbox has of its own. The layers below it are shared."""
         target = self._plan.layer(layer)
         os.mkdir(target)
-        cell = self._plan.cell
-        copy_tree(f"{cell}/upper" if self._plan.overlay else f"{cell}/work", f"{target}/work")
+        private = self._plan.private
+        copy_tree(f"{private}/upper" if self._plan.overlay else f"{private}/work", f"{target}/work")
         for name in ("tmp", "home"):
-            if not _is_untouched(f"{cell}/{name}"):
-                copy_tree(f"{cell}/{name}", f"{target}/{name}")
+            if not _is_untouched(f"{private}/{name}"):
+                copy_tree(f"{private}/{name}", f"{target}/{name}")
 
 
 def _is_untouched(folder: str) -> bool:
-    """Whether a folder is as ``mount_cell`` makes it, so that a snapshot can do without it."""
+    """Whether a folder is as ``mount_private`` makes it, so that a snapshot can do without it."""
     return stat.S_IMODE(os.stat(folder).st_mode) == FOLDER_MODE and not os.listdir(folder)
 
 
@@ -170,7 +170,7 @@ def _prepare(plan: Plan, groups: list[int]) -> OSError | None:
             linux.unshare(linux.CLONE_NEWCGROUP)
         linux.enter_own_network()
         socket.sethostname("sandbox")
-        mount_cell(plan)
+        mount_private(plan)
     except OSError as error:
         return error
     return None
