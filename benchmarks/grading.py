@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 
 from tests.envs.code.conftest import make_problem
-from turngate.envs.code.generate import CodeGenerator
 from turngate.envs.code.grading import bench as benches
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.grade import TreeChange, grade
@@ -36,7 +35,7 @@ def main(folder: str = "") -> None:
 
     benches.run_tests = counted
     with Bench() as bench:
-        source = CodeGenerator(GeneratedCode())
+        source = GeneratedCode().open()
         report("generated", bench, [Problem.of(source.task("train", index)) for index in range(N)], runs)
         for runner in ("plain", "pytest"):
             problem = settle(make_problem(runner), bench, repetitions=1)

@@ -1,4 +1,4 @@
-"""Names of the package: a class name means one thing, and so does a module name outside of the rooms' common roles."""
+"""Names of the package: a class name means one thing, and of two modules at most one knows the name of the other."""
 
 import ast
 from collections import defaultdict
@@ -14,3 +14,40 @@ def test_a_class_name_means_one_thing():
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(path.relative_to(PACKAGE).as_posix())
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_no_two_modules_import_each_other():
+    """Nor in a function, nor for a type checker: what both need belongs into a module below them."""
+    imports = _imports()
+    circles = [
+        f"{one}:{line} imports {other}, which imports it in line {imports[other][one]}"
+        for one, imported in imports.items()
+        for other, line in imported.items()
+        if one < other and one in imports[other]
+    ]
+    assert circles == []
+
+
+def _imports():
+    """Module → module of the package that it imports, and in which line first."""
+    files = {_module(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+    found = {name: {} for name in files}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                wanted = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{path}:{node.lineno}: write the whole path of the module"
+                paths = [f"{node.module}.{alias.name}" for alias in node.names]
+                wanted = [path if path in files else node.module for path in paths]
+            else:
+                continue
+            for other in wanted:
+                if other in files:
+                    found[name].setdefault(other, node.lineno)
+    return found
+
+
+def _module(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

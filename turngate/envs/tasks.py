@@ -268,7 +268,7 @@ TasksLike: TypeAlias = (
 from settings that have defaults, a part's table or its name; None: the default."""
 
 
-class _Argument(BaseModel):
+class _TasksArgument(BaseModel):
     tasks: TaskSourcePart
 
 
@@ -301,9 +301,9 @@ def _meant(tasks: TasksLike) -> TaskSourcePart | TaskSource:
         raise ConfigError(f"tasks: {tasks!r:.80} is neither a task source nor a table with its type; {_mend(tasks)}")
     data = {"tasks": tasks}
     try:
-        return _Argument.model_validate(data).tasks
+        return _TasksArgument.model_validate(data).tasks
     except ValidationError as error:
-        raise ConfigError(one_line(error, _Argument, data)) from None
+        raise ConfigError(one_line(error, _TasksArgument, data)) from None
 
 
 def _name_of(function: FunctionType) -> str:

@@ -9,6 +9,7 @@ Importing this package makes every reward and gate that it ships known by its ``
 """
 
 from turngate.rewards.components import EventCost, InformationGain, LengthCost, Repetition
+from turngate.rewards.gate import Gate
 from turngate.rewards.gates import (
     CapProcess,
     NeedsOutcome,
@@ -23,7 +24,7 @@ from turngate.rewards.gates import (
 from turngate.rewards.ladders import BottomLine, Conditional, Hierarchical
 from turngate.rewards.limits import BestSoFar, Budget, Once
 from turngate.rewards.outcome.components import UnitTests
-from turngate.rewards.parts import Condition, Gate, Reward
+from turngate.rewards.parts import Condition, Reward
 from turngate.rewards.rubric import FromEvidence, GateAccount, Rubric
 from turngate.rewards.safety import Bound, Example, Safety
 from turngate.rewards.shares import Soft, Trust, trust_factors

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from turngate.errors import ConfigError, UnknownName
-from turngate.rewards.parts import SLACK, Draft, Gate, Kind, Line, Reward, reaches
+from turngate.rewards.gate import Gate
+from turngate.rewards.parts import SLACK, Draft, Kind, Line, Reward, reaches
 from turngate.rewards.ranges import Ranges, Scene
 
 

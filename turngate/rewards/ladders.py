@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Literal
 
 from turngate.errors import ConfigError
+from turngate.rewards.gate import Gate
 from turngate.rewards.gates import find, find_cuttable
-from turngate.rewards.parts import Condition, Draft, Gate, Kind, Op, Reward, reaches
+from turngate.rewards.parts import Condition, Draft, Kind, Op, Reward, reaches
 from turngate.rewards.ranges import Ranges, Scene
 
 

@@ -12,8 +12,9 @@ from typing import Literal
 from pydantic import Field
 
 from turngate.errors import ConfigError
+from turngate.rewards.gate import Gate
 from turngate.rewards.gates import find_cuttable, needs_limit
-from turngate.rewards.parts import Draft, Gate, Kind, Reward
+from turngate.rewards.parts import Draft, Kind, Reward
 from turngate.rewards.ranges import Ranges, Scene
 
 

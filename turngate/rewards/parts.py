@@ -1,4 +1,4 @@
-"""What a rubric is made of: rewards, which say what was earned, and gates, which say what of it is paid.
+"""What a rubric is made of: rewards, which say what was earned, and gates (``gate.py``), which say what of it is paid.
 
 Both are families of parts (``turngate.parts``), so a rubric survives a trip through JSON. A new reward or gate is a
 subclass with its own ``type``; defining it makes it loadable. Scoring works on ``Draft``, plain mutable objects
@@ -13,14 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeAlias
+from typing import Any, ClassVar, Literal, NoReturn, TypeAlias
 
 from turngate.errors import ConfigError
 from turngate.parts import Part
 from turngate.types import Evidence, Record, RewardEvent
-
-if TYPE_CHECKING:
-    from turngate.rewards.ranges import Ranges, Scene
 
 Kind: TypeAlias = Literal["outcome", "process", "penalty"]
 Agg: TypeAlias = Literal["mean", "sum", "last", "min", "max"]
@@ -329,87 +326,6 @@ class Reward(Part):
 
     def _reject(self, facts: Facts, turn: int | None, problem: str) -> NoReturn:
         raise ValueError(f"component '{self.name}' of {facts.owner}, {place(turn)}: {problem}")
-
-
-class Gate(Part):
-    """A condition on what is paid: closes or cuts payments that a reward earned.
-
-    A subclass sets ``type`` and writes ``name``, ``touches`` and ``apply``."""
-
-    types: ClassVar[dict[str, type[Part]]] = {}
-    noun: ClassVar[str] = "gate"
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What the ledger calls it; unique in a rubric."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Names of the evidence that it needs."""
-        return ()
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """The thresholds that it compares overall verdicts of components with."""
-        return ()
-
-    @property
-    def compares(self) -> tuple[str, ...]:
-        """Components whose overall verdict it looks up in ``Draft.scores``."""
-        return tuple([condition.component for condition in self.conditions])
-
-    @property
-    def occasional(self) -> tuple[str, ...]:
-        """Those of ``reads`` that are recorded only when they happen, so that a run may well be without them."""
-        return ()
-
-    @property
-    def openers(self) -> tuple[tuple[str, bool], ...]:
-        """Evidence that it acts on, and whether it is better for that evidence to be true."""
-        return ()
-
-    @property
-    def thresholds(self) -> tuple[float, ...]:
-        """Weighted outcomes from which on it acts otherwise; ``bound`` must treat all outcomes in between alike."""
-        return ()
-
-    @property
-    def late(self) -> bool:
-        """Whether it decides by what is known at the end only: the outcome, or overall verdicts of components."""
-        return bool(self.compares)
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Those of ``reads`` that choose between shares, so that ``bound`` has to know whether they are true."""
-        return ()
-
-    @abstractmethod
-    def touches(self, name: str, kind: Kind) -> bool:
-        """Whether it may ever change a payment of component ``name``."""
-
-    @abstractmethod
-    def apply(self, draft: Draft) -> None:
-        """Close or cut lines."""
-
-    def apply_group(self, drafts: Sequence[Draft], step: int) -> None:
-        """Close or cut lines of siblings in training step ``step``. A gate that compares siblings overrides this."""
-        for draft in drafts:
-            self.apply(draft)
-
-    def imagine(self, draft: Draft) -> None:
-        """Close or cut lines as among the siblings, and in the step, in which most of them is paid."""
-        self.apply(draft)
-
-    def fit(self, rewards: Sequence[Reward]) -> None:
-        """Raise ConfigError or UnknownName if it cannot work, or has no effect, beside these rewards."""
-
-    def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Narrow ``ranges``, what the components can still be paid, to what it lets through in ``scene``."""
-
-    def replaces(self) -> float | None:
-        """The total that it pays instead of everything else, or None if it only closes and cuts."""
-        return None
 
 
 def place(turn: int | None) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from turngate.rewards.parts import Condition, Gate, Kind, Reward, Span
+from turngate.rewards.parts import Condition, Kind, Reward, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,14 @@ class Scene:
     def at(self, outcome: float) -> Scene:
         """The same with another outcome of its region."""
         return replace(self, outcome=outcome)
+
+
+class SupportsTouches(Protocol):
+    """What ``Ranges`` asks of a gate (``gate.Gate``)."""
+
+    def touches(self, name: str, kind: Kind) -> bool:
+        """Whether it may ever change a payment of component ``name``."""
+        ...
 
 
 class Ranges:
@@ -68,7 +77,7 @@ class Ranges:
         cancel = reward.per_turn and reward.agg in ("mean", "sum") and reward.low < 0 < reward.high
         return (low, high), reward.part_span(self._n) if cancel else _with_zero((low, high))
 
-    def of(self, gate: Gate) -> Iterator[str]:
+    def of(self, gate: SupportsTouches) -> Iterator[str]:
         """The components that the gate touches."""
         return (name for name, reward in self.rewards.items() if gate.touches(name, reward.kind))
 

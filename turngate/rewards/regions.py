@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, pairwise, product
 
-from turngate.rewards.parts import SLACK, Gate, Reward, Span, reaches
+from turngate.rewards.gate import Gate
+from turngate.rewards.parts import SLACK, Reward, Span, reaches
 from turngate.rewards.ranges import Scene
 
 GAP = 2 * SLACK

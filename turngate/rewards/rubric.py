@@ -18,7 +18,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from turngate.errors import ConfigError
-from turngate.rewards.parts import Draft, Facts, Gate, Reward, Verdict
+from turngate.rewards.gate import Gate
+from turngate.rewards.parts import Draft, Facts, Reward, Verdict
 from turngate.rewards.safety import Safety, assess
 from turngate.types import Ending, Group, Record, RewardEvent, Score, ScoredGroup
 

@@ -31,7 +31,8 @@ from functools import cached_property
 from itertools import product
 from typing import Literal, TypeAlias
 
-from turngate.rewards.parts import Gate, Reward, Span
+from turngate.rewards.gate import Gate
+from turngate.rewards.parts import Reward, Span
 from turngate.rewards.ranges import Ranges, Scene
 from turngate.rewards.regions import TIE, Region, closest, regions
 from turngate.rewards.staging import Flip, ImaginedEpisode, flips, stage, stage_flip, stage_veto

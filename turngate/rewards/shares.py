@@ -15,8 +15,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
+from turngate.rewards.gate import Gate
 from turngate.rewards.gates import find_cuttable, outcome_span
-from turngate.rewards.parts import Draft, Gate, Kind, Reward, reaches
+from turngate.rewards.parts import Draft, Kind, Reward, reaches
 from turngate.rewards.ranges import Ranges, Scene
 
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]

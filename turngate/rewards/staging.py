@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from turngate.rewards.parts import SLACK, Condition, Draft, Facts, Gate, Line, Reward, Verdict
+from turngate.rewards.gate import Gate
+from turngate.rewards.parts import SLACK, Condition, Draft, Facts, Line, Reward, Verdict
 from turngate.rewards.ranges import Scene
 from turngate.rewards.regions import cells, outcome_spans, weighted_values
 from turngate.types import Ending, Evidence, Record

@@ -21,12 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from turngate.errors import ConfigError, EnvError, UserError
-
-if TYPE_CHECKING:
-    from turngate.sandbox.session import Session
 
 WORK, TMP, HOME = "/work", "/tmp", "/home/agent"
 FOLDERS = {"work": WORK, "tmp": TMP, "home": HOME}
@@ -123,6 +120,38 @@ class FolderSnapshot:
     """The content of a sandbox's folders at one moment. It lives as long as somebody holds it, and its back end."""
 
     __slots__ = ()
+
+
+class Session(ABC):
+    """A shell that stays: what a command leaves behind is there for the next. ``session.py`` says how.
+
+    Used by one thread; ends with its sandbox at the latest.
+    """
+
+    @property
+    @abstractmethod
+    def state(self) -> bytes:
+        """What the shell reported after its last command, for ``Sandbox.session``; empty if nothing ran in it yet.
+
+        A bash's working directory, variables, functions, aliases and options. A Python has no state.
+        """
+
+    @abstractmethod
+    def run(self, command: str, *, deadline_s: float) -> CommandResult:
+        """One command in the shell. ``note`` says if the shell had to be started anew, and with what state.
+
+        If no shell can be started because of what programs have left in the sandbox, the exit status is 126.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the shell. Safe to repeat."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 class Sandbox(ABC):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from turngate.errors import EnvError
 from turngate.sandbox import messages
@@ -21,19 +21,19 @@ from turngate.sandbox.base import (
     Entry,
     FolderSnapshot,
     KilledBy,
+    Path_,
+    ResourceLimits,
     SandboxFileError,
     check_command,
     in_folders,
     unstarted,
 )
+from turngate.sandbox.cgroups import ControlGroup
 from turngate.sandbox.command import Command, NotStarted
 from turngate.sandbox.descriptors import as_file, listed, read_all, write_all
 from turngate.sandbox.digests import MAX_ANSWER_BYTES, unpack
 from turngate.sandbox.managed import ManagedSandbox, blamed
 from turngate.sandbox.reaper import now_ticks
-
-if TYPE_CHECKING:
-    from turngate.sandbox.bubblewrap import Bubblewrap
 
 CLOSE_S = 10.0  # for a supervisor to kill its commands; it takes milliseconds
 
@@ -53,10 +53,40 @@ class Layers(FolderSnapshot):
     layers: tuple[Layer, ...]
 
 
+class LayeredBackend(Protocol):
+    """What a sandbox asks of the back end that made it, ``Bubblewrap``."""
+
+    limits: ResourceLimits
+    sandboxes: set[BubblewrapSandbox]
+    overlay: bool
+
+    def open(self, source: Path_ | FolderSnapshot | None = None) -> BubblewrapSandbox:
+        """See ``Backend.open``."""
+        ...
+
+    def enter(
+        self, sandbox: BubblewrapSandbox, layers: Sequence[Layer]
+    ) -> tuple[socket.socket, int, ControlGroup | None]:
+        """See ``Bubblewrap.enter``."""
+        ...
+
+    def new_layer(self) -> Layer:
+        """See ``Bubblewrap.new_layer``."""
+        ...
+
+    def state_of(self, layers: Sequence[Layer]) -> Layers:
+        """See ``Bubblewrap.state_of``."""
+        ...
+
+    def works(self) -> bool:
+        """See ``Bubblewrap.works``."""
+        ...
+
+
 class BubblewrapSandbox(ManagedSandbox):
     """See ``Sandbox``."""
 
-    def __init__(self, backend: Bubblewrap, layers: tuple[Layer, ...]) -> None:
+    def __init__(self, backend: LayeredBackend, layers: tuple[Layer, ...]) -> None:
         super().__init__(backend.limits, backend.sandboxes.discard)
         self._backend, self._layers, self._numbers = backend, layers, count()
         self._supervisor, self._gone, self._group = backend.enter(self, layers)

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal, Protocol
 
 from turngate.errors import EnvError, MissingExtra
 from turngate.sandbox.base import (
@@ -22,6 +22,8 @@ from turngate.sandbox.base import (
     Entry,
     FolderSnapshot,
     KilledBy,
+    Path_,
+    ResourceLimits,
     SandboxFileError,
     check_command,
     in_folders,
@@ -32,9 +34,6 @@ from turngate.sandbox.docker_exec import ContainerSupervisor, Exec
 from turngate.sandbox.managed import ManagedSandbox, blamed
 from turngate.sandbox.session import REPORT, START_S
 from turngate.sandbox.streams import HeadTail, Streams, StreamSink
-
-if TYPE_CHECKING:
-    from turngate.sandbox.docker import Docker
 
 FILE_S = 60.0  # for reading, writing and copying files
 _HEADS_BYTES = 2048  # of each file in a tar stream, besides its content
@@ -58,10 +57,38 @@ class Archive(FolderSnapshot):
     file: IO[bytes]
 
 
+class ContainerBackend(Protocol):
+    """What a container and its sandbox ask of the back end that made them, ``Docker``."""
+
+    limits: ResourceLimits
+    sandboxes: set[DockerSandbox]
+
+    @property
+    def api(self) -> Any:
+        """See ``Docker.api``."""
+        ...
+
+    def open(self, source: Path_ | FolderSnapshot | None = None) -> DockerSandbox:
+        """See ``Backend.open``."""
+        ...
+
+    def create(self) -> tuple[Any, str]:
+        """See ``Docker.create``."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """See ``Docker.remove``."""
+        ...
+
+    def works(self) -> bool:
+        """See ``Docker.works``."""
+        ...
+
+
 class Container:
     """A running container, its supervisor and its user."""
 
-    def __init__(self, backend: Docker) -> None:
+    def __init__(self, backend: ContainerBackend) -> None:
         try:
             self.container, self.user = backend.create()
         except sdk().errors.APIError as error:
@@ -92,7 +119,7 @@ class Container:
 class DockerSandbox(ManagedSandbox):
     """See ``Sandbox``."""
 
-    def __init__(self, backend: Docker, container: Container) -> None:
+    def __init__(self, backend: ContainerBackend, container: Container) -> None:
         super().__init__(backend.limits, backend.sandboxes.discard)
         self._backend, self.container, self._killed = backend, container, 0
         self.shells: set[int] = set()

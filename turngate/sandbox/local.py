@@ -40,6 +40,7 @@ from turngate.sandbox.base import (
     Path_,
     ResourceLimits,
     SandboxFileError,
+    Session,
     check_command,
     in_folders,
     unstarted,
@@ -49,7 +50,6 @@ from turngate.sandbox.digests import Known, digest_tree
 from turngate.sandbox.managed import ManagedSandbox
 from turngate.sandbox.reaper import end_all, is_alive, now_ticks, processes
 from turngate.sandbox.scratch import Scratch
-from turngate.sandbox.session import Session
 from turngate.sandbox.streams import HeadTail, Streams
 from turngate.sandbox.trees import copy_tree
 

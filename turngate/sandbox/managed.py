@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from turngate.errors import EnvError
-from turngate.sandbox.base import ResourceLimits, Sandbox, SandboxLost
-from turngate.sandbox.session import SHELLS, Session, ShellProcess
+from turngate.sandbox.base import ResourceLimits, Sandbox, SandboxLost, Session
+from turngate.sandbox.session import SHELLS, FramedSession, ShellProcess
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -32,7 +32,7 @@ class ManagedSandbox(Sandbox):
         """See ``Sandbox.session``."""
         self._check_open()
         language, bytes_kept = SHELLS[shell], self.limits.output_bytes
-        session = Session(language, lambda: self._shell(language.argv), bytes_kept, state, guard=self.blame)
+        session = FramedSession(language, lambda: self._shell(language.argv), bytes_kept, state, guard=self.blame)
         self._sessions.append(session)
         return session
 

@@ -18,10 +18,10 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Protocol
 
 from turngate.errors import ConfigError, EnvError
-from turngate.sandbox.base import CommandResult, KilledBy, SandboxLost
+from turngate.sandbox.base import CommandResult, KilledBy, SandboxLost, Session
 from turngate.sandbox.streams import HeadTail, Streams, StreamSink
 
 REPORT = "@0"  # in an argv: the number of the channel for reports
@@ -80,8 +80,8 @@ class ShellProcess(Protocol):
         ...
 
 
-class Session:
-    """See the module's text. Used by one thread; ends with its sandbox at the latest."""
+class FramedSession(Session):
+    """See the module's text."""
 
     def __init__(
         self,
@@ -105,17 +105,11 @@ class Session:
 
     @property
     def state(self) -> bytes:
-        """What the shell reported after its last command, for ``Sandbox.session``; empty if nothing ran in it yet.
-
-        A bash's working directory, variables, functions, aliases and options. A Python has no state.
-        """
+        """See ``Session.state``."""
         return self._state
 
     def run(self, command: str, *, deadline_s: float) -> CommandResult:
-        """One command in the shell. ``note`` says if the shell had to be started anew, and with what state.
-
-        If no shell can be started because of what programs have left in the sandbox, the exit status is 126.
-        """
+        """See ``Session.run``."""
         if self._closed:
             raise EnvError("the session is closed")
         if "\0" in command:
@@ -147,17 +141,11 @@ class Session:
         return replace(result, note=self._restart(killed))
 
     def close(self) -> None:
-        """End the shell. Safe to repeat."""
+        """See ``Session.close``."""
         self._closed = True
         if self._shell is not None:
             self._shell.close()
             self._shell = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _frame(self, command: str) -> bytes:
         return self._language.frame(command.encode(errors="replace"), self._exit)

@@ -17,9 +17,11 @@ from pydantic import Field
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
-from turngate.parts import Part
+from turngate.parts import Part, when_used
 from turngate.trainer.loss.tokens import Loss, needs_of
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
+
+torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to this protocol, and so imports it
 
 Measured: TypeAlias = Mapping[str, FloatArray]
 NOTHING: Measured = {}
@@ -160,9 +162,7 @@ class TorchLearnerPart(LearnerPart):
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
     ) -> Learner:
         """A ``TorchLearner``."""
-        from turngate.trainer.torch.learner import TorchLearner
-
-        return TorchLearner(
+        learner: Learner = torch_learner.TorchLearner(
             model,
             lr=self.lr if lr is None else lr,
             weight_decay=self.weight_decay,
@@ -172,3 +172,4 @@ class TorchLearnerPart(LearnerPart):
             critic=critic,
             dtype=self.dtype,
         )
+        return learner

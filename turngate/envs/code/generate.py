@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from turngate.envs.code.families import FAMILIES, HELD_OUT
 from turngate.envs.code.families.family import Arguments, Bug, BugFamily, FunctionForm, Pick
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.sources import GeneratedCode
 from turngate.envs.seeded_random import SeededRandom
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
@@ -35,15 +34,17 @@ _CACHED = 4096
 
 
 class CodeGenerator:
-    """Repair problems of one function. The same settings give equal tasks everywhere.
+    """Repair problems of one function. The same settings, those of ``GeneratedCode``, give equal tasks everywhere.
 
     Raises UnknownName for a family, ConfigError for settings that leave nothing to repair.
     """
 
-    def __init__(self, settings: GeneratedCode) -> None:
-        seen, unseen = _divide(settings.families, settings.held_out_families, settings.max_level)
+    def __init__(
+        self, *, families: Sequence[str] | None, held_out_families: Sequence[str] | None, max_level: int
+    ) -> None:
+        seen, unseen = _divide(families, held_out_families, max_level)
         self._families = {"train": seen, "heldout": seen} | ({"newfamily": unseen} if unseen else {})
-        self._max_level = settings.max_level
+        self._max_level = max_level
         self.splits = tuple(self._families)
 
     def size(self, split: str) -> None:

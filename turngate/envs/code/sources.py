@@ -41,7 +41,7 @@ class GeneratedCode(CodeSource):
         """See ``generate.CodeGenerator``."""
         from turngate.envs.code.generate import CodeGenerator
 
-        return CodeGenerator(self)
+        return CodeGenerator(**self.settings())
 
 
 class CodeFolder(CodeSource):

@@ -12,7 +12,7 @@ from turngate.envs.code.grading.bench import Bench, python_env
 from turngate.envs.code.problem import Problem, Texts
 from turngate.errors import AgentFault, EnvError
 from turngate.sandbox import CommandResult, FolderSnapshot, Sandbox, SandboxFileError, SandboxLost
-from turngate.sandbox.session import Session
+from turngate.sandbox.base import Session
 
 _log = logging.getLogger(__name__)
 MAX_FILE_BYTES = 1 << 20

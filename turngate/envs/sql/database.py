@@ -24,6 +24,8 @@ from turngate.errors import EnvError
 Cell: TypeAlias = None | int | float | str | bytes
 Row: TypeAlias = tuple[Cell, ...]
 
+DEADLINE_S = 2.0
+"""Longest run of a query in seconds, unless the environment sets another."""
 IN_MEMORY_BYTES = 32 * 2**20  # files up to this size are copied; larger ones are opened immutable
 KEEP_ROWS = 10_000  # rows of a result that are kept; beyond, they are only counted
 KEEP_CHARS = 16 * 2**20  # the same bound in characters and bytes of their cells

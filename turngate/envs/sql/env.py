@@ -14,10 +14,10 @@ from typing import Any
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
-from turngate.envs.sql.database import Database, QueryResult, Row
+from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
 from turngate.envs.sql.rubric import RUBRIC
 from turngate.envs.sql.schema import Schema
-from turngate.envs.sql.sources import DEADLINE_S, GeneratedSql, SqlSource
+from turngate.envs.sql.sources import GeneratedSql, SqlSource
 from turngate.envs.sql.text import clip, result_text
 from turngate.envs.sql.ties import split
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart

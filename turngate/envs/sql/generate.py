@@ -15,7 +15,6 @@ from turngate.envs.sql.content import BuiltDatabase, build
 from turngate.envs.sql.families import FAMILIES, HELD_OUT
 from turngate.envs.sql.questions import Misfit, Pick, QuestionDraft, Shape, flaw, wording
 from turngate.envs.sql.shapes import SHAPES
-from turngate.envs.sql.sources import GeneratedSql
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -28,16 +27,25 @@ _DRAFTS = 16  # tried for each database
 
 
 class SqlGenerator:
-    """Tasks about generated databases. The same settings give equal tasks everywhere.
+    """Tasks about generated databases. The same settings, those of ``GeneratedSql``, give equal tasks everywhere.
 
     Raises UnknownName for a family or shape, ConfigError for settings that leave nothing to ask.
     """
 
-    def __init__(self, settings: GeneratedSql) -> None:
-        seen, unseen = _divide(settings.families, settings.held_out_families)
+    def __init__(
+        self,
+        *,
+        families: Sequence[str] | None,
+        held_out_families: Sequence[str] | None,
+        shapes: Sequence[str] | None,
+        max_level: int,
+        databases: int,
+        rows: int,
+    ) -> None:
+        seen, unseen = _divide(families, held_out_families)
         self._families = {"train": seen, "heldout": seen} | ({"newfamily": unseen} if unseen else {})
-        self._shapes = _choose(settings.shapes, settings.max_level)
-        self._databases, self._rows = settings.databases, settings.rows
+        self._shapes = _choose(shapes, max_level)
+        self._databases, self._rows = databases, rows
         self.splits = tuple(self._families)
 
     def size(self, split: str) -> None:

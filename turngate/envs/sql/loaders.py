@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turngate.envs.sql.compare import is_ordered
-from turngate.envs.sql.database import Database, Row, content_key
+from turngate.envs.sql.database import DEADLINE_S, Database, Row, content_key
 from turngate.envs.sql.env import gold_rows
-from turngate.envs.sql.sources import DEADLINE_S
 from turngate.envs.sql.ties import ranked, split
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError, UnknownName, VerifierError

@@ -13,10 +13,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from turngate.envs.sql.database import DEADLINE_S
 from turngate.envs.tasks import BadPath, TaskList, TasksBySplit, TaskSource, TaskSourcePart
-
-DEADLINE_S = 2.0
-"""Longest run of a query in seconds, unless the environment sets another."""
 
 
 class SqlSource(TaskSourcePart):
@@ -50,7 +48,7 @@ class GeneratedSql(SqlSource):
         """See ``generate.SqlGenerator``."""
         from turngate.envs.sql.generate import SqlGenerator
 
-        return SqlGenerator(self)
+        return SqlGenerator(**self.settings())
 
 
 class ReferenceSql(SqlSource):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.envs.code.sums import put
-from turngate.envs.code.generate import CodeGenerator
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.loaders import quixbugs
 from turngate.envs.code.mutation.mutate import apply, mutations
@@ -218,7 +217,7 @@ PACKAGE = {
 
 def generated(wanted: type) -> Problem:
     """The first generated problem in whose tests values of a type are expected; plain runner."""
-    source = CodeGenerator(GeneratedCode())
+    source = GeneratedCode().open()
     for index in range(200):
         problem = Problem.of(source.task("train", index))
         claims = (line.partition(" == ")[2] for line in (problem.hidden["test_solution.py"] or "").splitlines())
