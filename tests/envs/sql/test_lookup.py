@@ -31,17 +31,17 @@ N = 300
 OWNERS = {"customers", "readers", "drivers", "guests", "teachers", "agents", "patients", "halls"}
 FIRST = {
     "train": (
-        "total portions of the orders with payment loose and bill over 48 euro",
-        "SELECT sum(portions) FROM orders WHERE payment = 'c4' AND bill_franc > 48 * 75",
+        "total portions of the orders with payment loose and bill over 17 euro",
+        "SELECT sum(portions) FROM orders WHERE payment = 'c4' AND bill_franc > 17 * 75",
     ),
     "heldout": (
-        "total items of the parcels with price under 30 euro",
-        "SELECT sum(items) FROM parcels WHERE price_florin < 30 * 58",
+        "give the tag of all parcels sent on an unknown day with more than 7 items",
+        "SELECT tag FROM parcels WHERE sent = 'q2' AND items > 7",
     ),
     "newfamily": (
-        "total tickets of the shows opened in june 2026 with screen safe of halls with permit not safe",
+        "total tickets of the shows cleared in june 2026 with screen safe of halls with permit safe",
         "SELECT sum(tickets) FROM shows JOIN halls ON hall_id = halls.id "
-        "WHERE opened LIKE '2026-06%' AND screen = 'y3' AND permit = 'y3'",
+        "WHERE cleared LIKE '2026-06%' AND screen = 'y3' AND permit = 'r9'",
     ),
 }
 
