@@ -15,6 +15,7 @@ from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
+from turngate.envs.sql.lookup_oracle import looking_turns
 from turngate.envs.sql.rubric import RUBRIC
 from turngate.envs.sql.schema import Schema
 from turngate.envs.sql.sources import GeneratedSql, SqlSource
@@ -135,7 +136,9 @@ class SqlEnv(ToolEnv):
         return None if self._answer is None else self._answer[0]
 
     def oracle(self, task: Task) -> Sequence[str]:
-        """Look at the tables of the gold query, run it, submit it."""
+        """Look at the tables of the gold query, run it, submit it; where literals are hidden, look them up first."""
+        if "needs" in task.private:
+            return looking_turns(task.private)
         looks = [f"describe {table}" for table in task.private.get("tables", ())]
         return ["list_tables", *looks, f"run_sql {task.private['gold']}", "submit"]
 

@@ -1,4 +1,4 @@
-"""What ``tasks`` of ``turngate/Sql-v1`` can name: generated questions, the bundled ones, Spider, BIRD, and your own.
+"""What ``tasks`` of ``turngate/Sql-v1`` can name: two kinds of generated questions, bundled ones, Spider, BIRD, yours.
 
 Gold queries run when a split is first asked for; those that fail, are slow or return nothing are dropped and counted.
 """
@@ -49,6 +49,28 @@ class GeneratedSql(SqlSource):
         from turngate.envs.sql.generate import SqlGenerator
 
         return SqlGenerator(**self.settings())
+
+
+class LookupSql(SqlSource):
+    """Endless questions whose literals have to be looked up in generated data. Splits: train, heldout, newfamily."""
+
+    type: Literal["lookup_sql"] = "lookup_sql"
+    families: tuple[str, ...] | None = None
+    """What train and heldout ask about; leave out for all but the two of newfamily."""
+    lookups: tuple[str, ...] | None = None
+    """Kinds of look-ups: code, date, absence, rate; leave out for all."""
+    max_level: int = Field(3, ge=1, le=3)
+    """Hardest questions: 1 one look-up, 2 two, 3 three with a join and a date."""
+    databases: int = Field(64, ge=1)
+    """Different databases of each family in each split."""
+    rows: int = Field(40, ge=20)
+    """Rows of the table that is asked about."""
+
+    def open(self, deadline_s: float = DEADLINE_S) -> TaskSource:
+        """See ``lookup.LookupGenerator``."""
+        from turngate.envs.sql.lookup import LookupGenerator
+
+        return LookupGenerator(self)
 
 
 class ReferenceSql(SqlSource):

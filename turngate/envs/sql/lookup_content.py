@@ -1,0 +1,251 @@
+"""Databases of look-up questions: what a question calls by an everyday word stands in them in a form of their own."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import lru_cache
+from threading import Lock
+from typing import TypeAlias
+
+from turngate.envs.dice import Dice
+from turngate.envs.sql.content import Row, Value, connect, freeze
+from turngate.envs.sql.lookup_words import (
+    ABSENCES,
+    CODE_TABLES,
+    CURRENCIES,
+    LOOKUP_FAMILIES,
+    RATE_TABLES,
+    STATES,
+    LookupFamily,
+    codes_of,
+    rates_of,
+)
+
+Fact: TypeAlias = Mapping[str, date | str | int]
+"""One thing, by column: a date or why there is none, the word that a code stands for, a number, a price in euros."""
+Content: TypeAlias = tuple[str, list[Row]]  # CREATE TABLE and the rows
+
+EPOCH = date(1970, 1, 1)
+FIRST_YEAR, YEARS = 2018, 9
+MONTHS_USED = 3  # a database tells of so many months, so that a month has several rows
+OWNERS = 6
+ABSENT_RATE = 0.36
+DATE_FORMATS = ("iso", "dots", "slashes", "slashes_us", "digits", "days")
+_DAY_ALONE = 13  # from this day on, a date cannot be read with day and month exchanged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupTerms:
+    """How one database writes things. ``codes``: area and word → code; ``labels``: area, code and label as they stand.
+
+    ``absences``: by date column, meaning → what stands there, None for NULL. ``formats``: by date column. ``rates``:
+    whole units per euro by currency; ``currency`` is that of the prices. ``months``: (year, month) that occur.
+    """
+
+    words: tuple[str, str]
+    code_table: str
+    rate_table: str
+    codes: Mapping[tuple[str, str], str]
+    labels: Sequence[tuple[str, str, str]]
+    absences: Mapping[str, Mapping[str, str | None]]
+    formats: Mapping[str, str]
+    currency: str
+    rates: Mapping[str, int]
+    months: tuple[tuple[int, int], ...]
+
+    @property
+    def all_words(self) -> tuple[str, ...]:
+        """The words of an area: two, and their opposites."""
+        return tuple(form for word in self.words for form in (word, f"not {word}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LookupDatabase:
+    """One database. ``facts``: its things in the words of questions. ``image``: the SQLite file, ``key``: its hash."""
+
+    family: LookupFamily
+    terms: LookupTerms
+    facts: Sequence[Fact] = field(repr=False)
+    image: bytes = field(repr=False)
+    key: str
+    connection: sqlite3.Connection = field(repr=False)
+    lock: Lock = field(default_factory=Lock, repr=False)
+
+    @property
+    def money(self) -> str:
+        """The name of the price column, which ends with its currency."""
+        return f"{self.family.money}_{self.terms.currency}"
+
+    def run(self, sql: str) -> list[Row]:
+        """All rows of a query that this package wrote itself."""
+        with self.lock:
+            return self.connection.execute(sql).fetchall()
+
+
+@lru_cache(maxsize=256)
+def build_lookup(family: str, split: str, number: int, rows: int) -> LookupDatabase:
+    """Database ``number`` of a family in a split, with ``rows`` things; codes and rates are those of the split."""
+    dice = Dice("sql-lookup-content", split, family, number, rows)
+    declared = LOOKUP_FAMILIES[family]
+    terms = _terms(declared, split, dice)
+    ranks = [dice.pick(terms.all_words) for _ in range(OWNERS)]
+    facts = [_fact(declared, terms, ranks, dice, telling=number == 0) for number in range(rows)]
+    tables = [_owners(declared, terms, ranks, dice), _things(declared, terms, facts, dice)]
+    tables += dice.shuffled((_codes(terms, dice), _rates(terms)))
+    connection = connect()
+    for ddl, content in tables:
+        connection.execute(ddl)
+        name = ddl.split()[2]
+        connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(content[0]))})", content)
+    connection.commit()
+    image, key = freeze(connection)
+    return LookupDatabase(family=declared, terms=terms, facts=facts, image=image, key=key, connection=connection)
+
+
+# --- how a database writes things -------------------------------------------------------------------------------------
+
+
+def _terms(family: LookupFamily, split: str, dice: Dice) -> LookupTerms:
+    first, second = dice.sample(STATES, 2)
+    words = (first, f"not {first}", second, f"not {second}")
+    own = dice.sample(codes_of(split), len(words) + 4)
+    codes: dict[tuple[str, str], str] = {}
+    # every area turns the same codes round, so a code of the wrong area exists and means something else
+    for turn, area in enumerate(dice.shuffled((*family.areas, family.owner_area))):
+        codes |= {(area, word): own[(place + turn) % len(words)] for place, word in enumerate(words)}
+    labels = [(area, code, _styled(word, dice)) for (area, word), code in codes.items()]
+    absences: dict[str, dict[str, str | None]] = {}
+    for place, column in enumerate(family.dates):
+        marks = dice.shuffled((*own[len(words) + 2 * place :][:2], None))
+        absences[column] = dict(zip(ABSENCES, marks, strict=True))
+        labels += [(column, mark, meaning) for meaning, mark in absences[column].items() if mark is not None]
+    currencies, start = dice.sample(CURRENCIES, 3), dice.whole(12 * FIRST_YEAR, 12 * (FIRST_YEAR + YEARS) - MONTHS_USED)
+    return LookupTerms(
+        words=(first, second),
+        code_table=dice.pick(CODE_TABLES),
+        rate_table=dice.pick(RATE_TABLES),
+        codes=codes,
+        labels=labels,
+        absences=absences,
+        formats={column: dice.pick(DATE_FORMATS) for column in family.dates},
+        currency=currencies[0],
+        rates=dict(zip(currencies, dice.sample(rates_of(split), 3), strict=True)),
+        months=tuple((month // 12, month % 12 + 1) for month in range(start, start + MONTHS_USED)),
+    )
+
+
+def _styled(word: str, dice: Dice) -> str:
+    """A label as somebody typed it: never just as a question writes it. ``plain`` undoes it."""
+    return dice.pick((word.upper(), word.capitalize(), f"{word}.", f"is {word}"))
+
+
+def plain(label: str) -> str:
+    """The word that a label stands for."""
+    return label.lower().removesuffix(".").removeprefix("is ")
+
+
+def written(day: date, form: str) -> Value:
+    """A date as a database of this format holds it."""
+    match form:
+        case "iso":
+            return day.isoformat()
+        case "dots":
+            return f"{day:%d.%m.%Y}"
+        case "slashes":
+            return f"{day:%d/%m/%Y}"
+        case "slashes_us":
+            return f"{day:%m/%d/%Y}"
+        case "digits":
+            return int(f"{day:%Y%m%d}")
+    return (day - EPOCH).days
+
+
+def in_month(column: str, form: str, year: int, month: int) -> str:
+    """The condition that a date of this format lies in a month."""
+    patterns = {"iso": f"{year}-{month:02}%", "dots": f"%.{month:02}.{year}", "slashes": f"%/{month:02}/{year}"}
+    patterns |= {"slashes_us": f"{month:02}/%/{year}", "digits": f"{year}{month:02}%", "days": f"{year}-{month:02}%"}
+    value = f"date({column} * 86400, 'unixepoch')" if form == "days" else column
+    return f"{value} LIKE '{patterns[form]}'"
+
+
+def format_of(values: Sequence[Value]) -> str:
+    """The format in which these dates are written, entries that are none aside. Raises ValueError if it stays open."""
+    for text in map(str, values):
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+            return "iso"
+        if re.fullmatch(r"\d\d\.\d\d\.\d{4}", text):
+            return "dots"
+        if re.fullmatch(r"\d{8}", text):
+            return "digits"
+        if re.fullmatch(r"\d{4,5}", text):
+            return "days"
+        if (parts := re.fullmatch(r"(\d\d)/(\d\d)/\d{4}", text)) and max(map(int, parts.groups())) >= _DAY_ALONE:
+            return "slashes" if int(parts[1]) >= _DAY_ALONE else "slashes_us"
+    raise ValueError(f"none of {list(values)} tells the format of the dates")
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _fact(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: Dice, *, telling: bool) -> Fact:
+    """One thing in the words of questions. ``telling``: with dates that cannot be read in two ways."""
+    owner = dice.whole(1, OWNERS)
+    fact: dict[str, date | str | int] = {f"{family.owner}_id": owner, family.owner_area: ranks[owner - 1]}
+    fact |= {family.amount: dice.whole(1, 60), family.money: dice.whole(3, 60)}
+    fact |= {area: dice.pick(terms.all_words) for area in family.areas}
+    fact |= {column: _day(terms, dice, telling=telling) for column in family.dates}
+    return fact
+
+
+def _day(terms: LookupTerms, dice: Dice, *, telling: bool) -> date | str:
+    if not telling and dice.uniform() < ABSENT_RATE:
+        return dice.pick(ABSENCES)
+    year, month = dice.pick(terms.months)
+    return date(year, month, dice.whole(_DAY_ALONE if telling else 1, 28))
+
+
+def _owners(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: Dice) -> Content:
+    names = dice.sample(family.owner_names, OWNERS)
+    codes = [terms.codes[family.owner_area, rank] for rank in ranks]
+    ddl = f"CREATE TABLE {family.owners} (id INTEGER PRIMARY KEY, name TEXT, {family.owner_area} TEXT)"
+    return ddl, [*zip(range(1, OWNERS + 1), names, codes, strict=True)]
+
+
+def _things(family: LookupFamily, terms: LookupTerms, facts: Sequence[Fact], dice: Dice) -> Content:
+    columns = (
+        f"id INTEGER PRIMARY KEY, {family.tag} TEXT, {family.owner}_id INTEGER REFERENCES {family.owners}(id), "
+        f"{family.areas[0]} TEXT, {family.areas[1]} TEXT, {family.amount} INTEGER, "
+        f"{family.money}_{terms.currency} INTEGER, {family.dates[0]}, {family.dates[1]}"
+    )
+    rounds = range(len(facts) // len(family.tags) + 1)
+    tags = [f"{tag}{turn or ''}" for turn in rounds for tag in dice.shuffled(family.tags)]
+    rate = terms.rates[terms.currency]
+    rows: list[Row] = [
+        (
+            number,
+            tags[number - 1],
+            int(str(fact[f"{family.owner}_id"])),
+            *(terms.codes[area, str(fact[area])] for area in family.areas),
+            int(str(fact[family.amount])),
+            int(str(fact[family.money])) * rate + dice.whole(1, rate - 1),
+            *(_entry(fact[column], column, terms) for column in family.dates),
+        )
+        for number, fact in enumerate(facts, start=1)
+    ]
+    return f"CREATE TABLE {family.name} ({columns})", rows
+
+
+def _entry(fact: object, column: str, terms: LookupTerms) -> Value:
+    return written(fact, terms.formats[column]) if isinstance(fact, date) else terms.absences[column][str(fact)]
+
+
+def _codes(terms: LookupTerms, dice: Dice) -> Content:
+    return f"CREATE TABLE {terms.code_table} (area TEXT, code TEXT, label TEXT)", [*dice.shuffled(terms.labels)]
+
+
+def _rates(terms: LookupTerms) -> Content:
+    return f"CREATE TABLE {terms.rate_table} (currency TEXT, per_euro INTEGER)", sorted(terms.rates.items())

@@ -1,0 +1,47 @@
+"""The oracle of look-up questions: it makes the look-ups that a question needs, and writes its query from what it read.
+
+It knows which look-ups are needed and the frame of the query, never a literal that only the database holds.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turngate.envs.sql.content import Row
+from turngate.envs.sql.lookup_content import format_of, in_month, plain
+from turngate.envs.sql.lookup_questions import marked
+from turngate.errors import DataError
+
+
+def looking_turns(private: Mapping[str, Any]) -> list[str]:
+    """List tables, describe the one asked about, make each look-up, submit. Raises DataError if one says nothing."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(private["database"])
+        read = [connection.execute(need["sql"]).fetchall() for need in private["needs"]]
+    finally:
+        connection.close()
+    conditions = [condition_from(need, rows) for need, rows in zip(private["needs"], read, strict=True)]
+    looks = [f"run_sql {need['sql']}" for need in private["needs"]]
+    thing, *_ = private["tables"]
+    return ["list_tables", f"describe {thing}", *looks, f"submit {private['frame'].format(*conditions)}"]
+
+
+def condition_from(need: Mapping[str, str], rows: Sequence[Row]) -> str:
+    """The condition that the rows of its look-up lead to. Raises DataError where they do not say what is needed."""
+    column, word = need["column"], need["word"]
+    match need["kind"]:
+        case "code":
+            for code, label in rows:
+                if plain(str(label)) == word:
+                    return marked(column, str(code))
+        case "absence":  # what has no code is NULL
+            return marked(column, next((str(code) for code, label in rows if label == word), None))
+        case "date":
+            year, month = map(int, word.split("-"))
+            return in_month(column, format_of([value for (value,) in rows]), year, month)
+        case "rate" if rows:
+            return f"{column} {word} * {rows[0][0]}"
+    raise DataError("look-up", f"'{need['sql']}' does not tell what '{word}' is in column '{column}'")
