@@ -66,7 +66,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is new for the agent this turn. Equal environment states carry equal, non-empty ``state_key``."""
+    """What is new for the agent this turn. Equal environment states carry equal, non-empty ``state_key``.
+
+    ``images``: the bytes of image files (PNG, JPEG, GIF or WebP), stored with the episode as they are. A policy that
+    takes text alone refuses them.
+    """
 
     text: str
     images: tuple[bytes, ...] = ()
@@ -553,17 +557,24 @@ PLAIN = Sampling()  # the model's own distribution: temperature 1 over the whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What one party of a conversation said."""
+    """What one party of a conversation said.
 
-    role: Literal["system", "user", "assistant"]
+    ``calls``: what an assistant called, as it was read of ``content``. A message of the role ``tool`` answers all calls
+    of the turn before it. ``images``: what an observation shows beside its text, each the bytes of an image file.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    calls: tuple[ToolCall, ...] = ()
+    images: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
     """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache.
 
-    ``messages`` is the context of an episode as text, for policies behind a server.
+    ``messages`` is the context of an episode as text and images, for policies behind a server. ``tools``: those that
+    the policy shows to its model (``Tool.schema``); empty where the environment's own text names them.
     """
 
     episode: str
@@ -574,6 +585,7 @@ class Request:
     max_tokens: int
     sampling: Sampling = PLAIN
     messages: tuple[Message, ...] = ()
+    tools: tuple[Mapping[str, JSON], ...] = ()
 
 
 Metrics: TypeAlias = dict[str, float]

@@ -55,7 +55,8 @@ def files(path: Path):
 def test_it_keeps_episodes_results_config_and_versions_and_says_where(here, capsys):
     tiny.save(models.plain_model(), models.tokenizer(), here / "model")
     assert turngate("eval", here / "model", *LOCK, "--out", "kept", "--samples", 2) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    told, first, second = capsys.readouterr().out.splitlines()
+    assert told == "the chat template lists no tools; the prompt names them and any notation is read"
     assert first.startswith("turngate/Lock-v1 heldout, temperature 1: ")
     assert " of 8 solved unaided = " in first
     assert second == "kept in kept; look at it with: turngate show kept"
@@ -151,7 +152,7 @@ def test_a_server_is_evaluated_by_what_it_says(ask, here, monkeypatch, capsys):
 def test_a_key_that_is_refused_ends_it_in_a_line_without_the_key(ask, here, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
     code, out, error, _ = ask(lambda body, n: (401, f"Incorrect key: {KEY}".encode(), {}), "--key-variable", "MY_KEY")
-    assert (code, error.count("\n"), out) == (2, 1, "")
+    assert (code, error.count("\n"), out.count("\n")) == (2, 1, 1)
     assert (
         "answered 401 for model 'big': 'Incorrect key: ***'; check the address, the model's name and the key" in error
     )
@@ -220,7 +221,8 @@ def test_a_config_evaluates_a_server_sampled_and_greedy(here, capsys):
     with chat_server.serving(opener) as server:
         Path("served.toml").write_text(tomli_w.dumps(config_for(server.url)))
         assert turngate("eval", "--config", "served.toml", "--eval.tasks=2") == 0
-    sampled, greedy, kept = capsys.readouterr().out.splitlines()
+    told, sampled, greedy, kept = capsys.readouterr().out.splitlines()
+    assert told == "tools are given to the server, and its calls are kept in hermes notation"
     assert sampled.startswith("turngate/Lock-v1 heldout, temperature 1: 4 of 4 solved unaided")
     assert greedy.startswith("turngate/Lock-v1 heldout, temperature 0: 2 of 2 solved unaided")
     assert kept.startswith("kept in evaluations/served;")

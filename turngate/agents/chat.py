@@ -13,6 +13,7 @@ Observations are tokenised with special tokens switched off: a document that con
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from turngate.types import JSON, EndedBy, IntArray
 _NO_TOKENS = "this needs the tokens of a policy behind a server, which gives text alone; use a local model"
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
 _PROBE = "turngate_probe"
+_GIVEN = ("messages", "tools", "add_generation_prompt")  # arguments of a template that each rendering has its own of
 _CALL_ID = "call00000"  # nine letters and digits, which Mistral's templates insist on
 
 Schema: TypeAlias = Mapping[str, JSON]
@@ -44,7 +46,8 @@ class Chat:
     template, for instance ``{"enable_thinking": False}``.
 
     Raises ConfigError for a template that is missing, that does not render each message once and in order, or that
-    does not end a turn with the tokenizer's ``eos_token``.
+    does not end a turn with the tokenizer's ``eos_token``; also for a system text that the template leaves out and for
+    an argument that it never mentions.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, system: str = "", template: Mapping[str, JSON] | None = None) -> None:
@@ -54,7 +57,9 @@ class Chat:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no eos_token, which ends a turn")
         self.tokenizer = tokenizer
         self.eos_id: int = tokenizer.eos_token_id
-        self._system, self._template = system, dict(template or {})
+        self.system, self._template = system, dict(template or {})
+        for name in self._template:
+            self._check_argument(name)
         self._frames: dict[str, Frames] = {}
         listed = _PROBE in self._try([*self._begun(), _user(_OPENING)], [_probe()])
         self.notation = of_template(str(tokenizer.chat_template)) if listed else ""
@@ -63,6 +68,13 @@ class Chat:
         self.frames(())
         control = NOTATIONS[self.notation].control if self.notation else ()
         self._marks = re.compile(f"({'|'.join(map(re.escape, control))})") if control else None
+
+    @property
+    def about_tools(self) -> str:
+        """How the model is told of its tools and calls them: a line for whoever starts a run."""
+        if self.notation:
+            return f"tools are listed by the chat template, called in {self.notation} notation"
+        return "the chat template lists no tools; the prompt names them and any notation is read"
 
     def opening(self, text: str) -> IntArray:
         """See ``Frames``; without tools."""
@@ -106,6 +118,11 @@ class Chat:
     def frame_opening(self, tools: Sequence[Schema]) -> _Frame:
         """What stands around the first observation."""
         before, after = self._around([_user(_OPENING)], tools)
+        if self.system.strip() not in before + after:
+            raise ConfigError(
+                f"policy.system has no effect: the chat template of '{self.tokenizer.name_or_path}' leaves system "
+                "messages out; put the text into the environment's prompt instead"
+            )
         return self.special(before), self.special(after)
 
     def frame_next(self, tools: Sequence[Schema]) -> _Frame:
@@ -135,7 +152,20 @@ class Chat:
         return self.special(head[before.rindex(eos) + len(eos) :]), self.special(after[1 + spelt :]), spelt
 
     def _begun(self) -> list[_Message]:
-        return [{"role": "system", "content": self._system}] if self._system else []
+        return [{"role": "system", "content": self.system}] if self.system else []
+
+    def _check_argument(self, name: str) -> None:
+        where = f"policy.template.{name}"
+        if name in _GIVEN:
+            raise ConfigError(f"{where} is given by turngate each time that the template is rendered; leave it out")
+        known = set(re.findall(r"[A-Za-z_]\w*", str(self.tokenizer.chat_template)))
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            advice = f"did you mean '{close[0]}'?" if close else "leave it out"
+            raise ConfigError(
+                f"{where} has no effect: the chat template of '{self.tokenizer.name_or_path}' never mentions "
+                f"'{name}'; {advice}"
+            )
 
     def _render(self, messages: Sequence[_Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
         extra = {**self._template, **({"tools": list(tools)} if tools else {})}
@@ -201,11 +231,21 @@ class Frames:
 
 
 class TextChat(Chat):
-    """For a policy that takes messages as text: nobody knows the tokens of its contexts, so they have no ids."""
+    """For a policy that takes messages as text: nobody knows the tokens of its contexts, so they have no ids.
 
-    def __init__(self) -> None:
+    ``notation``: the one in which the policy writes down what its server called; "" = the server is given no tools.
+    """
+
+    def __init__(self, *, system: str = "", notation: str = "") -> None:
         self.eos_id = -1  # no token has it
-        self.notation = ""
+        self.system, self.notation = system, notation
+
+    @property
+    def about_tools(self) -> str:
+        """See ``Chat``."""
+        if self.notation:
+            return f"tools are given to the server, and its calls are kept in {self.notation} notation"
+        return "the server is given no tools; the prompt names them and any notation is read"
 
     def frames(self, tools: Sequence[Schema]) -> Frames:
         """Frames without ids."""

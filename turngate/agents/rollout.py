@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,9 +18,10 @@ import numpy as np
 
 from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
-from turngate.errors import AgentFault, EnvError, OutOfRoom, PolicyError, VerifierError
+from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
     FAULT,
+    JSON,
     PLAIN,
     Action,
     Completion,
@@ -104,6 +105,7 @@ class _Play:
     """The growing state of one episode."""
 
     episode: Episode
+    tools: tuple[Mapping[str, JSON], ...] = ()
     ids: list[IntArray] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -154,7 +156,8 @@ class Player:
         """Play all episodes, as many at once as policy and environments allow; results in the order given.
 
         ``ended`` hears of each episode as soon as it ends.
-        What is not an EpisodeError ends all lanes and is raised as it is. Raises ValueError for an id used twice.
+        What is not an EpisodeError ends all lanes and is raised as it is, also ConfigError for the first observation
+        with an image that the policy does not take. Raises ValueError for an id used twice.
         """
         twice = [name for name, count in Counter(episode.id for episode in episodes).items() if count > 1]
         if twice:
@@ -206,21 +209,23 @@ class Player:
         seed = derive_seed(episode.seed, "env")
         observation, info = await outside(world.reset(episode.task, seed, self.chat.notation))
         frames = self.chat.frames(info["tools"])
-        text = self._text(observation, episode, turn=0)
-        context = frames.opening(text)
+        play.tools = info["tools"] if self.chat.notation else ()
+        if self.chat.system:
+            play.messages.append(Message(role="system", content=self.chat.system))
+        message = self._message(play, observation, answers=False)
+        context = frames.opening(message.content)
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             if time.monotonic() - start_s > self.limits.episode_s:
                 return await self._cut(world, play, Ending.TIME_BUDGET)
             play.ids.append(context)
-            play.messages.append(Message(role="user", content=text))
+            play.messages.append(message)
             try:
                 completion = await self.policy.complete(self._request(play))
             except OutOfRoom:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
-            play.messages.append(Message(role="assistant", content=completion.text))
             try:
                 reply, _, terminated, truncated, info = await outside(world.step(completion.text))
             except AgentFault as fault:  # of one that could not say so itself: it hung, or its process died
@@ -232,10 +237,11 @@ class Player:
             if terminated or truncated:
                 assert info["ending"] is not None  # the contract of ``step``
                 return info["ending"]
-            observation = reply
-            text = self._text(observation, episode, turn=len(play.turns))
-            calls = play.turns[-1].action.calls
-            context = frames.follow_up(text, completion.ended_by, answered=calls[-1].name if calls else "")
+            observation, calls = reply, info["action"].calls
+            play.messages.append(Message(role="assistant", content=completion.text, calls=calls))
+            message = self._message(play, observation, answers=bool(calls))
+            answered = calls[-1].name if calls else ""
+            context = frames.follow_up(message.content, completion.ended_by, answered=answered)
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         try:
@@ -257,6 +263,22 @@ class Player:
             max_tokens=self.limits.turn_tokens,
             sampling=self.sampling,
             messages=tuple(play.messages),
+            tools=play.tools,
+        )
+
+    def _message(self, play: _Play, observation: Observation, *, answers: bool) -> Message:
+        """What the policy is shown of an observation. Raises ConfigError for images that it does not take."""
+        turn, n_images = len(play.turns), len(observation.images)
+        if n_images and not self.policy.takes_images:
+            raise ConfigError(
+                f"policy '{self.policy.name or type(self.policy).__name__}' takes no images; the observation of turn "
+                f"{turn} of task '{play.episode.task.id}' has {n_images}. Use a policy that takes them, such as "
+                'policy.type = "openai" in turngate eval, or an environment that shows text'
+            )
+        return Message(
+            role="tool" if answers and play.tools else "user",
+            content=self._text(observation, play.episode, turn),
+            images=observation.images,
         )
 
     @staticmethod

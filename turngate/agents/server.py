@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from turngate.agents.conversation import ServerCall, spelt
 from turngate.errors import ConfigError, MissingExtra
 from turngate.types import JSON, Message
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 _WRONG = (401, 403, 404)  # the key, the address or the model's name: no call will succeed
 _BUSY = (408, 409, 425, 429)
+_NOT_HERE = 501  # up to this status a server may say what it does not do; above, it is out of order
 _FULL = re.compile(r"context[ _](length|size|window)|maximum context|too many tokens|prompt is too long", re.IGNORECASE)
+_TOOLS = re.compile(r"\btools?\b|\btool[-_]|function[ _-]call", re.IGNORECASE)
+_IMAGES = re.compile(r"\bimages?\b|\bimage_|\bvision\b|multi-?modal", re.IGNORECASE)
 MAX_WAIT_S = 60.0
 """Longest wait that a server's Retry-After can ask for."""
 
@@ -31,6 +35,7 @@ class Said:
     """A reply. ``used``: tokens of the whole conversation so far, by the server's count; None if it does not count."""
 
     text: str
+    calls: tuple[ServerCall, ...] = ()
     refusal: str = ""
     cut_off: bool = False
     used: int | None = None
@@ -39,12 +44,14 @@ class Said:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoReply:
     """Why there is none. ``again``: a retry may help, after ``wait_s``; ``full``: the conversation is too long for it;
-    ``reached``: there is a server at the address."""
+    ``no_tools``, ``no_images``: by its words it takes none; ``reached``: there is a server at the address."""
 
     detail: str
     again: bool = True
     wait_s: float = 0.0
     full: bool = False
+    no_tools: bool = False
+    no_images: bool = False
     reached: bool = True
 
 
@@ -104,6 +111,7 @@ class ChatServer:
         seed: int,
         temperature: float,
         max_tokens: int,
+        tools: Sequence[Mapping[str, JSON]] = (),
         more: Mapping[str, JSON] | None = None,
     ) -> Answer:
         """One request, without a deadline of its own: whoever asks cancels it. ``more``: fields of this request."""
@@ -113,10 +121,11 @@ class ChatServer:
 
         body = {
             "model": self.model,
-            "messages": [{"role": one.role, "content": _encodable(one.content)} for one in messages],
+            "messages": spelt(messages, tools=bool(tools)),
             "seed": seed >> 31,  # 32 bits: servers that read numbers as doubles would round a larger one
             "temperature": temperature,
             self._tokens_field: max_tokens,
+            **({"tools": list(tools)} if tools else {}),
             **(more or {}),
             **self._extra,
         }
@@ -126,7 +135,8 @@ class ChatServer:
             refused = isinstance(error, httpx2.ConnectError)
             return NoReply(detail=self._clean(f"{type(error).__name__}: {error}"), reached=not refused)
         status, text = response.status_code, response.text
-        if status in _WRONG or 300 <= status < 400:
+        no_tools = bool(tools) and _refuses(status, text, _TOOLS)
+        if 300 <= status < 400 or (status in _WRONG and not no_tools):
             raise ConfigError(
                 f"{self.url} answered {status} for model '{self.model}': {self._clean(text)[:200]!r}; check the "
                 "address, the model's name and the key"
@@ -137,6 +147,8 @@ class ChatServer:
                 again=status in _BUSY or status >= 500,
                 wait_s=retry_after(response.headers.get("retry-after")),
                 full=status < 500 and status not in _BUSY and _FULL.search(text) is not None,
+                no_tools=no_tools,
+                no_images=_refuses(status, text, _IMAGES),
             )
         return read_completion(text)
 
@@ -151,6 +163,7 @@ def read_completion(body: str) -> Answer:
         choice = data["choices"][0]
         message = choice["message"]
         content, refusal = message.get("content"), message.get("refusal")
+        calls = tuple(_call(one["function"]) for one in message.get("tool_calls") or ())
         usage = data.get("usage")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         return NoReply(detail=f"not a chat completion: {body[:200]!r}")
@@ -159,6 +172,7 @@ def read_completion(body: str) -> Answer:
     used = usage.get("total_tokens") if isinstance(usage, dict) else None
     return Said(
         text=content if isinstance(content, str) else "",
+        calls=calls,
         refusal=str(refusal or filtered),
         cut_off=finish == "length",
         used=used if isinstance(used, int) else None,
@@ -173,6 +187,15 @@ def retry_after(header: str | None) -> float:
         return 0.0
 
 
-def _encodable(text: str) -> str:
-    """``text`` without lone surrogates, which UTF-8 does not have."""
-    return text.encode("utf-8", "replace").decode()
+def _refuses(status: int, text: str, what: re.Pattern[str]) -> bool:
+    """Whether an answer without a reply names what the server does not do."""
+    return 400 <= status <= _NOT_HERE and status not in _BUSY and what.search(text) is not None
+
+
+def _call(function: Mapping[str, JSON]) -> ServerCall:
+    """A call of a reply; some servers give the arguments as an object, or nothing where there are none."""
+    name, arguments = function["name"], function.get("arguments")
+    if not isinstance(name, str):
+        raise TypeError("a call without a name")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    return ServerCall(name=name, arguments=text if text.strip() else "{}")

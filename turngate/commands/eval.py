@@ -13,7 +13,6 @@ from typing import Any
 
 from rich.console import Console
 
-from turngate.agents.chat import Chat
 from turngate.agents.rollout import Player
 from turngate.config import Config, dump, parse
 from turngate.errors import ConfigError, StoreError
@@ -76,6 +75,8 @@ def evaluate_config(console: Console, config: Config, *, out: Path | None, tempe
                     env.tasks.size(split)
         check_examiners(config, environments)
         player = _player(config)
+        if any(env.turn_spec.tools for _, env in environments):
+            console.print(player.chat.about_tools, markup=False, highlight=False, soft_wrap=True)
         with _fresh(path) as folder:
             write_json_atomic(folder.machine, machine())
             write_text_atomic(folder.config, dump(config))
@@ -96,7 +97,7 @@ def _player(config: Config) -> Player:
     with told_at("model"):
         check_model(config.model)
     model, tokenizer = load_model(config.model)
-    return config.policy.player(rounded_for(config, model), Chat(tokenizer))
+    return config.policy.player(rounded_for(config, model), config.policy.chat(tokenizer))
 
 
 @contextmanager

@@ -103,6 +103,8 @@ class Job:
     async def _work(self, worlds: Worlds, sinks: Sinks) -> None:
         config = self.config
         model, chat = await starting_model(config, self.environments, worlds, self._start, self.console)
+        if self.control is None and any(env.turn_spec.tools for _, env in self.environments):
+            self._say(chat.about_tools)
         async with assembled(
             config,
             self.environments,

@@ -15,10 +15,16 @@ Weights: TypeAlias = Mapping[str, object]
 
 
 class Policy(ABC):
-    """Who acts. ``lanes`` is how many episodes it serves at once, ``version`` that of the weights published last."""
+    """Who acts. ``lanes`` is how many episodes it serves at once, ``version`` that of the weights published last.
+
+    ``name``: what error messages call it; "" = its class. ``takes_images``: whether it shows its model the images of
+    ``Request.messages``; one that does not is never asked about an observation that has some.
+    """
 
     lanes: int = 64
     version: int = 0
+    name: str = ""
+    takes_images: bool = False
 
     @abstractmethod
     async def complete(self, request: Request) -> Completion:

@@ -59,6 +59,8 @@ class _Job:
 class LocalPolicy(Policy):
     """Samples from ``model`` (a transformers causal language model). ``order``: see ``turngate.agents.pace``."""
 
+    name = "local"
+
     def __init__(self, model: LanguageModel, chat: Chat, *, lanes: int = 64, order: str = "fixed") -> None:
         self.lanes, self.version = lanes, 0
         self._model, self._chat = model.eval(), chat

@@ -1,5 +1,8 @@
 """A model behind a server as an agent: it is asked with messages and answers with text.
 
+Tools that it is given (``Request.tools``) go to the server as schemas; what it calls comes back as text, in one
+notation (``turngate.agents.conversation``). A server that refuses tools is told of them in the prompt instead.
+
 Nobody says which tokens it read or wrote, so its completions have no ids and no log-probabilities; ids of some other
 tokenizer would be wrong. What needs them (packing for a learner, probes, likelihoods) refuses such episodes; rewards,
 reports, ``show`` and ``rescore`` go by text.
@@ -8,16 +11,19 @@ reports, ``show`` and ``rescore`` go by text.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import numpy as np
 
+from turngate.agents.conversation import as_text, listing
 from turngate.agents.policies.base import Policy
-from turngate.agents.server import ChatServer, NoReply, Said
+from turngate.agents.server import Answer, ChatServer, NoReply, Said
 from turngate.errors import ConfigError, OutOfRoom, PolicyError
 from turngate.types import JSON, Completion, EndedBy, Request, derive_seed
 
+_log = logging.getLogger(__name__)
 BACKOFF_S, BACKOFF_MAX_S = 0.5, 30.0
 
 
@@ -26,8 +32,12 @@ class OpenAIPolicy(Policy):
 
     ``context``: most tokens of an episode by the server's own count. A turn that does not fit, by that count or because
     the server says so, raises OutOfRoom; one without a reply raises PolicyError. Raises ConfigError for a server that
-    refuses altogether, or that nobody ever reached. Connections are open while a lane is.
+    refuses altogether, that refuses the images of the environment, or that nobody ever reached. Connections are open
+    while a lane is.
     """
+
+    name = "openai"
+    takes_images = True
 
     def __init__(self, server: ChatServer, *, lanes: int, context: int, attempts: int, call_s: float) -> None:
         self.lanes = lanes
@@ -35,6 +45,8 @@ class OpenAIPolicy(Policy):
         self._used: dict[str, int] = {}  # tokens of each episode after its last turn
         self._room = asyncio.Semaphore(lanes)
         self._n_open, self._was_reached = 0, False
+        self._takes_tools: bool | None = None  # None: it has not said
+        self._takes_images = False  # True: it has replied to some
 
     async def complete(self, request: Request) -> Completion:
         """One turn. Call it inside ``async with policy.lane()``."""
@@ -53,7 +65,7 @@ class OpenAIPolicy(Policy):
             logprobs_K=np.zeros(0, np.float32),
             ended_by=EndedBy.LENGTH if said.cut_off else EndedBy.STOP,
             policy_version=self.version,
-            text=said.text or said.refusal,
+            text=as_text(said.text, said.calls) or said.refusal,
         )
 
     def release(self, episode: str) -> None:
@@ -76,13 +88,20 @@ class OpenAIPolicy(Policy):
 
     async def _said(self, request: Request) -> Said:
         """Ask until there is a reply."""
+        shows = any(message.images for message in request.messages)
         for attempt in range(1, self._attempts + 1):
             answer = await self._ask(request)
             if isinstance(answer, Said):
                 self._was_reached = True
+                self._takes_images |= shows
                 return answer
             fault = answer
             self._was_reached |= fault.reached
+            if fault.no_images and shows and not self._takes_images:
+                raise ConfigError(
+                    f"{self._server.url} refuses the images of task '{request.task_id}': {fault.detail}; name a model "
+                    "that takes images"
+                )
             if fault.full:
                 raise OutOfRoom(fault.detail)
             if not fault.again:
@@ -96,8 +115,29 @@ class OpenAIPolicy(Policy):
             f"attempts; the last: {fault.detail}"
         )
 
-    async def _ask(self, request: Request) -> Said | NoReply:
-        sampling = request.sampling
+    async def _ask(self, request: Request) -> Answer:
+        """One reply, or none; with tools as schemas unless the server refuses those."""
+        if not request.tools or self._takes_tools is False:
+            return await self._post(request, native=False)
+        answer = await self._post(request, native=True)
+        if isinstance(answer, Said):
+            self._takes_tools = True
+        elif answer.no_tools and not self._takes_tools:
+            refused, answer = answer.detail, await self._post(request, native=False)
+            if isinstance(answer, Said) and self._takes_tools is None:
+                self._takes_tools = False
+                _log.warning(
+                    '%s takes no tools (%s); the prompt lists them instead. policy.tools = "text" leaves them to '
+                    "the environment's own text",
+                    self._server.url,
+                    refused,
+                )
+        return answer
+
+    async def _post(self, request: Request, *, native: bool) -> Answer:
+        sampling, messages = request.sampling, request.messages
+        if request.tools and not native:
+            messages = listing(messages, request.tools)
         more: dict[str, JSON] = {}
         if sampling.top_p < 1:
             more["top_p"] = sampling.top_p
@@ -106,10 +146,11 @@ class OpenAIPolicy(Policy):
         try:
             async with asyncio.timeout(self._call_s):
                 return await self._server.ask(
-                    request.messages,
+                    messages,
                     seed=request.seed,
                     temperature=sampling.temperature,
                     max_tokens=request.max_tokens,
+                    tools=request.tools if native else (),
                     more=more,
                 )
         except TimeoutError:

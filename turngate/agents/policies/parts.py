@@ -9,9 +9,10 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from turngate.agents.chat import Chat, TextChat
+from turngate.agents.conversation import NOTATION
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.openai import OpenAIPolicy
-from turngate.agents.protocols import LanguageModel, Precision
+from turngate.agents.protocols import LanguageModel, Precision, Tokenizer
 from turngate.agents.rollout import Player, TokenLimits
 from turngate.agents.server import ChatServer
 from turngate.errors import ConfigError
@@ -42,6 +43,8 @@ class PolicyPart(Part):
     """Most seconds of an episode; one that takes longer ends there."""
     lanes: int = Field(64, ge=1)
     """Episodes played at once; more are faster and need more memory."""
+    system: str = ""
+    """Text of a system message before everything that the model is asked; empty: none but the chat template's own."""
 
     @model_validator(mode="after")
     def _leaves_a_choice(self) -> Self:
@@ -57,6 +60,10 @@ class PolicyPart(Part):
     def limits(self) -> TokenLimits:
         """What an episode may use."""
         return TokenLimits(turn_tokens=self.turn_tokens, context=self.context, episode_s=self.episode_s)
+
+    def chat(self, tokenizer: Tokenizer) -> Chat:
+        """How messages become tokens: what every run and evaluation of this policy uses. Raises as ``Chat`` does."""
+        return Chat(tokenizer, system=self.system)
 
     @abstractmethod
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
@@ -81,6 +88,12 @@ class LocalPolicyPart(PolicyPart):
     dtype: Literal["learner"] | Precision = "learner"
     """Precision in which it decodes; learner: that of the learner's forward pass. Where the two differ, so do their
     log-probabilities, and learner.tolerance has to allow it."""
+    template: dict[str, JsonValue] = Field(default_factory=dict)
+    """Arguments of the chat template, such as {enable_thinking = false}; one that it never mentions is refused."""
+
+    def chat(self, tokenizer: Tokenizer) -> Chat:
+        """See ``PolicyPart``; with the arguments of the template."""
+        return Chat(tokenizer, system=self.system, template=self.template)
 
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """A ``LocalPolicy``, which rounds the weights of ``model`` to ``dtype``; "learner" takes them as they are.
@@ -118,7 +131,11 @@ class OpenAIPolicyPart(PolicyPart):
     tokens_field: str = "max_tokens"
     """Under which name the server takes the limit of a turn, for instance max_completion_tokens."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
-    """Added to every request, for instance {reasoning_effort = "low"}."""
+    """Added to every request, for instance {reasoning_effort = "low"}, or {chat_template_kwargs = {enable_thinking =
+    false}} where the server fills in a chat template."""
+    tools: Literal["native", "text"] = "native"
+    """native: the server is given the tools as schemas, and its calls are kept as text in Hermes notation; if it takes
+    no tools, the prompt lists them, which is said once. text: it is given none; the environment's text names them."""
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Self:
@@ -134,7 +151,8 @@ class OpenAIPolicyPart(PolicyPart):
         policy = OpenAIPolicy(
             self._server(), lanes=self.lanes, context=self.context, attempts=self.attempts, call_s=self.call_s
         )
-        return Player(policy, TextChat(), self.limits(), sampling=self.sampling)
+        chat = TextChat(system=self.system, notation=NOTATION if self.tools == "native" else "")
+        return Player(policy, chat, self.limits(), sampling=self.sampling)
 
     def _server(self) -> ChatServer:
         key = os.environ.get(self.key_variable)

@@ -15,6 +15,8 @@ Script = Callable[[Request], str]
 class ScriptedPolicy(Policy):
     """Writes ``script(request)`` each turn. Its tokens are sure, so their logprobs are 0."""
 
+    name = "scripted"
+
     def __init__(self, script: Script, chat: Chat, *, lanes: int = 64) -> None:
         self._script, self._chat, self.lanes = script, chat, lanes
 
