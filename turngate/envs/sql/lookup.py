@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.generate import ENV_ID
 from turngate.envs.sql.lookup_content import LookupDatabase, build_lookup
 from turngate.envs.sql.lookup_questions import LOOKUP_KINDS, LookupKind, LookupQuestion, draft, unfair
@@ -54,9 +54,9 @@ class LookupGenerator:
         if index < 0:
             raise IndexError(f"task number {index} of split '{split}'; numbers start at 0")
         settings = self._settings
-        level = Dice("sql-lookup-level", split, index).whole(1, settings.max_level)
+        level = SeededRandom("sql-lookup-level", split, index).whole(1, settings.max_level)
         for draw in range(_DRAWS):
-            dice = Dice("sql-lookup-task", split, index, draw)
+            dice = SeededRandom("sql-lookup-task", split, index, draw)
             number = dice.whole(0, settings.databases - 1)
             database = build_lookup(dice.pick(self._families[split]), split, number, settings.rows)
             for _ in range(_DRAFTS):

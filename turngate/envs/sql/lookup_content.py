@@ -11,7 +11,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import TypeAlias
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.content import Row, Value, connect, freeze
 from turngate.envs.sql.lookup_words import (
     ABSENCES,
@@ -89,7 +89,7 @@ class LookupDatabase:
 @lru_cache(maxsize=256)
 def build_lookup(family: str, split: str, number: int, rows: int) -> LookupDatabase:
     """Database ``number`` of a family in a split, with ``rows`` things; codes and rates are those of the split."""
-    dice = Dice("sql-lookup-content", split, family, number, rows)
+    dice = SeededRandom("sql-lookup-content", split, family, number, rows)
     declared = LOOKUP_FAMILIES[family]
     terms = _terms(declared, split, dice)
     ranks = [dice.pick(terms.all_words) for _ in range(OWNERS)]
@@ -109,7 +109,7 @@ def build_lookup(family: str, split: str, number: int, rows: int) -> LookupDatab
 # --- how a database writes things -------------------------------------------------------------------------------------
 
 
-def _terms(family: LookupFamily, split: str, dice: Dice) -> LookupTerms:
+def _terms(family: LookupFamily, split: str, dice: SeededRandom) -> LookupTerms:
     first, second = dice.sample(STATES, 2)
     words = (first, f"not {first}", second, f"not {second}")
     own = dice.sample(codes_of(split), len(words) + 4)
@@ -138,7 +138,7 @@ def _terms(family: LookupFamily, split: str, dice: Dice) -> LookupTerms:
     )
 
 
-def _styled(word: str, dice: Dice) -> str:
+def _styled(word: str, dice: SeededRandom) -> str:
     """A label as somebody typed it: never just as a question writes it. ``plain`` undoes it."""
     return dice.pick((word.upper(), word.capitalize(), f"{word}.", f"is {word}"))
 
@@ -191,7 +191,7 @@ def format_of(values: Sequence[Value]) -> str:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _fact(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: Dice, *, telling: bool) -> Fact:
+def _fact(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: SeededRandom, *, telling: bool) -> Fact:
     """One thing in the words of questions. ``telling``: with dates that cannot be read in two ways."""
     owner = dice.whole(1, OWNERS)
     fact: dict[str, date | str | int] = {f"{family.owner}_id": owner, family.owner_area: ranks[owner - 1]}
@@ -201,21 +201,21 @@ def _fact(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: 
     return fact
 
 
-def _day(terms: LookupTerms, dice: Dice, *, telling: bool) -> date | str:
+def _day(terms: LookupTerms, dice: SeededRandom, *, telling: bool) -> date | str:
     if not telling and dice.uniform() < ABSENT_RATE:
         return dice.pick(ABSENCES)
     year, month = dice.pick(terms.months)
     return date(year, month, dice.whole(_DAY_ALONE if telling else 1, 28))
 
 
-def _owners(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: Dice) -> Content:
+def _owners(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: SeededRandom) -> Content:
     names = dice.sample(family.owner_names, OWNERS)
     codes = [terms.codes[family.owner_area, rank] for rank in ranks]
     ddl = f"CREATE TABLE {family.owners} (id INTEGER PRIMARY KEY, name TEXT, {family.owner_area} TEXT)"
     return ddl, [*zip(range(1, OWNERS + 1), names, codes, strict=True)]
 
 
-def _things(family: LookupFamily, terms: LookupTerms, facts: Sequence[Fact], dice: Dice) -> Content:
+def _things(family: LookupFamily, terms: LookupTerms, facts: Sequence[Fact], dice: SeededRandom) -> Content:
     columns = (
         f"id INTEGER PRIMARY KEY, {family.tag} TEXT, {family.owner}_id INTEGER REFERENCES {family.owners}(id), "
         f"{family.areas[0]} TEXT, {family.areas[1]} TEXT, {family.amount} INTEGER, "
@@ -243,7 +243,7 @@ def _entry(fact: object, column: str, terms: LookupTerms) -> Value:
     return written(fact, terms.formats[column]) if isinstance(fact, date) else terms.absences[column][str(fact)]
 
 
-def _codes(terms: LookupTerms, dice: Dice) -> Content:
+def _codes(terms: LookupTerms, dice: SeededRandom) -> Content:
     return f"CREATE TABLE {terms.code_table} (area TEXT, code TEXT, label TEXT)", [*dice.shuffled(terms.labels)]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from turngate.envs.dice import Dice
+from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.content import Row
 from turngate.envs.sql.lookup_content import DATE_FORMATS, Fact, LookupDatabase, in_month
 from turngate.envs.sql.lookup_words import UNKNOWN
@@ -97,7 +97,9 @@ class LookupQuestion:
 # --- drafting ---------------------------------------------------------------------------------------------------------
 
 
-def draft(level: int, kinds: Sequence[LookupKind], database: LookupDatabase, dice: Dice) -> LookupQuestion | None:
+def draft(
+    level: int, kinds: Sequence[LookupKind], database: LookupDatabase, dice: SeededRandom
+) -> LookupQuestion | None:
     """A question of a level that is true of some row: 1 one look-up, 2 two, 3 three with a join and a date.
 
     None if these choices do not go together.
@@ -131,7 +133,7 @@ def _slots(kinds: Sequence[LookupKind], database: LookupDatabase, fact: Fact) ->
     return [(kind, column) for kind in kinds for column in columns[kind]]
 
 
-def _code(column: str, fact: Fact, database: LookupDatabase, dice: Dice) -> LookupCondition:
+def _code(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
     family, terms = database.family, database.terms
     word, owner = str(fact[column]), column == family.owner_area
     areas = [area for area in (*family.areas, family.owner_area) if area != column]
@@ -153,7 +155,7 @@ def _code(column: str, fact: Fact, database: LookupDatabase, dice: Dice) -> Look
     )
 
 
-def _date(column: str, fact: Fact, database: LookupDatabase, dice: Dice) -> LookupCondition:
+def _date(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
     formats, day = database.terms.formats, fact[column]
     assert isinstance(day, date)
     year, month = day.year, day.month
@@ -173,7 +175,7 @@ def _date(column: str, fact: Fact, database: LookupDatabase, dice: Dice) -> Look
     )
 
 
-def _absence(column: str, fact: Fact, database: LookupDatabase, dice: Dice) -> LookupCondition:
+def _absence(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
     absences, word = database.terms.absences, str(fact[column])
     wrong = [
         marked(name, mark)
@@ -199,7 +201,7 @@ def marked(column: str, mark: str | None) -> str:
     return f"{column} IS NULL" if mark is None else f"{column} = '{mark}'"
 
 
-def _rate(column: str, fact: Fact, database: LookupDatabase, dice: Dice) -> LookupCondition:
+def _rate(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
     terms, money = database.terms, database.family.money
     sign, word = dice.pick(((">", "over"), ("<", "under")))
     price = int(str(fact[money]))
@@ -219,7 +221,7 @@ def _rate(column: str, fact: Fact, database: LookupDatabase, dice: Dice) -> Look
     )
 
 
-def _plain(fact: Fact, database: LookupDatabase, dice: Dice) -> LookupCondition:
+def _plain(fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
     """A condition whose number stands in the question."""
     sign, word = dice.pick(((">", "more than"), ("<", "fewer than")))
     amount = database.family.amount
@@ -231,7 +233,7 @@ def _plain(fact: Fact, database: LookupDatabase, dice: Dice) -> LookupCondition:
 _CONDITIONS = {"code": _code, "date": _date, "absence": _absence, "rate": _rate}
 
 
-def _question(conditions: list[LookupCondition], database: LookupDatabase, dice: Dice) -> LookupQuestion:
+def _question(conditions: list[LookupCondition], database: LookupDatabase, dice: SeededRandom) -> LookupQuestion:
     family = database.family
     answer = dice.pick(tuple(ANSWERS))
     select, templates = ANSWERS[answer]
