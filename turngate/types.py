@@ -66,14 +66,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is new for the agent this turn. Equal environment states carry equal, non-empty ``state_key``.
-
-    ``images``: the bytes of image files (PNG, JPEG, GIF or WebP), stored with the episode as they are. A policy that
-    takes text alone refuses them.
-    """
+    """What is new for the agent this turn. Equal environment states carry equal, non-empty ``state_key``."""
 
     text: str
     images: tuple[bytes, ...] = ()
+    """Image files (PNG, JPEG, GIF, WebP) as bytes, stored as they are; a policy that takes text alone refuses them."""
     state_key: str = ""
 
 
@@ -557,25 +554,19 @@ PLAIN = Sampling()  # the model's own distribution: temperature 1 over the whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What one party of a conversation said.
-
-    ``calls``: what an assistant called, as it was read of ``content``. A message of the role ``tool`` answers all calls
-    of the turn before it. ``images``: what an observation shows beside its text, each the bytes of an image file.
-    """
+    """What one party of a conversation said. The role ``tool`` answers all calls of the turn before it."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     calls: tuple[ToolCall, ...] = ()
+    """What an assistant called, as it was read of ``content``."""
     images: tuple[bytes, ...] = ()
+    """Those of the observation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache.
-
-    ``messages`` is the context of an episode as text and images, for policies behind a server. ``tools``: those that
-    the policy shows to its model (``Tool.schema``); empty where the environment's own text names them.
-    """
+    """A policy's work order for one turn. ``ids`` is the whole context; ``episode`` lets an engine find its cache."""
 
     episode: str
     task_id: str
@@ -585,7 +576,9 @@ class Request:
     max_tokens: int
     sampling: Sampling = PLAIN
     messages: tuple[Message, ...] = ()
+    """The context of an episode as text and images, for policies behind a server."""
     tools: tuple[Mapping[str, JSON], ...] = ()
+    """Those that the policy shows to its model (``Tool.schema``); empty where the environment's text names them."""
 
 
 Metrics: TypeAlias = dict[str, float]
@@ -596,7 +589,6 @@ class Credit(Protocol):
 
     def __call__(self, table: TurnTable) -> FloatArray:
         """The credit of every turn of ``table``, in its order."""
-        ...
 
 
 class TokenRule(Protocol):
@@ -604,4 +596,3 @@ class TokenRule(Protocol):
 
     def __call__(self, table: TurnTable) -> TokenCredit:
         """The credit of every policy token, from the table's columns ``_S``."""
-        ...

@@ -122,7 +122,7 @@ class OpenAIPolicy(Policy):
         answer = await self._post(request, native=True)
         if isinstance(answer, Said):
             self._takes_tools = True
-        elif answer.no_tools and not self._takes_tools:
+        elif answer.no_tools and not (answer.full or self._takes_tools):
             refused, answer = answer.detail, await self._post(request, native=False)
             if isinstance(answer, Said) and self._takes_tools is None:
                 self._takes_tools = False
