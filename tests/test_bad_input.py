@@ -186,7 +186,7 @@ IDLE = [
     ),
     ({"credit": "tree_rpo"}, "credit: credit 'tree_rpo' cannot be used here: it needs branches"),
     ({"value": {}}, "value has no effect: credit 'grpo' reads no values; turn_gae, "),
-    ({"credit": "turn_gae", "value": {"coef": 3.0}}, "value: coef has no effect on a detached trunk"),
+    ({"credit": "turn_gae", "value": {"coef": 3.0}}, "value: coef has no effect with trunk = 'detached'"),
     ({"reward_model": {}}, "reward_model has no effect: credit 'grpo' reads no rewards of a model; prime, "),
     ({"signals": {"entropy": "exact"}}, "signals.entropy has no effect: credit 'grpo' reads no entropy"),
     ({"signals": {"similar": {}}}, "signals.similar has no effect: credit 'grpo' compares no similar states"),

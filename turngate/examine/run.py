@@ -73,7 +73,7 @@ class Examining:
         ``reads``: only examiners that record one of these names, for instance those that a rubric reads.
         """
         chosen = [one for one in self.examiners if reads is None or not set(one.writes).isdisjoint(reads)]
-        return Stage([self._station(examiner, step) for examiner in chosen])
+        return Stage([self._step_examiner(examiner, step) for examiner in chosen])
 
     async def examined(
         self, groups: Sequence[Group], step: int, *, reads: Collection[str] | None = None
@@ -101,7 +101,7 @@ class Examining:
         """Read what ``save`` wrote. Raises StoreError for another run's."""
         self.restore(json.loads(path.read_text()))
 
-    def _station(self, examiner: Examiner, step: int) -> _Station:
+    def _step_examiner(self, examiner: Examiner, step: int) -> _StepExaminer:
         own, tally = self._memory[examiner.label], Tally()
 
         def judge(part: JudgePart) -> Judge:
@@ -113,14 +113,14 @@ class Examining:
 
         seed = derive_seed(self._desk.seed, "examine", examiner.label, step)
         memory = own if step else _copy(own)
-        return _Station(examiner, replace(self._desk, step=step, seed=seed, memory=memory, judge=judge), tally)
+        return _StepExaminer(examiner, replace(self._desk, step=step, seed=seed, memory=memory, judge=judge), tally)
 
 
 class Stage:
     """One step's examination, inside ``async with``; on leaving, whatever still runs is cancelled and waited for."""
 
-    def __init__(self, stations: Sequence[_Station]) -> None:
-        self._stations = stations
+    def __init__(self, running: Sequence[_StepExaminer]) -> None:
+        self._running = running
         self._tasks: set[asyncio.Task[object]] = set()
         self._started: dict[tuple[str, _Key], asyncio.Task[_OfGroup]] = {}
 
@@ -137,9 +137,9 @@ class Stage:
 
     def group_done(self, group: Group) -> None:
         """A group was played: those who look at episodes or groups, and do not ask the policy, begin with it."""
-        for station in self._stations:
-            if station.examiner.scope != "batch" and not station.examiner.asks_policy:
-                self._begin(station, group)
+        for one_running in self._running:
+            if one_running.examiner.scope != "batch" and not one_running.examiner.asks_policy:
+                self._begin(one_running, group)
 
     async def finish(self, groups: Sequence[Group]) -> tuple[list[Group], Metrics]:
         """All groups were played: let everybody end, those who ask the policy one after the other.
@@ -151,38 +151,38 @@ class Stage:
         for group in groups:
             self.group_done(group)
         early = {
-            station.label: self._spawn(self._all(station, groups))
-            for station in self._stations
-            if not station.examiner.asks_policy
+            one_running.label: self._spawn(self._all(one_running, groups))
+            for one_running in self._running
+            if not one_running.examiner.asks_policy
         }
         facts: dict[str, list[_OfGroup]] = {}
-        for station in self._stations:
-            if station.label not in early:
-                facts[station.label] = await self._spawn(self._all(station, groups))
+        for one_running in self._running:
+            if one_running.label not in early:
+                facts[one_running.label] = await self._spawn(self._all(one_running, groups))
         for label, task in early.items():
             facts[label] = await task
         metrics: Metrics = {}
-        for station in self._stations:
-            metrics |= station.metrics(facts[station.label])
+        for one_running in self._running:
+            metrics |= one_running.metrics(facts[one_running.label])
         return [self._with_facts(at, group, facts) for at, group in enumerate(groups)], metrics
 
     def _with_facts(self, at: int, group: Group, facts: Mapping[str, Sequence[_OfGroup]]) -> Group:
-        added = [facts[station.label][at] for station in self._stations]
+        added = [facts[one_running.label][at] for one_running in self._running]
         trajectories = tuple(
             replace(trajectory, evidence=trajectory.evidence + tuple(fact for row in added for fact in row[place]))
             for place, trajectory in enumerate(group.trajectories)
         )
         return replace(group, trajectories=trajectories)
 
-    async def _all(self, station: _Station, groups: Sequence[Group]) -> list[_OfGroup]:
-        if station.examiner.scope == "batch":
-            return await station.look_at(groups)
-        return [await task for task in [self._begin(station, group) for group in groups]]
+    async def _all(self, one_running: _StepExaminer, groups: Sequence[Group]) -> list[_OfGroup]:
+        if one_running.examiner.scope == "batch":
+            return await one_running.look_at(groups)
+        return [await task for task in [self._begin(one_running, group) for group in groups]]
 
-    def _begin(self, station: _Station, group: Group) -> asyncio.Task[_OfGroup]:
-        key = (station.label, (group.task.env_id, group.task.id, *(one.id for one in group.trajectories)))
+    def _begin(self, one_running: _StepExaminer, group: Group) -> asyncio.Task[_OfGroup]:
+        key = (one_running.label, (group.task.env_id, group.task.id, *(one.id for one in group.trajectories)))
         if key not in self._started:
-            self._started[key] = self._spawn(station.look_at_one(group))
+            self._started[key] = self._spawn(one_running.look_at_one(group))
         return self._started[key]
 
     def _spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
@@ -191,7 +191,7 @@ class Stage:
         return task
 
 
-class _Station:
+class _StepExaminer:
     """One examiner at work in one step."""
 
     def __init__(self, examiner: Examiner, desk: Desk, tally: Tally) -> None:
