@@ -192,7 +192,7 @@ IDLE = [
     ({"signals": {"similar": {}}}, "signals.similar has no effect: credit 'grpo' compares no similar states"),
     ({"signals": {"log_gain": True}}, "signals.answer and signals.log_gain have no effect: credit 'grpo' reads no"),
     ({"signals": {"evidence": {"form_N": "parsed"}}}, "signals.evidence form_N has no effect: credit 'grpo' does not"),
-    (loss(normalize=True), "loss: normalize without a correction has no effect"),
+    (loss(normalize=True), "loss: normalize has no effect without a correction"),
     (loss(penalties=[{"type": "entropy", "coef": 0.0}]), "loss.penalties[0]: coef = 0 has no effect; leave the"),
     ({"policy": {"top_k": 300}}, "policy.top_k 300 has no effect: the vocabulary has 300 entries"),
     ({"control_steps": 2}, "control_steps without controls has no effect"),
