@@ -160,7 +160,7 @@ def test_a_panel_is_recorded_judge_by_judge(answers, value):
 
 
 def test_a_panel_is_of_different_judges():
-    with pytest.raises(ConfigError, match="lists one judge twice"):
+    with pytest.raises(ConfigError, match="asks one judge twice"):
         panel_facts("safe", [YES, YES], [JUDGE, JudgeId(name="tiny", version="4")])
     with pytest.raises(ShapeError, match="1 answers but 2 judges"):
         panel_facts("safe", [YES], [JUDGE, OTHER])

@@ -193,7 +193,7 @@ def test_one_finite_number_per_policy_token(table_of: Any, name: str):
 def test_rows_that_are_missing_or_wrong_are_refused(table_of: Any, name: str):
     with pytest.raises(ShapeError, match=f"{name} needs column 'turn_S'"):
         TOKEN_CREDITS[name](table_of([[1]]))
-    with pytest.raises(ShapeError, match=r"turn_S must never go down and stay in 0\.\.0"):
+    with pytest.raises(ShapeError, match=r"turn_S must never decrease and stay in 0\.\.0"):
         TOKEN_CREDITS[name](table_of([[1]], turn_S=[0, 1]))
     with pytest.raises(ShapeError, match="needs policy tokens, and this batch has none"):
         TOKEN_CREDITS[name](table_of([[1]], turn_S=np.zeros(0, np.int32)))
