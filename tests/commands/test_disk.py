@@ -181,7 +181,8 @@ def test_checkpoints_that_are_all_damaged_are_a_clear_error(folder: Path) -> Non
     done = turngate_in(folder, "train", "lock.toml", code=1)
     assert done.stderr == (
         "StoreError: no checkpoint in 'runs/lock/checkpoints' can be used (step 2: state.pt is missing; step 1: "
-        "state.pt is not what was written); bring back one of them, or remove the run's folder to begin again\n"
+        "state.pt is not what was written); restore one of them from a backup, or remove the run's folder to begin "
+        "again\n"
     )
     assert {path.name for path in checkpoints.iterdir()} == {"step=000001", "step=000002"}
 

@@ -205,7 +205,7 @@ def test_what_cannot_be_appealed():
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"share": 0}, "nothing is sent"),
+        ({"share": 0}, "the judge checks nothing"),
         ({"correct": "forward", "overturned": 0.5}, "overturned has no effect"),
         ({"share": 1.5}, "less than or equal to 1"),
         ({"max_sum": 1}, "less than or equal to 0.999"),

@@ -164,7 +164,7 @@ def test_an_examiner_that_cannot_be_stopped_does_not_keep_the_run_from_ending(tm
     (row,) = metrics(run)
     assert (row["examine/neverstops/failed"], row["examine/neverstops/missing_share"]) == (1, 1)
     assert (run / "model").exists()
-    assert "an examiner goes on although it was cancelled" in (tmp_path / "errors.txt").read_text()
+    assert "an examiner did not stop when it was cancelled" in (tmp_path / "errors.txt").read_text()
 
 
 def test_a_missing_outcome_makes_the_episode_unusable_and_is_counted(tmp_path: Path) -> None:

@@ -150,12 +150,12 @@ def test_forced_answers_are_paid_by_a_rubric():
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({}, "nobody says what is right"),
+        ({}, "the right answer is not known"),
         ({"answer": "42"}, "the same for every task"),
         ({"answer": "{gold}", "check": f"{__name__}:vowel"}, "exclude each other"),
         ({"check": f"{__name__}:vowel", "accuracy": "probability"}, "set answer"),
         ({"check": f"{__name__}:vovel"}, "did you mean 'vowel'"),
-        ({"check": f"{__name__}:__name__"}, "is no function"),
+        ({"check": f"{__name__}:__name__"}, "is not a function"),
         ({"answer": "{gold}", "n": 0}, "greater than or equal to 1"),
         ({"answer": "{gold}", "temperature": 0}, "greater than 0"),
     ],

@@ -196,20 +196,23 @@ CIRCLE.append(CIRCLE)
         (cancel_itself, "it cancelled itself"),
         (crash, "out of memory"),
         (lambda groups, desk: {}["x"], "KeyError('x')"),
-        (lambda groups, desk: None, "it returned None where a list of 1 belongs"),
-        (lambda groups, desk: [[()]], "where a list of 2 belongs"),
-        (lambda groups, desk: [[(), (), ()]], "where a list of 2 belongs"),
-        (lambda groups, desk: [[(), ()]] * 2, "where a list of 1 belongs"),
-        (lambda groups, desk: [["told", "told"]], "it returned 'told' where the facts about one episode belong"),
-        (lambda groups, desk: [[("told",), ()]], "it returned 'told' where a fact belongs"),
+        (lambda groups, desk: None, "it returned None, which must be a list of 1"),
+        (lambda groups, desk: [[()]], "which must be a list of 2"),
+        (lambda groups, desk: [[(), (), ()]], "which must be a list of 2"),
+        (lambda groups, desk: [[(), ()]] * 2, "which must be a list of 1"),
+        (
+            lambda groups, desk: [["told", "told"]],
+            "it returned 'told', which must be a list of the facts about one episode",
+        ),
+        (lambda groups, desk: [[("told",), ()]], "it returned 'told', which must be an Evidence"),
         (every(1, "opened"), "it recorded 'opened', but declares only ['told']"),
         (every(1, turn=1), "is about turn 1 of an episode with 1 turns"),
         (every(1, turn=-1), "is about turn -1"),
         (every(1, turn=True), "is about turn True"),
-        (every(math.nan), "nan is no JSON; what could not be measured is None"),
-        (every({"x": [1, math.inf]}), "inf is no JSON"),
+        (every(math.nan), "nan is not JSON; record None for what could not be measured"),
+        (every({"x": [1, math.inf]}), "inf is not JSON"),
         (every({1: 2}), "its keys must be texts"),
-        (every({1, 2}), "of type set is no JSON"),
+        (every({1, 2}), "of type set is not JSON"),
         (every(CIRCLE), "RecursionError"),
     ],
 )
@@ -382,7 +385,7 @@ def test_memory_that_is_no_json_goes_back_to_what_it_was(caplog):
             return failed, examining.state()
 
     assert run(go()) == ([0, 1], {"told": {"seen": 1}})
-    assert "its memory is forgotten" in caplog.text
+    assert "what it remembered in this step is dropped" in caplog.text
 
 
 def test_the_memory_of_somebody_else_is_refused():

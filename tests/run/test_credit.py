@@ -263,7 +263,7 @@ def test_a_rule_over_branches_is_refused_where_nothing_branches(name):
         ({"signals": {"evidence": {"format_B": "x"}}}, "fills columns that end in _N, found 'format_B'"),
         (
             {"credit": {"type": "turn_gae"}, "value": {"trunk": "detached", "coef": 2.0}},
-            "coef has no effect on a detached trunk",
+            "coef has no effect with trunk = 'detached'",
         ),
         (
             {"credit": {"type": "prime"}, "reward_model": {"model": "policy", "lr_factor": 3.0}},

@@ -12,7 +12,7 @@ import torch
 from tests.helpers import models
 from tests.helpers.command_line import turngate
 from turngate.errors import RunError
-from turngate.trainer.canary import MOVED_SEGMENTS, Moved
+from turngate.trainer.canary import KL_SEGMENTS, UpdateKl
 from turngate.trainer.pack import pack
 
 
@@ -50,9 +50,9 @@ def test_an_absurd_learning_rate_stops_the_run_and_is_named(lr, config, capsys):
 
 def test_a_high_one_stays_far_from_the_limit_which_can_be_changed(config, capsys):
     assert turngate("train", config, "--name=sane", "--learner.lr=3e-3") == 0
-    moved = [row["learner/update_kl_nats"] for row in rows(config, "sane")]
-    assert len(moved) == 2
-    assert all(0 < kl < 0.5 for kl in moved)
+    update_kl = [row["learner/update_kl_nats"] for row in rows(config, "sane")]
+    assert len(update_kl) == 2
+    assert all(0 < kl < 0.5 for kl in update_kl)
     assert turngate("train", config, "--name=strict", "--learner.lr=3e-3", "--learner.max_kl=1e-6") == 1
     assert "(learner.max_kl is 1e-06)" in capsys.readouterr().err
 
@@ -64,23 +64,23 @@ def batch_of(n):
 
 def test_weights_that_are_no_numbers_are_an_error_too():
     taught = models.learner()
-    moved = Moved(batch_of(3), taught)
+    update_kl = UpdateKl(batch_of(3), taught)
     with torch.no_grad():
         next(taught.model.parameters()).fill_(math.nan)
     with pytest.raises(RunError, match=r"by nan nats per token .* learner\.lr 0\.5 is too high \(gradient norm 7\)"):
-        moved.check({"learner/lr": 0.5, "learner/grad_norm": 7.0}, limit=2.0)
+        update_kl.check({"learner/lr": 0.5, "learner/grad_norm": 7.0}, limit=2.0)
 
 
 def test_it_is_the_divergence_on_whole_episodes_spread_over_the_batch(monkeypatch):
-    batch, taught, other = batch_of(3 * MOVED_SEGMENTS), models.learner(), models.learner(models.model(1))
+    batch, taught, other = batch_of(3 * KL_SEGMENTS), models.learner(), models.learner(models.model(1))
     asked, before = [], taught.logprobs(batch)
     monkeypatch.setattr(taught, "logprobs", lambda some, whole: asked.append(some) or other.logprobs(some, whole=whole))
-    moved = Moved(batch, taught)
+    update_kl = UpdateKl(batch, taught)
     monkeypatch.undo()
     (some,) = asked
-    assert some.n_segments == MOVED_SEGMENTS
-    chosen = np.isin(batch.segment_L, np.linspace(0, batch.n_segments - 1, MOVED_SEGMENTS).round())
+    assert some.n_segments == KL_SEGMENTS
+    chosen = np.isin(batch.segment_L, np.linspace(0, batch.n_segments - 1, KL_SEGMENTS).round())
     np.testing.assert_array_equal(some.ids_L, batch.ids_L[chosen])
     spoken = chosen & (batch.policy_weight_L != 0)
     wanted = np.mean(other.logprobs(batch)[spoken].astype(float) - before[spoken])
-    assert moved.check({}, limit=9.0)["learner/update_kl_nats"] == pytest.approx(wanted, rel=1e-4)
+    assert update_kl.check({}, limit=9.0)["learner/update_kl_nats"] == pytest.approx(wanted, rel=1e-4)

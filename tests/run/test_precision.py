@@ -88,7 +88,7 @@ def test_where_sampler_and_learner_round_differently_the_line_names_the_settings
     assert turngate("train", config, "--policy.dtype=bfloat16") == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert error.startswith("MismatchError: sampler and learner part at turn 0")
+    assert error.startswith("MismatchError: sampler and learner differ at turn 0")
     assert error.endswith(
         "the sampler computes in bfloat16 and the learner in float32: leave out policy.dtype, or raise "
         "learner.tolerance if no more than rounding parts them\n"

@@ -30,7 +30,7 @@ def blamed(batch, taught):
     """The turn that the MismatchError names."""
     with pytest.raises(MismatchError) as caught:
         check_agreement(batch, taught, tolerance=TOLERANCE)
-    return int(re.match(r"sampler and learner part at turn (\d+): token \d+ at position \d+ ", str(caught.value))[1])
+    return int(re.match(r"sampler and learner differ at turn (\d+): token \d+ at position \d+ ", str(caught.value))[1])
 
 
 def updated(taught):
@@ -98,7 +98,7 @@ def test_the_message_names_token_place_and_both_numbers():
         check_agreement(batch, learner(), tolerance=TOLERANCE)
     truth = learner().logprobs(replace(batch, policy_weight_L=batch.ce_weight_L))[place]
     turn = batch.turn_L[place]
-    assert f"part at turn {turn}: token {batch.ids_L[place]} at position {batch.position_L[place]} " in str(
+    assert f"differ at turn {turn}: token {batch.ids_L[place]} at position {batch.position_L[place]} " in str(
         caught.value
     )
     assert f"{batch.logprob_L[place]:.6f} (sampler) and {truth:.6f} (learner)" in str(caught.value)
@@ -160,13 +160,13 @@ def test_an_honest_pair_that_cuts_agrees_also_after_an_update():
 @pytest.mark.parametrize("truncates", [True, False])
 def test_a_learner_that_does_not_renormalise_as_the_sampler_does_is_stopped(blind, truncates):
     batch = spoken(models.local(), top_p=0.9, top_k=20)
-    with pytest.raises(MismatchError, match="part at turn 0"):
+    with pytest.raises(MismatchError, match="differ at turn 0"):
         check_agreement(batch, learner(**blind), tolerance=TOLERANCE, truncates=truncates)
 
 
 def test_a_publish_that_was_skipped_shows_through_the_cut():
     policy, cut = models.local(), {"top_p": 0.9, "top_k": 20}
-    with pytest.raises(MismatchError, match="part at turn 0"):
+    with pytest.raises(MismatchError, match="differ at turn 0"):
         check_agreement(spoken(policy, **cut), updated(learner(**cut)), tolerance=TOLERANCE, truncates=True)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from turngate.errors import StoreError, WriteError
-from turngate.trainer.checkpoint import KEPT, Checkpoints
+from turngate.trainer.checkpoint import N_KEPT, Checkpoints
 
 
 class Counter:
@@ -42,7 +42,7 @@ def test_the_newest_few_are_kept_by_number_not_by_name(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     for step in (5, 999_999, 1_000_000, 1_000_001):
         checkpoints.save(step, Counter(str(step)))
-    assert KEPT == 2
+    assert N_KEPT == 2
     assert checkpoints.steps() == [1_000_000, 1_000_001]
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -50,7 +50,7 @@ def test_the_newest_few_are_kept_by_number_not_by_name(tmp_path):
 def test_a_step_is_written_once(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(3, Counter("first"))
-    with pytest.raises(StoreError, match="a step is written once"):
+    with pytest.raises(StoreError, match="a step is saved once"):
         checkpoints.save(3, Counter("second"))
     learner = Counter()
     checkpoints.load(3, learner)

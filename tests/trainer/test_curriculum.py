@@ -59,7 +59,7 @@ def test_neighbours_stay_together(blocks, per_step, together, step):
 
 
 def test_numbers_that_do_not_go_together_are_refused():
-    with pytest.raises(ConfigError, match=r"tasks_per_step is 3, which is no multiple of env\.together = 2"):
+    with pytest.raises(ConfigError, match=r"tasks_per_step is 3, which is not a multiple of env\.together = 2"):
         TaskStream(listed(4), "train", per_step=3, seed=0, together=2)
     with pytest.raises(ConfigError, match="the size of split 'train' is 5"):
         TaskStream(listed(5), "train", per_step=2, seed=0, together=2)

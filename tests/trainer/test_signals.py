@@ -1,4 +1,4 @@
-"""Columns that a model measures for credit, each against a plain loop, and the lessons that come with them."""
+"""Columns that a model measures for credit, each against a plain loop, and what is learned from them."""
 
 from dataclasses import replace
 from functools import partial
@@ -51,8 +51,8 @@ def groups_of(rewards=((0, 1), (0.5,), (0, 0, 0)), endings=None):
 
 
 def measured(source, groups):
-    table, lesson = Signals(sources=(source,)).measure(groups, tabulate(groups))
-    return table.measured, lesson, table
+    table, after_credit = Signals(sources=(source,)).measure(groups, tabulate(groups))
+    return table.measured, after_credit, table
 
 
 def turns_of(groups):
@@ -140,12 +140,12 @@ def without_turns(group, place):
 def test_an_episode_without_turns_changes_no_other_measurement(make, place):
     """Neither the columns of the others nor what is learned from them; its own bootstrap is 0."""
     (group,) = groups_of(endings=TRUNCATED)
-    found, lesson, table = measured(make(), [without_turns(group, place)])
-    plain, plain_lesson, plain_table = measured(make(), [group])
+    found, after_credit, table = measured(make(), [without_turns(group, place)])
+    plain, plain_after_credit, plain_table = measured(make(), [group])
     for name in set(plain) - {"parent_B"}:
         expected = np.insert(plain[name], place, 0) if name.endswith("_B") else plain[name]
         np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
-    (columns, metrics), (plain_columns, plain_metrics) = lesson(table), plain_lesson(plain_table)
+    (columns, metrics), (plain_columns, plain_metrics) = after_credit(table), plain_after_credit(plain_table)
     assert columns.keys() == plain_columns.keys()
     for name, column in columns.items():
         np.testing.assert_allclose(column, plain_columns[name], atol=1e-6, err_msg=name)
@@ -155,9 +155,9 @@ def test_an_episode_without_turns_changes_no_other_measurement(make, place):
 def test_nothing_is_measured_if_nothing_is_read():
     groups = groups_of()
     table = tabulate(groups)
-    seen, lesson = Signals().measure(groups, table)
+    seen, after_credit = Signals().measure(groups, table)
     assert seen is table
-    assert lesson(table) == ({}, {})
+    assert after_credit(table) == ({}, {})
 
 
 # --- critic -----------------------------------------------------------------------------------------------------------
@@ -210,8 +210,8 @@ def test_the_lesson_of_a_critic():
     After the last turn of a finished episode nothing follows; after that of a truncated one, nobody knows.
     """
     groups, taught = groups_of(endings=TRUNCATED), with_head()
-    _, lesson, table = measured(Values(learner=taught, targets=partial(value_targets, lam=1.0)), groups)
-    columns, metrics = lesson(table)
+    _, after_credit, table = measured(Values(learner=taught, targets=partial(value_targets, lam=1.0)), groups)
+    columns, metrics = after_credit(table)
     target_N = value_targets(table, lam=1.0)
     before, after = [1, 4, 9, 15, 22, 27], [2, 6, 11, 18, 23, 29]
     expected = np.zeros(30, np.float32)
@@ -231,8 +231,8 @@ def test_the_lesson_of_a_critic():
 def test_the_lesson_of_a_critic_of_tokens():
     groups, taught = groups_of(endings=TRUNCATED), with_head()
     source = Values(learner=taught, targets=VALUE_TARGETS["token_gae"], per_token=True)
-    table, lesson = Signals(sources=(TokenRows(), source)).measure(groups, tabulate(groups))
-    columns, _ = lesson(table)
+    table, after_credit = Signals(sources=(TokenRows(), source)).measure(groups, tabulate(groups))
+    columns, _ = after_credit(table)
     target_S, turn_S = VALUE_TARGETS["token_gae"](table), table.measured["turn_S"]
     played = played_of(groups, table)
     np.testing.assert_allclose(columns["return_L"][played.spoken_S - 1], target_S, atol=1e-6)
@@ -245,8 +245,8 @@ def test_the_lesson_of_a_critic_of_tokens():
 
 def test_without_bootstrap_only_states_to_act_in_are_learned():
     groups = groups_of()
-    _, lesson, table = measured(Values(learner=with_head(), targets=value_targets, bootstrap=False), groups)
-    columns, _ = lesson(table)
+    _, after_credit, table = measured(Values(learner=with_head(), targets=value_targets, bootstrap=False), groups)
+    columns, _ = after_credit(table)
     assert np.flatnonzero(columns["value_weight_L"]).tolist() == [1, 4, 9, 15, 22, 27]
 
 
@@ -264,9 +264,9 @@ def test_a_control_fools_the_critic_too():
     signals = Signals(
         sources=(Values(learner=with_head(), targets=value_targets),), view=partial(random_reward, seed=3)
     )
-    table, lesson = signals.measure(groups, tabulate(groups))
+    table, after_credit = signals.measure(groups, tabulate(groups))
     assert table.total_B.tolist() != tabulate(groups).total_B.tolist()
-    columns, _ = lesson(table)
+    columns, _ = after_credit(table)
     np.testing.assert_allclose(columns["return_L"][[1, 4, 9, 15, 22, 27]], value_targets(table), atol=1e-6)
     assert np.isfinite(turn_gae(table)).all()
 
@@ -334,11 +334,11 @@ def ratios_by_hand(groups, model, base):
 def test_log_ratios(model, base):
     groups = groups_of()
     parts = [None if seed is None else learner(seed, top_k=5) for seed in (model, base)]
-    columns, lesson, table = measured(LogRatios(model=parts[0], base=parts[1]), groups)
+    columns, after_credit, table = measured(LogRatios(model=parts[0], base=parts[1]), groups)
     expected = ratios_by_hand(groups, *(None if seed is None else models.model(seed) for seed in (model, base)))
     np.testing.assert_allclose(columns["logratio_S"], np.concatenate(expected), atol=1e-4)
     np.testing.assert_allclose(columns["logratio_N"], [turn.sum() for turn in expected], atol=1e-4)
-    assert lesson(table) == ({}, {})
+    assert after_credit(table) == ({}, {})
     assert np.isfinite(prime(table)).all()
     assert np.isfinite(istar(table)).all()
 
@@ -348,13 +348,13 @@ def test_a_reward_model_descends_on_its_loss(loss):
     """The gradient with respect to its weights is that of the loss of summed log-ratios, written out."""
     groups, phi = groups_of(), learner(1, clip_norm=1e9)
     source = LogRatios(model=phi, base=learner(2), loss=partial(loss, beta=0.3))
-    _, lesson, table = measured(source, groups)
+    _, after_credit, table = measured(source, groups)
     gradients = []
     phi.optim_step = lambda: (
         gradients.append(torch.cat([p.grad.flatten() for p in phi.model.parameters()]).numpy().copy())
         or {"learner/grad_norm": 1.0}
     )
-    _, metrics = lesson(table)
+    _, metrics = after_credit(table)
     model, base, sums = models.model(1), models.model(2), []
     for one in groups[0].trajectories:
         total, place = 0.0, 0
@@ -387,8 +387,8 @@ def test_a_reward_model_learns_who_succeeds():
     source = LogRatios(model=phi, base=learner(1), loss=partial(cross_entropy, beta=0.5))
     losses = []
     for _ in range(12):
-        columns, lesson, table = measured(source, groups)
-        losses.append(lesson(table)[1]["reward_model/loss"])
+        columns, after_credit, table = measured(source, groups)
+        losses.append(after_credit(table)[1]["reward_model/loss"])
     assert losses[0] == pytest.approx(np.log(2), abs=1e-3)  # φ begins as its reference
     assert losses[-1] < 0.8 * losses[0]
     assert columns["logratio_N"][:2].sum() > max(columns["logratio_N"][2], columns["logratio_N"][3:].sum())
@@ -398,6 +398,6 @@ def test_an_outcome_that_is_no_probability_is_refused():
     groups = groups_of()
     strange = tuple(replace(score, outcome=2.0) for score in groups[0].scores)
     source = LogRatios(model=learner(1), base=learner(2), loss=cross_entropy)
-    _, lesson, table = measured(source, [replace(groups[0], scores=strange)])
+    _, after_credit, table = measured(source, [replace(groups[0], scores=strange)])
     with pytest.raises(ShapeError, match=r"outcome_B is 2\.0 at trajectory 0"):
-        lesson(table)
+        after_credit(table)

@@ -289,7 +289,7 @@ def test_an_episode_without_room_for_a_turn_counts_in_the_baseline_of_its_siblin
 def test_a_sampler_with_other_weights_is_found_before_anything_is_learned():
     learner = models.learner(models.model(5), temperature=0.9)
     before = {name: weight.clone() for name, weight in learner.weights().items()}
-    with pytest.raises(MismatchError, match="part at turn 0"):
+    with pytest.raises(MismatchError, match="differ at turn 0"):
         steps(learner=learner)
     assert all(torch.equal(before[name], weight) for name, weight in learner.weights().items())
 
@@ -302,7 +302,7 @@ def test_a_publish_that_does_nothing_stops_the_run():
         run.policy.publish = nothing
         return run
 
-    with pytest.raises(MismatchError, match="part at turn 0"):
+    with pytest.raises(MismatchError, match="differ at turn 0"):
         steps(prepare=deaf)
 
 
@@ -343,6 +343,6 @@ def test_a_sampler_that_cuts_its_distribution_trains_with_a_learner_that_cuts_it
 def test_without_the_renormalisation_in_the_learner_the_first_step_is_stopped_before_anything_is_learned():
     taught = models.learner(temperature=0.9)
     before = {name: weight.clone() for name, weight in taught.weights().items()}
-    with pytest.raises(MismatchError, match="part at turn 0"):
+    with pytest.raises(MismatchError, match="differ at turn 0"):
         steps(player=models.player(models.local(lanes=6), temperature=0.9, **CUT), learner=taught)
     assert all(torch.equal(before[name], weight) for name, weight in taught.weights().items())

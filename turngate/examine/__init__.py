@@ -1,9 +1,10 @@
 """Examining: the stage between play and score.
 
-An examiner looks at what was played, may ask models, and returns facts that are recorded before scoring. So whatever is
-slow, random or live has happened when a rubric reads the evidence, and a run is scored again without it. ``base`` is
-the seam, ``run`` calls the examiners, ``facts`` says what of their answers is recorded, ``judged`` is what those that
-ask a judge have in common, ``recorded`` what several read off an episode; every other module holds examiners.
+An examiner looks at the episodes that were played, may ask models about them, and returns facts, which are recorded as
+evidence. Everything slow or random has therefore happened before scoring, and a run can be scored again without models.
+
+``base`` defines what an examiner is, ``run`` calls examiners, ``facts`` checks what they return. ``judged`` is shared
+by those that ask a judge, ``recorded`` by several that read recorded evidence. Every other module holds examiners.
 """
 
 from turngate.examine.appeals import Appeals

@@ -1,4 +1,4 @@
-"""``Appeals``: a rule says right or wrong and errs; a judge looks again at a sample of its verdicts."""
+"""``Appeals``: a judge checks a sample of a verifier's verdicts, which are sometimes wrong."""
 
 from __future__ import annotations
 
@@ -29,60 +29,65 @@ Array = npt.NDArray[np.float64]
 
 
 class Appeals(JudgedExaminer):
-    """Sends some of a verifier's verdicts to a judge, and corrects the outcome by what comes of it.
+    """Has a judge check some of a verifier's verdicts, and corrects the outcome accordingly.
 
-    ``NAME_outcome`` is the corrected outcome of every episode that the verifier has a verdict on, for a rubric to pay;
-    ``NAME`` and ``NAME_judge`` are what the judge said of those that were sent, and ``NAME_rates`` the verifier's error
-    rates as they are known by then: ``false_positive``, the share of wrong answers that it accepts, and
-    ``false_negative``, the share of right ones that it rejects. Taking the judge for the truth, each step gives new
-    rates, and a moving average of them is remembered. What the judge does not say in time changes nothing.
+    * ``NAME_outcome``: the corrected outcome of every episode with a verdict of the verifier, for a rubric to pay;
+    * ``NAME``, ``NAME_judge``: the judge's verdict on those that were checked, and who gave it;
+    * ``NAME_rates``: the verifier's error rates as estimated by then: ``false_positive``, the share of wrong answers
+      that it accepts, and ``false_negative``, the share of right ones that it rejects.
 
-    The corrections are those of https://arxiv.org/abs/2510.00915. Normalised by the standard deviation of a group
-    (grpo), "backward" has no effect; "forward" takes the place of an advantage and wants a rule without baseline
-    (returns).
+    The judge is taken to be right. Each step gives an estimate of the rates, and a moving average of them is
+    remembered. Where the judge gives no verdict in time, the verifier's stands.
+
+    The corrections are those of https://arxiv.org/abs/2510.00915. With a rule that divides by the standard deviation of
+    a group (grpo), "backward" has no effect. "forward" replaces an advantage, so it needs a rule without a baseline
+    (returns with baseline = "none").
     """
 
     type: Literal["appeals"] = "appeals"
     scope: ClassVar[Scope] = "batch"
     name: str = "appeal"
-    """What names of the evidence begin with."""
+    """Beginning of the names of the evidence."""
     evidence: str
-    """Name of the verifier's recorded verdict on the episode: true or false, 1 or 0."""
+    """Name of the evidence that holds the verifier's verdict on the episode: true or false, 1 or 0."""
     criterion: OneCriterion = DONE
-    """When the judge's verdict is yes: a text, or a table {text, name, about_task}."""
+    """The criterion for a yes of the judge: a text, or a table {text, name, about_task}."""
     share: float = Field(0.25, ge=0, le=1)
-    """Share of the rejected episodes of a step that is sent, drawn at random."""
+    """Share of the episodes of a step that the verifier rejected which the judge checks, drawn at random."""
     audit: float = Field(0.0, ge=0, le=1)
-    """Share of the accepted ones that is sent; one that the judge rejects counts as rejected. 0 takes all of them for
-    right, so that no false positive is ever found."""
+    """Share of the accepted episodes that the judge checks; one that it rejects counts as rejected. At 0 all accepted
+    episodes are taken to be right, so no false positive is ever found."""
     correct: Literal["settled", "backward", "forward"] = "settled"
-    """settled: the judge's verdict counts where there is one. backward: (verdict − ρ0) / (1 − ρ0 − ρ1), right on
-    average, outside of [0, 1]. forward: verdict − 1 + ρ1, in [−1, 1]. ρ0, ρ1: false positive and negative rates."""
+    """How the outcome is corrected. settled: the judge's verdict replaces the verifier's where there is one. backward:
+    (verdict − ρ0) / (1 − ρ0 − ρ1), right on average, but outside of [0, 1]. forward: verdict − 1 + ρ1, in [−1, 1]. ρ0,
+    ρ1: false positive and negative rates."""
     overturned: float = Field(1.0, ge=0, le=1)
-    """With settled: what a rejected answer earns that the judge accepts; below 1, passing the verifier is worth more
-    than talking round a judge."""
+    """With correct = "settled": outcome of an episode that the verifier rejects and the judge accepts; below 1, passing
+    the verifier is worth more than persuading a judge."""
     rates: Literal["run", "task"] = "run"
-    """Whether error rates are those of all tasks together, or of each task; those of few verdicts are noise."""
+    """run: error rates over all tasks together; task: separate rates for each task, which are noisy until it has many
+    verdicts."""
     decay: float = Field(0.9, ge=0, le=1)
-    """Share of the old rates in the moving average."""
+    """Share of the old rates in the moving average; raise it for steadier rates."""
     max_sum: float = Field(0.9, ge=0, le=0.999)
-    """Where the two rates add up to more, both shrink to this sum; at 1 a verdict would say nothing."""
+    """Largest sum of the two rates; if they add up to more, both are scaled down to it. At a sum of 1 a verdict would
+    carry no information."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
         if not self.share and not self.audit:
-            raise ValueError("with share = 0 and audit = 0 nothing is sent to the judge")
+            raise ValueError("with share = 0 and audit = 0 the judge checks nothing; raise one of them")
         if self.overturned != 1 and self.correct != "settled":
             raise ValueError(f'overturned has no effect with correct = "{self.correct}"')
         return self
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The corrected outcome, what the judge said and why, and the rates."""
+        """The corrected outcome, the judge's verdict and its record, and the rates."""
         return (f"{self.name}_outcome", self.name, f"{self.name}_judge", f"{self.name}_rates")
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
-        """One batch of questions for all groups."""
+        """The facts of all groups; the judge is asked in one batch."""
         ones = [one for group in groups for one in group.trajectories]
         tasks = [group.task.id if self.rates == "task" else "" for group in groups for _ in group.trajectories]
         verdict_B = np.array([self._verdict(one) for one in ones], np.float64)
@@ -112,7 +117,7 @@ class Appeals(JudgedExaminer):
         return float(value)
 
     def _sent(self, verdict_B: Array, names: Sequence[str], seed: int) -> BoolArray:
-        """Which episodes go to the judge: bool[B]."""
+        """Which episodes the judge checks: bool[B]."""
 
         def drawn(rejected_B: Array, share: float, purpose: str) -> BoolArray:
             limit = math.ceil(share * int((rejected_B == 0).sum()))
@@ -142,7 +147,7 @@ class Appeals(JudgedExaminer):
         return settle_appeals(verdict_B, second_B, overturned=self.overturned)
 
     def _facts(self, outcome: float, false_positive: float, false_negative: float) -> tuple[Evidence, ...]:
-        """The facts of one episode beside the judge's; none if the verifier has no verdict."""
+        """Outcome and rates of one episode; nothing if the verifier has no verdict."""
         if math.isnan(outcome):
             return ()
         rates: dict[str, JSON] = {"false_positive": false_positive, "false_negative": false_negative}
@@ -157,14 +162,14 @@ def _places(sent_B: BoolArray) -> list[int]:
 
 
 def _second(answer: Verdict | Fault | Rule) -> float:
-    """What the judge says: 1, 0 (also by rule), or NaN where there is no verdict."""
+    """The judge's verdict as 1 or 0 (0 also by rule); NaN where there is none."""
     if isinstance(answer, Fault):
         return math.nan
     return float(isinstance(answer, Verdict) and answer.passed)
 
 
 def _remembered(pair: JSON) -> tuple[float, float]:
-    """Both rates; NaN for one that is not known."""
+    """Both rates as remembered; NaN for one that is not known."""
     known = pair if isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2 else (None, None)
     first, second = (float(rate) if isinstance(rate, int | float) else math.nan for rate in known)
     return first, second

@@ -19,26 +19,30 @@ Facts: TypeAlias = Sequence[Sequence[tuple[Evidence, ...]]]
 """What an examiner returns: for each group, for each of its trajectories in order, the facts about it."""
 Scope: TypeAlias = Literal["episode", "group", "batch"]
 Likelihoods: TypeAlias = Callable[[Sequence[IntArray], Sequence[BoolArray]], list[FloatArray]]
-"""Log-probabilities of given texts under today's weights: from ids [L] and which of them are asked for, bool[L], per
-text, to one number in nats per asked token, in order."""
+"""Log-probabilities of given texts under the policy's current weights. Takes, for each text, its ids [L] and marks of
+the tokens that are asked for, bool[L]; returns, for each text, one number in nats per asked token, in order."""
 
 
 def not_open(part: JudgePart) -> Judge:
-    """The judges of a desk at which none was opened. Raises RuntimeError."""
+    """Default of ``Desk.judge`` outside of a run, where no judge is open. Raises RuntimeError."""
     raise RuntimeError(f"no judge of type '{part.type}' is open here; examine through turngate.examine.run.Examining")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """What examiners work with in one step of a run.
+    """What a run gives an examiner to work with in one step.
 
-    ``player`` is the running policy. ``likelihoods`` measures texts by its weights; None where nobody can (evaluation
-    of a server). ``step`` is the training step, 0 outside of training; ``seed`` decides everything random. ``memory``
-    belongs to one examiner, is JSON and is kept in the checkpoint; what is not in it is forgotten between steps. Calls
-    of one examiner may run side by side and end in any order, so only one that sees the whole batch at once should
-    write in it. ``answer`` says what an episode's answer is, as its environment recorded it. ``verdicts`` is the file
-    in which verdicts are remembered, so that a step which is played again asks nothing twice; None: nowhere. ``judge``
-    gives the judge that a part of the examiner's ``asked`` stands for, opened.
+    * ``player``: the running policy; ``step``: the training step, 0 outside of training;
+    * ``seed``: everything random must derive from it;
+    * ``answer``: a function that returns an episode's answer as its environment recorded it;
+    * ``likelihoods``: measures texts under the policy's weights; None where that is impossible, for instance when a
+      model on a server is evaluated;
+    * ``memory``: a JSON object of this examiner, saved in checkpoints. An examiner must not remember anything
+      elsewhere. Calls of one examiner may run concurrently and end in any order, so only an examiner of scope "batch"
+      should write to it;
+    * ``verdicts``: the file that remembers verdicts, so that a step which is played again asks nothing twice; None: no
+      file;
+    * ``judge``: a function that returns the opened judge for one of the parts in the examiner's ``asked``.
     """
 
     player: Player
@@ -54,27 +58,27 @@ class Desk:
 class Examiner(Part):
     """Looks at episodes and returns facts. A subclass sets ``type`` and ``scope`` and writes ``writes``, ``examine``.
 
-    ``scope`` says how much it has to see at once: single episodes, whole groups of siblings, or the whole batch. An
-    examiner of episodes or groups is called as soon as those are played, while others are still being played, unless it
-    ``asks_policy``: the running policy answers when all episodes are played, so that sampling stays reproducible.
+    ``scope`` says what it sees at once: one episode, a group of siblings, or the whole batch. An examiner of episodes
+    or groups is called as soon as these are played, while others still are. An exception are examiners that ask the
+    policy (``asks_policy``): they are called when all episodes are played, so that sampling stays reproducible.
     """
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "examiner"
     scope: ClassVar[Scope] = "group"
     env: str = ""
-    """Id of the environment whose episodes it examines, as tasks name it; empty: all of them."""
+    """Id of the environment whose episodes are examined; empty: those of all environments."""
     deadline_s: float = Field(600.0, gt=0)
-    """Most seconds of one call; after that its facts are missing."""
+    """Most seconds of one call of the examiner; after that its facts are missing."""
 
     @property
     @abstractmethod
     def writes(self) -> tuple[str, ...]:
-        """Names of the evidence that it records. A fact that it could not measure is recorded with value None."""
+        """Names of the evidence that it records; what it could not measure is recorded with value None."""
 
     @property
     def asked(self) -> tuple[JudgePart, ...]:
-        """The judges that it asks: its settings that are judges. They are opened once per run."""
+        """The judges that it asks, by default all settings that are judges. They are opened once per run."""
         return tuple(value for value in self.settings().values() if isinstance(value, JudgePart))
 
     @property
@@ -84,7 +88,7 @@ class Examiner(Part):
 
     @property
     def label(self) -> str:
-        """What metrics and warnings call it: the first fact that it records, or its type if it records none."""
+        """Its name in metrics and warnings: that of the first fact that it records, or its type if it records none."""
         return self.writes[0] if self.writes else self.type
 
     @abstractmethod

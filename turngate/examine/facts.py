@@ -1,4 +1,4 @@
-"""What of an examiner's answer is recorded: all of it if it keeps the rules, else that its facts are missing."""
+"""Checks what an examiner returned: facts are recorded only if the whole answer is valid, else they are missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER = "answer"
 def recorded_answer(trajectory: Trajectory) -> str | None:
     """The answer that the environment recorded for the whole episode; None if the agent gave none.
 
-    Raises ConfigError for an environment that records no answers: nobody may take that for an agent that gave none.
+    Raises ConfigError for an environment that records no answers, which differs from an agent that gave none.
     """
     answers = [fact.value for fact in trajectory.record().evidence if fact.name == ANSWER and fact.turn is None]
     if not answers:
@@ -30,7 +30,7 @@ def recorded_answer(trajectory: Trajectory) -> str | None:
 
 
 def refuse_shared(examiners: Sequence[Examiner]) -> None:
-    """Raise ConfigError if two examiners record facts under one name: nobody could tell whose they are."""
+    """Raise ConfigError if two examiners record facts under one name, because they could not be told apart."""
     names = Counter(name for examiner in examiners for name in {*examiner.writes, examiner.label})
     for name in (name for name, count in names.items() if count > 1):
         both = " and ".join(
@@ -44,7 +44,7 @@ def checked(examiner: Examiner, groups: Sequence[Group], answer: object) -> list
 
     Raises ValueError, saying which rule was broken, for an answer of another shape, a fact under a name that the
     examiner does not declare or that the episode has already, about a turn that does not exist, or with a value that is
-    no JSON (NaN and infinity are none).
+    not JSON (NaN and infinity are not).
     """
     rows = [_list(of_group, len(group.trajectories)) for of_group, group in _paired(answer, groups)]
     return [
@@ -54,7 +54,7 @@ def checked(examiner: Examiner, groups: Sequence[Group], answer: object) -> list
 
 
 def missing(examiner: Examiner, trajectory: Trajectory, names: Iterable[str] | None = None) -> tuple[Evidence, ...]:
-    """That nothing could be measured, under each of ``names`` (by default all) that the episode has no fact of yet."""
+    """Facts of value None, one for each of ``names`` (by default all) of which the episode has no fact yet."""
     taken = {fact.name for fact in trajectory.record().evidence}
     wanted = examiner.writes if names is None else names
     by: Literal["verifier", "judge"] = "judge" if examiner.asked else "verifier"
@@ -67,15 +67,15 @@ def plain(value: object) -> JSON:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{value} is no JSON; what could not be measured is None")
+            raise ValueError(f"{value} is not JSON; record None for what could not be measured")
         return float(value)
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
-            raise ValueError(f"{value!r:.80} is no JSON: its keys must be texts")
+            raise ValueError(f"{value!r:.80} is not JSON: its keys must be texts")
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    raise ValueError(f"{value!r:.80} of type {type(value).__name__} is no JSON")
+    raise ValueError(f"{value!r:.80} of type {type(value).__name__} is not JSON")
 
 
 def _paired(answer: object, groups: Sequence[Group]) -> list[tuple[object, Group]]:
@@ -84,16 +84,16 @@ def _paired(answer: object, groups: Sequence[Group]) -> list[tuple[object, Group
 
 def _list(found: object, length: int) -> list[object] | tuple[object, ...]:
     if not isinstance(found, list | tuple) or len(found) != length:
-        raise ValueError(f"it returned {found!r:.80} where a list of {length} belongs")
+        raise ValueError(f"it returned {found!r:.80}, which must be a list of {length}")
     return found
 
 
 def _of_one(examiner: Examiner, trajectory: Trajectory, facts: object) -> tuple[Evidence, ...]:
     if not isinstance(facts, list | tuple):
-        raise ValueError(f"it returned {facts!r:.80} where the facts about one episode belong")
+        raise ValueError(f"it returned {facts!r:.80}, which must be a list of the facts about one episode")
     taken = {fact.name for fact in trajectory.record().evidence}.intersection(examiner.writes)
     if taken:
-        raise ValueError(f"episode '{trajectory.id}' has facts named {sorted(taken)} already; give it another name")
+        raise ValueError(f"episode '{trajectory.id}' has facts named {sorted(taken)} already; rename the examiner's")
     kept = tuple(_fact(examiner, trajectory, fact) for fact in facts)
     return kept + missing(
         examiner, trajectory, [name for name in examiner.writes if name not in {fact.name for fact in kept}]
@@ -102,12 +102,12 @@ def _of_one(examiner: Examiner, trajectory: Trajectory, facts: object) -> tuple[
 
 def _fact(examiner: Examiner, trajectory: Trajectory, fact: object) -> Evidence:
     if not isinstance(fact, Evidence):
-        raise ValueError(f"it returned {fact!r:.80} where a fact belongs")
+        raise ValueError(f"it returned {fact!r:.80}, which must be an Evidence")
     if fact.name not in examiner.writes:
         raise ValueError(f"it recorded '{fact.name}', but declares only {list(examiner.writes)}")
     n_turns = len(trajectory.turns)
     if fact.turn is not None and (type(fact.turn) is not int or not 0 <= fact.turn < n_turns):
         raise ValueError(f"its fact '{fact.name}' is about turn {fact.turn!r} of an episode with {n_turns} turns")
     if fact.by not in ("env", "verifier", "judge"):
-        raise ValueError(f"its fact '{fact.name}' is by {fact.by!r}, not by env, verifier or judge")
+        raise ValueError(f"its fact '{fact.name}' has by = {fact.by!r}; it must be 'env', 'verifier' or 'judge'")
     return Evidence(name=fact.name, value=plain(fact.value), turn=fact.turn, by=fact.by)

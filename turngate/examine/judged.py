@@ -1,4 +1,4 @@
-"""What examiners that ask a judge have in common: whom they ask, by which criterion, and what is shown."""
+"""What examiners that ask a judge share: which judge, which criterion, and what the judge is shown."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from turngate.types import Group, Trajectory
 
 
 class Asked(BaseModel):
-    """One question to a judge, as a config writes it: a text, or a table."""
+    """One criterion, as a config writes it: a text, or a table with these entries."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     text: str = Field(min_length=1)
-    """What the judge is to check: when its verdict is yes."""
+    """What the judge checks: a statement that is true when the verdict should be yes."""
     name: str = Field("criterion", min_length=1)
-    """What the judge and the evidence call it."""
+    """Name of the criterion, in the judge's prompt and in the evidence."""
     weight: float = Field(CORRECT.weight, allow_inf_nan=False)
-    """What it counts among several; negative for a pitfall."""
+    """Weight of the criterion among several; negative for something that an episode should avoid."""
     about_task: bool = CORRECT.about_task
-    """Whether only an answer to this very task can meet it; false for a criterion such as politeness. If true,
-    the judge is tested with answers to other tasks, which must get a no."""
+    """Whether only an answer to this very task can meet the criterion; set false for one such as politeness. If true,
+    the judge is also tested with answers to other tasks, which must get a no."""
 
     @property
     def criterion(self) -> Criterion:
-        """The same for a judge."""
+        """The criterion that a judge is asked about."""
         return Criterion(name=self.name, text=self.text, weight=self.weight, about_task=self.about_task)
 
 
@@ -51,13 +51,13 @@ class ShowingExaminer(Examiner):
     name: str
     """Name of the evidence."""
     thoughts: bool = False
-    """Whether the judge sees the agent's thoughts; an agent can plead with the judge there."""
+    """Whether the judge sees the agent's thoughts. An agent can learn to persuade the judge there."""
     reference: str = ""
-    """Entry of the task's private data that is shown to the judge, and to nobody else, as a reference."""
+    """Name of the entry of the task's private data that the judge is shown as a reference; empty: none."""
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The verdict, and who gave it."""
+        """The verdict, and the record of who gave it."""
         return self.name, f"{self.name}_judge"
 
     def item(self, trajectory: Trajectory, answer: str | None) -> Item:
@@ -69,7 +69,7 @@ class ShowingExaminer(Examiner):
         return item_of(trajectory, answer=answer, reference=reference, thoughts=self.thoughts)
 
     def items(self, group: Group, desk: Desk) -> list[Item]:
-        """Every sibling with its recorded answer."""
+        """What the judge sees of every sibling, with its recorded answer."""
         return [self.item(one, desk.answer(one)) for one in group.trajectories]
 
 
@@ -77,4 +77,4 @@ class JudgedExaminer(ShowingExaminer):
     """Base of the examiners that ask one judge."""
 
     judge: JudgePart
-    """Who is asked: {type = "policy"}, {type = "server", url = …, model = …} or {type = "model", model = …}."""
+    """The judge: {type = "policy"}, {type = "server", url = …, model = …} or {type = "model", model = …}."""

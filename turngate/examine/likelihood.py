@@ -27,7 +27,7 @@ from turngate.rewards.outcome.confidence import (
 from turngate.types import Evidence, FloatArray, Group, IntArray, Task, Trajectory
 
 Text: TypeAlias = Callable[[Task, Trajectory], tuple[str, str] | None]
-"""What the assistant says first, which does not count, and the text that is measured; None: there is no such text."""
+"""An introduction that is not measured, and the text that is; None: the task has no such text."""
 Given: TypeAlias = Literal["trajectory", "observations", "prompt", "nothing"]
 
 REDUCTIONS: dict[str, Callable[[FloatArray], float | None]] = {
@@ -51,21 +51,23 @@ class _Measurement:
 
 
 class Likelihood(Examiner):
-    """The policy's likelihood of a text after an episode or after each turn, less what it is without the reasoning.
+    """How likely the policy finds a text, such as the right answer, after an episode or after each turn.
 
-    The text stands where the assistant would go on speaking. Published rewards are settings of it:
+    ``without`` subtracts how likely it finds the text without the agent's reasoning. The text is put where the
+    assistant would go on writing. Published rewards are settings of this examiner:
 
     * RLPR (https://arxiv.org/abs/2506.18254): ``reduce = "mean_p"``, ``without = "observations"``, ``floor = 0``,
       ``until`` the words that announce an answer; its rubric pays .9 of this and .1 of the format. (Its filter of
       groups by a running standard deviation is not here.)
-    * VeriFree (https://arxiv.org/abs/2505.21493): ``reduce = "product"``, which dies with the length of the text.
+    * VeriFree (https://arxiv.org/abs/2505.21493): ``reduce = "product"``, which goes to 0 for long texts.
     * VR-CLI: ``reduce = "ppl"``, ``without = "observations"``: 1 − ppl(text | reasoning) / ppl(text).
     * SAR: ``reduce = "ppl"``, ``given = "prompt"``, ``without = "nothing"``: (ppl(a) − ppl(a | q)) / ppl(a).
     * RLP: ``reduce = "sum_log"``, ``without = "observations"``: log p(x | reasoning) − log p(x).
 
-    If an observation contains the text, it is likely without any reasoning: take off ``without = "observations"``,
-    which has the same observations. Today's weights measure, so the scale moves as they learn; ``NAME_version`` records
-    the step. Missing where nobody can measure likelihoods, and for a text without tokens.
+    If an observation contains the text, the text is likely without any reasoning: then set ``without =
+    "observations"``, which subtracts the likelihood after the same observations. The policy's current weights measure,
+    so the scale changes during training; ``NAME_version`` records the step. The value is missing where likelihoods
+    cannot be measured, and for a text without tokens.
     """
 
     type: Literal["likelihood"] = "likelihood"
@@ -73,36 +75,38 @@ class Likelihood(Examiner):
     name: str = "likelihood"
     """Name of the evidence."""
     answer: Annotated[str, AfterValidator(names_something)] | None = None
-    """The text, as the assistant would write it; {name} is an entry of the task's private data. What stands before the
-    first name is said, but not measured."""
+    """The text, as the assistant would write it, where {name} stands for an entry of the task's private data. What
+    comes before the first {name} is put there too, but not measured."""
     text: str | None = None
-    """Instead of answer, package.module:function that returns (what is said first, the text) from task and trajectory,
-    or None for no text."""
+    """Instead of answer: package.module:function, which takes task and trajectory and returns (an introduction that is
+    not measured, the text), or None for no text."""
     given: Given = "trajectory"
     """What comes before the text: the trajectory, its observations without what the agent wrote, the prompt (the first
     observation), or nothing but an empty message."""
     without: Given | None = None
-    """What comes before the text in the measurement that is taken off; leave out to take nothing off."""
+    """What comes before the text in a second measurement that is subtracted, with the same choices as given; leave it
+    out to subtract nothing."""
     reduce: Literal["mean_p", "sum_log", "mean_log", "product", "ppl"] = "mean_p"
-    """The number of a text, from the probabilities p of its tokens: mean p, Σ log p, mean log p, Π p, or the perplexity
-    exp(−mean log p). With without, the difference; of perplexities, the relative fall 1 − ppl / ppl without."""
+    """How the probabilities p of the text's tokens become one number: mean p, Σ log p, mean log p, Π p, or the
+    perplexity exp(−mean log p). With without, the value is the difference of the two; for perplexities it is the
+    relative fall, 1 − ppl / ppl without."""
     floor: float | None = None
-    """Lower values are raised to this; RLPR: 0."""
+    """Least value; lower ones are raised to it. RLPR uses 0; leave it out for none."""
     until: str = ""
-    """The agent's last words are kept up to the last place where this stands, for instance "Answer:", and the text
-    follows in place of its own answer. Empty, or if it stands nowhere: all of them."""
+    """The agent's last message is kept up to the last place where these words occur, for instance "Answer:", so that
+    the text replaces the agent's own answer. Empty, or if they do not occur: the whole message is kept."""
     per_turn: bool = False
-    """Measure after every turn instead of the end. Of the whole trajectory and with nothing taken off, NAME_start is
-    recorded, too: what it was before the first turn, as the reward information_gain reads it."""
+    """Whether to measure after every turn instead of at the end. With given = "trajectory" and without left out,
+    NAME_start is recorded too: the value before the first turn, which the reward information_gain reads."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
         if (self.answer is None) == (self.text is None):
             raise ValueError('a text is needed: set either answer, for instance "{gold}", or text')
         if self.text is not None and not callable(import_object(self.text)):
-            raise ValueError(f"'{self.text}' is no function")
+            raise ValueError(f"'{self.text}' is not a function")
         if self.without == self.given:
-            raise ValueError(f'without = "{self.without}" leaves nothing: it is what is given')
+            raise ValueError(f'without = "{self.without}" equals given, so it leaves nothing; choose another')
         if self.until and (self.per_turn or "trajectory" not in (self.given, self.without)):
             raise ValueError("until has no effect: it cuts the last words of a trajectory, measured at its end")
         if self.per_turn and not {self.given, self.without} & {"trajectory", "observations"}:
@@ -116,7 +120,7 @@ class Likelihood(Examiner):
 
     @property
     def asks_policy(self) -> bool:
-        """Always: its weights, when all episodes are played."""
+        """Always: its weights are used, when all episodes are played."""
         return True
 
     @property
@@ -139,7 +143,7 @@ class Likelihood(Examiner):
         return facts
 
     def _questions(self, trajectory: Trajectory, chat: Chat) -> Iterator[_Measurement]:
-        """What is to be measured about one episode; nothing of one that broke or has no turns."""
+        """What is to be measured about one episode; nothing if it broke or has no turns."""
         n_turns = len(trajectory.turns)
         if not (trajectory.ending.usable and n_turns):
             return
@@ -192,7 +196,7 @@ class Likelihood(Examiner):
 
 
 def _after(said_K: IntArray, marker: str, chat: Chat) -> int:
-    """How many of the words, without their end-of-turn token, stand after the last ``marker``; 0 without one."""
+    """How many tokens, without the end-of-turn token, come after the last ``marker``; 0 if it does not occur."""
     said_K = said_K[:-1] if len(said_K) and said_K[-1] == chat.eos_id else said_K
     total = chat.decode(said_K).count(marker)
     if not total:

@@ -1,4 +1,4 @@
-"""``Majority``: do siblings agree? For tasks whose right answer nobody knows."""
+"""``Majority``: whether an episode agrees with most of its siblings, for tasks whose right answer is not known."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ class Votes(Examiner):
     name: str = "agrees"
     """Name of the evidence: 1 for an answer that agrees with the majority, 0 for another one."""
     evidence: str = ANSWER
-    """Which fact about the whole episode is voted on: the answer, or for instance a hash of the state at the end."""
+    """Name of the evidence about the whole episode that is voted on: the answer, or for instance a hash of the final
+    state."""
     compare: Literal["exact", "words"] = "exact"
-    """Whether answers are equal letter by letter, or without case, punctuation and articles ("-7" then equals "7")."""
+    """When two answers count as equal. exact: letter by letter; words: without case, punctuation and articles ("-7"
+    then equals "7")."""
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The verdict, and how the votes fell."""
+        """The verdict, and the counts of the votes."""
         return self.name, f"{self.name}_votes"
 
     def answers(self, group: Group, desk: Desk) -> list[str | None]:
-        """What each sibling votes for; None for one without an answer, which has no vote."""
+        """The answer that each sibling votes for; None for one without an answer, which has no vote."""
         return [self._answer(one, desk) for one in group.trajectories]
 
     def facts(self, rewards: Sequence[float | None], counted: Sequence[str | None]) -> list[tuple[Evidence, ...]]:
-        """The facts of siblings: ``rewards``, and how the answers fell that they come from."""
+        """The facts of siblings: their ``rewards``, and the counts of the answers that these come from."""
         votes = Counter(answer for answer in counted if answer is not None).most_common()
         said: dict[str, JSON] = {"of": len(counted), "votes": [count for _, count in votes]}
         record = Evidence(name=f"{self.name}_votes", value=said, by="verifier")
@@ -58,14 +60,14 @@ class Majority(Votes):
     """1 for the answer that most siblings gave, 0 for another one (SRT, https://arxiv.org/abs/2505.21444).
 
     Without a majority the facts of the whole group are missing, and a rubric that pays them leaves the group out. It
-    pays for agreeing, not for being right: siblings that all make one mistake are all paid.
+    rewards agreement, not correctness: siblings that all make the same mistake are all rewarded.
     """
 
     type: Literal["majority"] = "majority"
     min_support: int = Field(2, ge=1)
-    """Fewest siblings that make a majority; an answer that nobody else gave says nothing."""
+    """Least number of equal answers that make a majority."""
     no_answer: Literal["missing", "wrong"] = "missing"
-    """Whether an episode without an answer is left out, or counts as one that disagrees."""
+    """missing: an episode without an answer gets no verdict; wrong: it counts as one that disagrees."""
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """One vote in each group."""

@@ -1,4 +1,4 @@
-"""``Pairwise``: how many of its siblings is each episode better than?"""
+"""``Pairwise``: the share of its siblings that each episode is better than."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Pairwise(JudgedExaminer):
 
     ``NAME = mean_{j≠i} won_ij``, 1 for a win, ½ for a tie, 0 for a loss. Every pair is asked about in both orders, N(N
     − 1) calls for N siblings, where a tournament needs 4(N − 1). Source: Pref-GRPO (https://arxiv.org/abs/2508.20751).
-    Who has a match without verdict has no rate, so that whatever breaks the judge never lifts anybody; neither has an
-    only child.
+    An episode that lacks the verdict of one comparison has no rate, so that breaking the judge never pays; neither has
+    one without siblings.
     """
 
     type: Literal["pairwise"] = "pairwise"
     name: str = "win_rate"
     """Name of the evidence: the share of siblings that an episode is better than."""
     criterion: OneCriterion = DONE
-    """What the judge compares two siblings by: the better one meets this better."""
+    """Criterion of the comparison: the better of two siblings is the one that meets it better."""
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """All pairs of each group."""

@@ -1,4 +1,4 @@
-"""``ParaphraseVotes``: do answers to a question agree with the answers to the same question in other words?"""
+"""``ParaphraseVotes``: whether an answer agrees with the answers to the same question in other words."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ class ParaphraseVotes(Votes):
     """Co-Reward: 1 for an answer that the majority gave to the other wording (https://arxiv.org/abs/2508.00410).
 
     Two tasks of a step are wordings of one question if their private data has the same value under ``pair``, or if
-    their ids are equal up to a last "~" ("sum/17~a", "sum/17~b"). Agreeing with oneself does not pay, agreeing across
-    wordings does. A task whose other wording is not in the same step, or is there twice, has missing facts.
+    their ids are equal up to a last "~" ("sum/17~a", "sum/17~b"). So a policy is not rewarded for agreeing with itself
+    on one wording, but for agreeing across wordings. A task whose other wording is not in the same step, or is there
+    twice, has missing facts.
     """
 
     type: Literal["paraphrase_votes"] = "paraphrase_votes"
     scope: ClassVar[Scope] = "batch"
     pair: str = "pair"
-    """Entry of a task's private data that its other wording has too."""
+    """Name of the entry of a task's private data whose value both wordings of a question share."""
     faithful: bool = False
-    """0 instead of missing where the other wording has no answers, as in the published code."""
+    """Whether the verdict is 0 instead of missing where the other wording has no answers, as in the published code."""
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """One vote for each pair of groups."""

@@ -1,4 +1,4 @@
-"""``Pointwise`` and ``Panel``: does each episode meet a criterion, or several? By one judge, or by all of several."""
+"""``Pointwise`` and ``Panel``: whether each episode meets one or several criteria, by one judge or by several."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Pointwise(JudgedExaminer):
     """A judge's yes or no to each episode (https://arxiv.org/abs/2507.17746 for several weighted criteria).
 
     One criterion: ``NAME`` is the verdict. Several: ``NAME`` is ``clip(Σ w·c / Σ_{w > 0} w, 0, 1)`` and
-    ``NAME_CRITERION`` each verdict, so that a gate can stand on a single one. An episode without an answer is a no
-    without asking. Siblings are asked about together and share their canaries.
+    ``NAME_CRITERION`` each verdict, so that a gate can use a single one. An episode without an answer is a no, and
+    the judge is not asked about it. Siblings are asked about together and share their canaries.
     """
 
     type: Literal["pointwise"] = "pointwise"
     name: str = "verdict"
     """Name of the evidence: the judge's verdict on the episode."""
     criterion: Criteria = (DONE,)
-    """When the verdict is yes: a text, a table {text, name, weight, about_task}, or a list of tables."""
+    """The criterion for a yes: a text, a table {text, name, weight, about_task}, or a list of tables."""
     use: Literal["passed", "score"] = "passed"
-    """Whether one criterion's fact is its yes or no, or the judge's score in [0, 1]."""
+    """What is recorded for a single criterion. passed: yes or no; score: the judge's score in [0, 1]."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError for several criteria of one name, without a positive weight, or with ``use = "score"``."""
@@ -44,7 +44,7 @@ class Pointwise(JudgedExaminer):
         if len(set(names)) < len(names):
             raise ConfigError(f"criteria are named {names}; give each a name of its own")
         if len(names) > 1 and not any(one.weight > 0 for one in self.criterion):
-            raise ConfigError("criteria need a positive weight, or nothing can be earned")
+            raise ConfigError("no criterion has a positive weight, so nothing can be earned; give one of them one")
         if len(names) > 1 and self.use == "score":
             raise ConfigError('use = "score" has no effect on several criteria; leave it out')
 
@@ -68,27 +68,27 @@ class Pointwise(JudgedExaminer):
 
 
 class Panel(ShowingExaminer):
-    """Yes if all of several judges say yes, for a gate that no single model opens; no if one says no.
+    """Several judges: yes if all of them say yes, no if one says no; for a gate that no single model should open.
 
-    Missing where one is missing and none says no. ``NAME_judge`` lists what each said.
+    The verdict is missing if a judge's is missing and none says no. ``NAME_judge`` lists what each said.
     """
 
     type: Literal["panel"] = "panel"
     name: str = "verdict"
     """Name of the evidence: the joint verdict on the episode."""
     judges: tuple[JudgePart, ...] = Field(min_length=2)
-    """Who is asked: different models, best of different families."""
+    """The judges: different models, preferably of different families."""
     criterion: OneCriterion = DONE
-    """When the verdict is yes."""
+    """The criterion for a yes."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for a judge that stands there twice."""
+        """Raises ConfigError for a judge that is listed twice."""
         if any(one in self.judges[:at] for at, one in enumerate(self.judges)):
-            raise ConfigError("a panel asks one judge twice; name different models")
+            raise ConfigError("a panel lists one judge twice; name different models")
 
     @property
     def asked(self) -> tuple[JudgePart, ...]:
-        """All of them."""
+        """All of ``judges``."""
         return self.judges
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:

@@ -1,4 +1,4 @@
-"""``ForcedAnswers``: how good would the answer be after each turn, had the agent to give it there?"""
+"""``ForcedAnswers``: how good the answer would be if the agent had to give it after a certain turn."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from turngate.rewards.outcome.confidence import answer_confidence, mean_probabil
 from turngate.types import Completion, Evidence, Group, Task, Trajectory, derive_seed
 
 Check: TypeAlias = Callable[[Task, str], bool | None]
-"""Whether the words that the policy was forced to give answer the task; None if nobody can say."""
+"""From the task and an answer to whether it is right; None if that is not known."""
 
 
 class ForcedAnswers(Examiner):
     """The policy's answer after each turn: how often it is right, and how sure the policy is.
 
-    After a turn, ``text`` is put into the policy's mouth and it samples ``n`` answers; the episode itself stays as it
-    is. Each probed turn gets ``accuracy`` and ``confidence``, both in [0, 1]; they become columns for rules that read
-    them: ``signals.evidence = {accuracy_N = "accuracy", confidence_N = "confidence"}``. Turns that were not probed have
-    neither, and a question that does not fit into the context is missing.
+    After a turn, ``text`` is written as the beginning of the policy's next message, and ``n`` completions of it are
+    sampled; the episode itself is not changed. Each probed turn gets ``accuracy`` and ``confidence``, both in [0, 1];
+    to use them in a credit rule, make them columns: ``signals.evidence = {accuracy_N = "accuracy", confidence_N =
+    "confidence"}``. Turns that were not probed have neither; where the text does not fit into the context, both are
+    missing.
 
     Defaults are SPAE's (https://github.com/cii030/SPAE-RL); see ``answer_confidence`` for how its entropies are
     estimated. SPAE's accuracy is ``accuracy = "probability"``, that of VSRM is "sampled".
@@ -34,44 +35,44 @@ class ForcedAnswers(Examiner):
     type: Literal["probe"] = "probe"
     scope: ClassVar[Scope] = "group"
     text: str = "**Final Answer**\n\\boxed{"
-    """What the policy is made to say first. After an opening brace, its answer ends at the closing one; else with the
-    line."""
+    """Beginning of the message that the policy has to complete. If it ends with an opening brace, the answer ends at
+    the closing one, else at the end of the line."""
     n: int = Field(5, ge=1)
-    """Answers that are sampled per probed turn."""
+    """Number of answers that are sampled per probed turn; raise it for less noise."""
     temperature: float = Field(0.6, gt=0)
-    """Temperature of these samples; the confidence is that of the policy at this temperature."""
+    """Sampling temperature of the answers, at which the confidence is measured too."""
     max_tokens: int = Field(10, ge=1)
     """Most tokens of one answer; a right answer that is longer counts as wrong."""
     turns: int = Field(8, ge=1)
-    """Most turns of an episode that are probed: its last one, and others evenly spread before it. Each costs n short
-    generations."""
+    """Most turns of an episode that are probed: the last one, and others evenly spread before it. Each costs n short
+    completions."""
     after: Literal["reply", "words"] = "reply"
-    """reply: the policy answers when it has seen what its turn brought, so that a search is credited with what it
-    found; words: right after its own words. The last turn has no reply."""
+    """When the answer is forced. reply: after the environment's reply to the turn, so that a search is credited with
+    what it found; words: right after the agent's own message. The last turn has no reply."""
     answer: Annotated[str, AfterValidator(names_something)] | None = None
-    """The right answer; {name} is an entry of the task's private data, for instance "{gold}"."""
+    """The right answer, where {name} stands for an entry of the task's private data, for instance "{gold}"."""
     check: str | None = None
-    """Who says whether an answer is right: package.module:function, given the task and the answer's text, returns true,
-    false, or None for unknown. Leave out to compare with the right answer, spaces aside."""
+    """How an answer is checked: package.module:function, which takes the task and the answer's text and returns True,
+    False, or None for unknown. Leave it out to compare with the right answer, ignoring spaces around it."""
     accuracy: Literal["sampled", "probability"] = "sampled"
     """sampled: the share of sampled answers that are right; probability: the mean probability of the right answer's
-    tokens, by today's weights at the sampler's temperature."""
+    tokens, under the current weights and the sampler's temperature."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
         if self.check is None and self.answer is None:
-            raise ValueError('nobody says what is right; set answer, for instance "{gold}", or check')
+            raise ValueError('the right answer is not known; set answer, for instance "{gold}", or check')
         if self.accuracy == "probability" and self.answer is None:
-            raise ValueError('accuracy = "probability" is that of the right answer; set answer')
+            raise ValueError('accuracy = "probability" needs the right answer; set answer')
         if self.check is not None and self.answer is not None:
-            raise ValueError("check and answer exclude each other: one of them would have no effect")
+            raise ValueError("check and answer exclude each other, because one would have no effect; leave one out")
         if self.check is not None and not callable(import_object(self.check)):
-            raise ValueError(f"'{self.check}' is no function")
+            raise ValueError(f"'{self.check}' is not a function")
         return self
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Two names, about turns."""
+        """``accuracy`` and ``confidence``, about turns."""
         return ("accuracy", "confidence")
 
     @property
@@ -107,7 +108,7 @@ class ForcedAnswers(Examiner):
         )
 
     def _share(self, ask: Probe, said: Sequence[Completion]) -> float | None:
-        """The share of answers that are right; None if there are none of which it is known."""
+        """The share of right answers among those of which it is known; None if it is known of none."""
         task = ask.trajectory.task
         verdicts = [self._right(task, answer_in(self.text, completion.text)) for completion in said]
         known = [bool(verdict) for verdict in verdicts if verdict is not None]

@@ -1,4 +1,4 @@
-"""What examiners read off tasks and recorded episodes."""
+"""What examiners read from tasks and recorded episodes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def names_something(template: str) -> str:
 
 
 def last_value(trajectory: Trajectory, name: str) -> JSON:
-    """What was measured last under ``name``; None if it could not be measured, or nobody tried."""
+    """The last value recorded under ``name``; None if there is none, or if it could not be measured."""
     values = [fact.value for fact in trajectory.record().evidence if fact.name == name]
     return values[-1] if values else None

@@ -5,8 +5,8 @@
             groups = await play_groups(…)                           stage.group_done(group), as soon as one is played
             groups, metrics = await stage.finish(groups)
 
-An examiner cannot end a run. Whatever it does wrong (it hangs, raises, or returns what is no answer, see ``checked``)
-makes all its facts of that call missing: value None under each name that it declares, counted and told in one line.
+An examiner cannot end a run. If it hangs, raises, or returns something invalid (see ``checked``), all its facts of that
+call are missing: they have value None under each name that it declares. That is counted, and logged in one line.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _Key: TypeAlias = tuple[str, ...]
 _log = logging.getLogger(__name__)
 
 GRACE_S = 5.0
-"""How long an examiner whose time is up may take to stop."""
+"""Seconds that an examiner whose time is up may take to stop."""
 
 
 class Examining:
-    """The examiners of a run with what they need: open judges and their memory.
+    """The examiners of a run, with open judges and with their memory.
 
-    ``desk`` is what all of them work with; its seed is the run's. Raises ConfigError for two that record under one
-    name, and on entering what opening a judge raises.
+    ``desk`` holds what they work with (see ``Desk``); its seed is the run's. Raises ConfigError if two examiners record
+    facts under one name; entering it raises what opening a judge raises.
     """
 
     def __init__(self, examiners: Sequence[Examiner], desk: Desk) -> None:
@@ -51,12 +51,12 @@ class Examining:
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Open every judge once, also one that several examiners ask."""
+        """Open the judges; one that several examiners ask is opened once."""
         async with AsyncExitStack() as opening:
             for part in (part for examiner in self.examiners for part in examiner.asked):
-                if _who(part) not in self._speakers:
+                if _model_key(part) not in self._speakers:
                     speaker = part.speaker(self._desk.player)
-                    self._speakers[_who(part)] = await opening.enter_async_context(speaker)
+                    self._speakers[_model_key(part)] = await opening.enter_async_context(speaker)
             self._open = opening.pop_all()
         return self
 
@@ -68,17 +68,17 @@ class Examining:
         await self._open.aclose()
 
     def begin(self, step: int, *, reads: Collection[str] | None = None) -> Stage:
-        """The examination of one training step, or with step 0 of an evaluation, after which memory is as before.
+        """The examination of one training step; step 0 is an evaluation, which leaves the examiners' memory as it was.
 
-        ``reads``: only examiners that record one of these names, for instance those that a rubric reads.
+        ``reads``: call only examiners that record one of these names, for instance those that a rubric reads.
         """
         chosen = [one for one in self.examiners if reads is None or not set(one.writes).isdisjoint(reads)]
-        return Stage([self._station(examiner, step) for examiner in chosen])
+        return Stage([self._step_examiner(examiner, step) for examiner in chosen])
 
     async def examined(
         self, groups: Sequence[Group], step: int, *, reads: Collection[str] | None = None
     ) -> tuple[list[Group], Metrics]:
-        """The groups with all facts, and metrics: for episodes that are all played already."""
+        """The groups with all facts, and metrics; for groups that have all been played."""
         async with self.begin(step, reads=reads) as stage:
             return await stage.finish(groups)
 
@@ -87,7 +87,8 @@ class Examining:
         return {label: plain(memory) for label, memory in self._memory.items()}
 
     def restore(self, state: Mapping[str, JSON]) -> None:
-        """Put back what ``state`` gave. Raises StoreError for another run's."""
+        """Restore what ``state`` returned. Raises StoreError for the memory of an examiner that this run does not
+        have."""
         for label, memory in state.items():
             if label not in self._memory or not isinstance(memory, Mapping):
                 raise StoreError(f"the checkpoint holds memory of an examiner '{label}', which this run does not have")
@@ -98,29 +99,29 @@ class Examining:
         path.write_text(json.dumps(self.state()))
 
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote. Raises StoreError for another run's."""
+        """Read what ``save`` wrote. Raises StoreError as ``restore`` does."""
         self.restore(json.loads(path.read_text()))
 
-    def _station(self, examiner: Examiner, step: int) -> _Station:
+    def _step_examiner(self, examiner: Examiner, step: int) -> _StepExaminer:
         own, tally = self._memory[examiner.label], Tally()
 
         def judge(part: JudgePart) -> Judge:
-            if _who(part) not in self._speakers:
+            if _model_key(part) not in self._speakers:
                 raise RuntimeError(f"a judge of type '{part.type}' was not opened; name it in 'asked'")
             cache = VerdictCache(self._desk.verdicts) if self._desk.verdicts is not None else None
-            speaker = self._speakers[_who(part)]
+            speaker = self._speakers[_model_key(part)]
             return Judge(speaker, seed=self._desk.seed, settings=part, cache=cache, total=tally)
 
         seed = derive_seed(self._desk.seed, "examine", examiner.label, step)
         memory = own if step else _copy(own)
-        return _Station(examiner, replace(self._desk, step=step, seed=seed, memory=memory, judge=judge), tally)
+        return _StepExaminer(examiner, replace(self._desk, step=step, seed=seed, memory=memory, judge=judge), tally)
 
 
 class Stage:
-    """One step's examination, inside ``async with``; on leaving, whatever still runs is cancelled and waited for."""
+    """The examination of one step, inside ``async with``; leaving it cancels the examiners that still run."""
 
-    def __init__(self, stations: Sequence[_Station]) -> None:
-        self._stations = stations
+    def __init__(self, running: Sequence[_StepExaminer]) -> None:
+        self._running = running
         self._tasks: set[asyncio.Task[object]] = set()
         self._started: dict[tuple[str, _Key], asyncio.Task[_OfGroup]] = {}
 
@@ -136,53 +137,54 @@ class Stage:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def group_done(self, group: Group) -> None:
-        """A group was played: those who look at episodes or groups, and do not ask the policy, begin with it."""
-        for station in self._stations:
-            if station.examiner.scope != "batch" and not station.examiner.asks_policy:
-                self._begin(station, group)
+        """Start the examiners on a group that was played, except those of the whole batch and those that ask the
+        policy."""
+        for one_running in self._running:
+            if one_running.examiner.scope != "batch" and not one_running.examiner.asks_policy:
+                self._begin(one_running, group)
 
     async def finish(self, groups: Sequence[Group]) -> tuple[list[Group], Metrics]:
-        """All groups were played: let everybody end, those who ask the policy one after the other.
+        """Finish all examiners after all groups were played; those that ask the policy run one after the other.
 
-        The groups in the same order, with the facts in the order of the examiners, whoever was ready first; metrics
+        Returns the groups in the same order, with the facts in the order of the examiners, and metrics
         ``examine/NAME/…``: ``failed`` calls, ``unusable`` episodes that were left out, ``missing_share`` of the
-        examined episodes whose first fact could not be measured, and what judges took.
+        examined episodes whose first fact could not be measured, and the counts of the judges.
         """
         for group in groups:
             self.group_done(group)
         early = {
-            station.label: self._spawn(self._all(station, groups))
-            for station in self._stations
-            if not station.examiner.asks_policy
+            one_running.label: self._spawn(self._all(one_running, groups))
+            for one_running in self._running
+            if not one_running.examiner.asks_policy
         }
         facts: dict[str, list[_OfGroup]] = {}
-        for station in self._stations:
-            if station.label not in early:
-                facts[station.label] = await self._spawn(self._all(station, groups))
+        for one_running in self._running:
+            if one_running.label not in early:
+                facts[one_running.label] = await self._spawn(self._all(one_running, groups))
         for label, task in early.items():
             facts[label] = await task
         metrics: Metrics = {}
-        for station in self._stations:
-            metrics |= station.metrics(facts[station.label])
+        for one_running in self._running:
+            metrics |= one_running.metrics(facts[one_running.label])
         return [self._with_facts(at, group, facts) for at, group in enumerate(groups)], metrics
 
     def _with_facts(self, at: int, group: Group, facts: Mapping[str, Sequence[_OfGroup]]) -> Group:
-        added = [facts[station.label][at] for station in self._stations]
+        added = [facts[one_running.label][at] for one_running in self._running]
         trajectories = tuple(
             replace(trajectory, evidence=trajectory.evidence + tuple(fact for row in added for fact in row[place]))
             for place, trajectory in enumerate(group.trajectories)
         )
         return replace(group, trajectories=trajectories)
 
-    async def _all(self, station: _Station, groups: Sequence[Group]) -> list[_OfGroup]:
-        if station.examiner.scope == "batch":
-            return await station.look_at(groups)
-        return [await task for task in [self._begin(station, group) for group in groups]]
+    async def _all(self, one_running: _StepExaminer, groups: Sequence[Group]) -> list[_OfGroup]:
+        if one_running.examiner.scope == "batch":
+            return await one_running.look_at(groups)
+        return [await task for task in [self._begin(one_running, group) for group in groups]]
 
-    def _begin(self, station: _Station, group: Group) -> asyncio.Task[_OfGroup]:
-        key = (station.label, (group.task.env_id, group.task.id, *(one.id for one in group.trajectories)))
+    def _begin(self, one_running: _StepExaminer, group: Group) -> asyncio.Task[_OfGroup]:
+        key = (one_running.label, (group.task.env_id, group.task.id, *(one.id for one in group.trajectories)))
         if key not in self._started:
-            self._started[key] = self._spawn(station.look_at_one(group))
+            self._started[key] = self._spawn(one_running.look_at_one(group))
         return self._started[key]
 
     def _spawn(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
@@ -191,8 +193,8 @@ class Stage:
         return task
 
 
-class _Station:
-    """One examiner at work in one step."""
+class _StepExaminer:
+    """One examiner in one step: calls it, and counts what failed."""
 
     def __init__(self, examiner: Examiner, desk: Desk, tally: Tally) -> None:
         self.examiner, self.label = examiner, examiner.label
@@ -200,7 +202,7 @@ class _Station:
         self._n_failed = self._n_unusable = 0
 
     async def look_at_one(self, group: Group) -> _OfGroup:
-        """The facts about each trajectory of one group: none about an unusable one or one of another environment."""
+        """The facts about each trajectory of one group; none about unusable ones and those of another environment."""
         if self.examiner.scope == "group":
             return (await self.look_at([group]))[0]
         ones = [replace(group, trajectories=(one,)) for one in group.trajectories]
@@ -226,7 +228,8 @@ class _Station:
         ]
 
     async def _call(self, groups: Sequence[Group]) -> list[_OfGroup]:
-        """What the examiner says, or that it is missing. Nothing that it does gets out of here but cancellation."""
+        """The examiner's facts, or missing ones if it fails. No exception of it leaves this method except
+        cancellation."""
         try:
             answer = await _within(self._asked(groups), self.examiner.deadline_s)
             return checked(self.examiner, groups, answer)
@@ -236,11 +239,12 @@ class _Station:
             return [[missing(self.examiner, one) for one in group.trajectories] for group in groups]
 
     async def _asked(self, groups: Sequence[Group]) -> object:
-        """Its answer. Raises RuntimeError for an exit, which asyncio would let out of the task and end the run."""
+        """What the examiner returns. Raises RuntimeError in place of SystemExit, which asyncio would let end the
+        run."""
         try:
             return await self.examiner.examine(groups, self._desk)
         except SystemExit as error:
-            raise RuntimeError(f"it called for an exit: {error!r}") from error
+            raise RuntimeError(f"it tried to exit the program: {error!r}") from error
 
     def _fail(self, problem: str, groups: Sequence[Group]) -> None:
         self._n_failed += 1
@@ -251,12 +255,13 @@ class _Station:
         _log.warning("examiner %s: %s; its facts about %s are missing", name, line, whose)
 
     def metrics(self, facts: Sequence[_OfGroup]) -> Metrics:
-        """Counts of the step. Memory that is no JSON could not be kept: it goes back to what it was."""
+        """Counts of the step. Memory that is not JSON cannot be saved, so it is reset to what it was before the
+        step."""
         try:
             plain(self._desk.memory)
         except (ValueError, RecursionError) as error:
             self._n_failed += 1
-            _log.warning("examiner '%s': its memory is forgotten, because %.500s", self.label, error)
+            _log.warning("examiner '%s': what it remembered in this step is dropped, because %.500s", self.label, error)
             self._desk.memory.clear()
             self._desk.memory.update(self._before)
         name = f"examine/{self.label}/"
@@ -287,18 +292,18 @@ async def _within(call: Awaitable[T], limit_s: float) -> T:
 
 
 async def _stop(task: asyncio.Future[T]) -> None:
-    """Cancel what still runs; what does not stop within ``GRACE_S`` is left behind."""
+    """Cancel ``task`` if it still runs; if it does not stop within ``GRACE_S`` seconds, it is left running."""
     if task.done():
         return
-    task.add_done_callback(lambda late: late.cancelled() or late.exception())  # heard: it changes nothing any more
+    task.add_done_callback(lambda late: late.cancelled() or late.exception())  # read, or asyncio complains
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_S)
     if not task.done():
-        _log.warning("an examiner goes on although it was cancelled; it is left behind")
+        _log.warning("an examiner did not stop when it was cancelled; it is left running, and its result is ignored")
 
 
-def _who(part: JudgePart) -> str:
-    """What two parts have in common that ask the same model: all settings but those of how it is asked."""
+def _model_key(part: JudgePart) -> str:
+    """A key that is equal for parts which name the same model, however differently they ask it."""
     return json.dumps(part.model_dump(mode="json", exclude=set(JudgeSettings.model_fields)), sort_keys=True)
 
 

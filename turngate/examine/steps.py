@@ -1,4 +1,4 @@
-"""``Steps``: which turns of each episode are right?"""
+"""``Steps``: which turns of each episode are right."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ class Steps(JudgedExaminer):
     """A judge's verdict on every turn, from several critiques that vote: ``NAME``, 1 = right and 0 = wrong.
 
     These are the step verdicts of CAPO (https://arxiv.org/abs/2508.02298: ``mode``) and, with ``mode = "average"``, the
-    scores of PPR (https://arxiv.org/abs/2509.25598). A turn on which no critique says anything is missing. Rules settle
-    nothing here: a failed episode has steps that were right.
+    scores of PPR (https://arxiv.org/abs/2509.25598). The verdict on a turn that no critique mentions is missing.
+    Rules decide nothing here, because a failed episode can have steps that were right.
     """
 
     type: Literal["steps"] = "steps"
     name: str = "step"
     """Name of the evidence: the verdict on each turn, 1 = right and 0 = wrong."""
     criterion: OneCriterion = RIGHT_STEP
-    """When a turn is right."""
+    """The criterion for a right turn: a text, or a table {text, name, about_task}."""
     votes: int = Field(3, ge=1)
-    """Critiques of each episode."""
+    """Number of critiques of each episode; raise it for steadier verdicts."""
     mode: Literal["majority", "intersection", "average"] = "majority"
-    """A turn is wrong if more than half of the critiques say so, if all do, or to the share that does."""
+    """How critiques become a verdict. majority: a turn is wrong if more than half of them say so; intersection: if all
+    do; average: the verdict is the share of critiques that find it right."""
     thoughts_merged: bool = False
     """Whether neighbouring turns with equal verdicts are one thought that is judged once, on its last turn, so that
     cutting a thought into more turns changes nothing (TP-GRPO, https://arxiv.org/abs/2507.23317)."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for shares in the place of verdicts that could be equal."""
+        """Raises ConfigError if thoughts are to be merged by verdicts that are shares."""
         if self.thoughts_merged and self.mode == "average":
-            raise ConfigError('thoughts_merged joins equal verdicts, and mode = "average" gives shares; choose one')
+            raise ConfigError('thoughts_merged joins equal verdicts, but mode = "average" gives shares; choose one')
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """One batch of critiques; an episode without turns has nothing to judge."""
@@ -60,7 +61,7 @@ class Steps(JudgedExaminer):
 
 
 def _merged(facts: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
-    """Of every run of equal verdicts under ``name`` only the last; a missing one is equal to none."""
+    """The facts with only the last of every run of equal verdicts under ``name``; a missing verdict equals no other."""
     verdicts = [fact for fact in facts if fact.name == name]
     runs = groupby(verdicts, key=lambda fact: ("missing", fact.turn) if fact.value is None else ("known", fact.value))
     return *(list(run)[-1] for _, run in runs), *(fact for fact in facts if fact.name != name)

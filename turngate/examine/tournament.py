@@ -1,4 +1,4 @@
-"""``Tournament``: who among the siblings is best, in few matches."""
+"""``Tournament``: ranks siblings by few comparisons."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ class Tournament(JudgedExaminer):
     """ArenaRL: a judge compares siblings two at a time in a knock-out tournament, which ranks them all.
 
     ``NAME = 1 − rank / (N − 1)``, N siblings, rank 0 is the winner (https://arxiv.org/abs/2601.06487). 2(N − 1)
-    matches, each asked in both orders; ``turngate.rewards.judge.single_elimination`` has the details. A match without
-    verdict makes the whole tournament missing. A tournament ranks also where everybody is bad: ``essential`` is asked
-    first, and where nobody meets it all get 0. Make N a power of two, or an odd one out rises unearned.
+    matches, each asked in both orders; ``turngate.rewards.judge.single_elimination`` has the details. If one match has
+    no verdict, the whole tournament is missing. A tournament also ranks siblings that are all bad; with ``essential``,
+    that criterion is asked about first, and if no sibling meets it all get 0. Make N a power of two, because otherwise
+    some siblings advance without a match.
     """
 
     type: Literal["tournament"] = "tournament"
     name: str = "standing"
     """Name of the evidence: the standing, 1 for the winner and 0 for the last."""
     criterion: OneCriterion = DONE
-    """What the judge compares two siblings by: the better one meets this better."""
+    """Criterion of a match: the better of two siblings is the one that meets it better."""
     essential: OneCriterion | None = None
-    """What at least one sibling must meet, or all get 0; one more call per sibling. Leave it out to rank always."""
+    """Criterion that at least one sibling must meet, or all get 0; costs one more call per sibling. Leave it out to
+    rank in any case."""
     faithful: bool = False
-    """Treat ties and missing verdicts exactly as the published code does; to repeat its results."""
+    """Whether ties and missing verdicts are treated exactly as in the published code, to repeat its results."""
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """One tournament for each group."""

@@ -1,4 +1,4 @@
-"""``WeightedTests``: hidden tests count the more, the fewer siblings pass them."""
+"""``WeightedTests``: a score from hidden tests in which a test counts more the fewer siblings pass it."""
 
 from __future__ import annotations
 
@@ -20,30 +20,33 @@ Array = npt.NDArray[np.float64]
 class WeightedTests(Examiner):
     """A graded score from hidden tests, in which a test counts more the fewer siblings pass it.
 
-    A dense score from hidden tests: ``Σ w_j·passed_j`` with ``w_j ∝ 1 − pass rate_j`` among the siblings (VeRPO,
+    ``Σ w_j·passed_j`` with ``w_j ∝ 1 − pass rate_j`` among the siblings (VeRPO,
     https://arxiv.org/abs/2601.03525, abstract read).
 
     Each episode that was tested gets ``name``, in [0, 1], and ``NAME_weights``, the weight of each test. VeRPO's reward
     adds 1 for passing all tests: pay an outcome beside this score, or set ``add_outcome``. A test that is not among an
     episode's results did not run, and is not passed; a result that could not be measured makes the score missing.
 
-    Where everybody passes every test no test weighs anything, and the score is 0/0: missing. So pay it as process
-    beside an outcome, which stays measured, or set ``floor``. Pass rates of one group are noise; ``keep`` smooths them
-    over the steps of a run, by task.
+    Where all siblings pass every test, all weights are 0 and the score is missing (0/0). So pay it as a process reward
+    beside an outcome, which is measured then too, or set ``floor``. Pass rates of one group are noisy; ``keep`` smooths
+    them over the steps of a run, for each task.
     """
 
     type: Literal["test_weights"] = "test_weights"
     scope: ClassVar[Scope] = "batch"  # so that what is remembered does not depend on which group was played first
     name: str = "test_score"
-    """Name of the evidence."""
+    """Name of the evidence that holds the score."""
     evidence: str = "fail_to_pass"
-    """Name of the recorded results: each test's name to true, false or null (could not be measured)."""
+    """Name of the evidence that holds the results: the name of each test to true, false or null (could not be
+    measured)."""
     floor: float = Field(0.0, ge=0, le=1)
-    """Least difficulty (1 − pass rate) of a test; above 0, tests that everybody passes count as well."""
+    """Least weight of a test before normalisation, instead of 1 − pass rate; above 0, tests that all siblings pass
+    count too."""
     keep: float = Field(0.5, ge=0, lt=1)
-    """Share of a task's old pass rates that stays when it is played again; 0: only the siblings of the step count."""
+    """Weight of a task's earlier pass rates when it is played again; 0: only the siblings of the step count."""
     add_outcome: bool = False
-    """Add 1 where every test is passed: the score lies in [0, 2], and a full solution is above every partial one."""
+    """Whether 1 is added where every test is passed. The score then lies in [0, 2], and a full solution is above every
+    partial one."""
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -51,7 +54,7 @@ class WeightedTests(Examiner):
         return (self.name, f"{self.name}_weights")
 
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
-        """The scores, group by group."""
+        """Scores and weights, group by group."""
         return [self._of_group(group, desk) for group in groups]
 
     def _of_group(self, group: Group, desk: Desk) -> list[tuple[Evidence, ...]]:
@@ -68,7 +71,7 @@ class WeightedTests(Examiner):
         ]
 
     def _results(self, trajectory: Trajectory) -> Mapping[str, bool | None] | None:
-        """What was measured last; None for an episode that broke or was not tested."""
+        """The last recorded results; None for an episode that broke or was not tested."""
         found = last_value(trajectory, self.evidence) if trajectory.ending.usable else None
         if found is None:
             return None

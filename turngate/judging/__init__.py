@@ -1,12 +1,16 @@
-"""Judges, the live half: asks a model, within deadlines, under guards, and remembers.
+"""Judges: a model is asked about episodes, within time limits and with checks on the judge, and answers are remembered.
 
-``parts`` a judge as a config names it, ``speaker`` who is asked (any policy), ``openai`` a server, ``calls`` how often
-and how long, ``settings`` within which limits, ``judge`` what can be asked, ``cache`` what is known already, ``docket``
-for code that cannot await, ``check`` how good a judge is, on ``labelled`` work. What is asked and what it means
-is in ``turngate.rewards.judge``.
+* ``parts``: a judge as a config names it; ``settings``: how it is asked, and within which limits;
+* ``speaker``: the model behind a judge, which can be any policy; ``openai``: a model behind a server;
+* ``judge``: the questions that a judge answers; ``blocking``: the same for code that cannot await;
+* ``lanes``: concurrent calls, time limits and retries; ``verdict_store``: answers on disk;
+* ``trial``: how good a judge is, measured on ``labelled`` work.
 
-Judging happens before scoring: what comes out are facts that are recorded, so a run is scored again without a judge.
-A verifier asks, and yields the verdict as evidence; a verdict that could not be had is None, and the episode unusable:
+The texts of the questions, and how replies are read, are in ``turngate.rewards.judge``, which asks nobody.
+
+Judging happens before scoring. Verdicts are recorded as evidence, so a run can be scored again without a judge. Here an
+environment's verifier asks, and yields the verdict as evidence. A verdict that could not be obtained is recorded as
+None, which makes the episode unusable:
 
 >>> from turngate import FromEvidence, Observation, Outcome, Rubric, TurnEnv, TurnSpec
 >>> from turngate.rewards.judge import Criterion, item_of_text, verdict_facts
@@ -19,9 +23,9 @@ A verifier asks, and yields the verdict as evidence; a verdict that could not be
 ...         deadline_s=120.0,
 ...     )
 ...
-...     def __init__(self, docket, **options):
+...     def __init__(self, judge, **options):
 ...         super().__init__(**options)
-...         self._docket = docket
+...         self._judge = judge
 ...
 ...     def start(self, task, rng):
 ...         self._task, self._letter = task, ""
@@ -33,22 +37,23 @@ A verifier asks, and yields the verdict as evidence; a verdict that could not be
 ...
 ...     def verify(self):
 ...         item = item_of_text(self._task.id, self._task.prompt, self._letter)
-...         yield from verdict_facts("civil", self._docket.pointwise(item, CIVIL), self._docket.id)
+...         yield from verdict_facts("civil", self._judge.pointwise(item, CIVIL), self._judge.id)
 
-The environment gets a ``Docket(judge)``; ``judge`` is for instance ``Judge(OpenAISpeaker(URL, MODEL), cache=…)``:
+The environment gets a ``BlockingJudge(judge)``, where ``judge`` is for instance
+``Judge(OpenAISpeaker(URL, MODEL), cache=…)``:
 
->>> with Docket(judge) as docket:
-...     env = Letters(docket, tasks=tasks)
+>>> with BlockingJudge(judge) as blocking_judge:
+...     env = Letters(blocking_judge, tasks=tasks)
 ...     _ = env.reset(seed=0)
 ...     _, reward, _, _, info = env.step("Dear Ms Lee, we are sorry. You get your money back today.")
 >>> reward, [(fact.name, fact.by) for fact in info["evidence"]]
 (1.0, [('answer', 'env'), ('civil', 'judge'), ('civil_judge', 'judge')])
 
-Whatever can be judged after the episode is (``turngate.examine``): episodes, their steps, and siblings against each
-other.
+What can be judged after an episode has ended is judged there instead, by ``turngate.examine``: episodes, their steps,
+and siblings against each other.
 """
 
-from turngate.judging.docket import Docket
+from turngate.judging.blocking import BlockingJudge
 from turngate.judging.judge import Judge, JudgeReplies
 from turngate.judging.labelled import read_labelled
 from turngate.judging.lanes import Call
@@ -61,9 +66,9 @@ from turngate.judging.verdict_store import VerdictCache
 
 __all__ = [
     "Ask",
+    "BlockingJudge",
     "Call",
     "CheckResult",
-    "Docket",
     "Judge",
     "JudgePart",
     "JudgeReplies",

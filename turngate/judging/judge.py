@@ -1,8 +1,9 @@
-"""``Judge``: what can be asked, and the guards around it.
+"""``Judge``: the questions that a judge answers, and the checks on its answers.
 
-Rules come first, so nobody is asked about work that has no answer. Each batch carries canaries; if the judge falls for
-one, every verdict of the batch is void. What cannot be had in time is a ``Fault``, which becomes missing evidence.
-Verdicts of batches that stand are cached. Everything is counted in a ``Tally``.
+Rules come first: work without an answer is a no, and the model is not asked about it. Each batch of questions carries
+canaries, planted work that deserves no yes; if the judge accepts one, every verdict of the batch is void. A verdict
+that cannot be obtained in time is a ``Fault``, which becomes missing evidence. Verdicts of batches that are not void
+are cached. Calls, faults and canaries are counted in a ``Tally``.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _BY_RULE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReplies(Generic[T]):
-    """One answer per item (or pair), in order, and what they took."""
+    """One answer per item (or pair), in order, and the counts of the calls that they took."""
 
     answers: tuple[T, ...]
     tally: Tally
@@ -66,7 +67,7 @@ class JudgeReplies(Generic[T]):
 class Judge:
     """One judge with its settings. Everything random derives from ``seed``.
 
-    ``total`` is added to with every batch.
+    The counts of every batch are added to ``total``.
     """
 
     def __init__(
@@ -84,13 +85,14 @@ class Judge:
 
     @property
     def id(self) -> JudgeId:
-        """Who judges: a policy that learns is another judge after every update."""
+        """Name and version of the judge; a policy that is being trained has another version after every update."""
         return self.speaker.judge
 
-    # --- what can be asked --------------------------------------------------------------------------------------------
+    # --- questions ----------------------------------------------------------------------------------------------------
 
     async def pointwise(self, items: Sequence[Item], criterion: Criterion) -> JudgeReplies[Verdict | Fault | Rule]:
-        """Does each item meet the criterion? More samples vote where the first score is in doubt."""
+        """Whether each item meets the criterion. Where the first score is in doubt, a majority of several samples
+        decides."""
         tally = Tally()
         rules = self._rules(items, tally)
         open_ = [item for item, rule in zip(items, rules, strict=True) if rule is None]
@@ -100,8 +102,11 @@ class Judge:
     async def rubric(
         self, items: Sequence[Item], criteria: Sequence[Criterion]
     ) -> JudgeReplies[tuple[Verdict | Fault | Rule, ...]]:
-        """One verdict per item and criterion, for ``rubric_facts``. One criterion per call, and each criterion is a
-        batch of its own, with its own canaries. Raises ConfigError without criteria."""
+        """One verdict per item and criterion, for ``rubric_facts``.
+
+        Each criterion is asked about in calls of its own, as a batch with its own canaries. Raises ConfigError without
+        criteria.
+        """
         if not criteria:
             raise ConfigError("a rubric needs at least one criterion")
         tally = Tally()
@@ -115,15 +120,19 @@ class Judge:
     async def pairwise(
         self, pairs: Sequence[tuple[Item, Item]], criterion: Criterion
     ) -> JudgeReplies[PairVerdict | Fault]:
-        """Which of two is better? Asked in both orders; where they disagree it is a tie."""
+        """Which item of each pair is better. Each pair is asked about in both orders; where the replies disagree it is
+        a tie."""
         tally = Tally()
         return JudgeReplies(answers=tuple(await self._pairs(pairs, criterion, tally, faithful=False)), tally=tally)
 
     async def steps(
         self, items: Sequence[Item], criterion: Criterion, *, votes: int = 3
     ) -> JudgeReplies[tuple[Critique | Fault, ...]]:
-        """``votes`` critiques of each item's turns, for ``critique_facts``. Nothing is settled by rules here, because a
-        failed episode has steps that were right. Raises ConfigError for votes < 1."""
+        """``votes`` critiques of each item's turns, for ``critique_facts``.
+
+        Rules decide nothing here, because a failed episode can have steps that were right. Raises ConfigError for
+        votes < 1.
+        """
         if votes < 1:
             raise ConfigError(f"votes is {votes}; each item needs at least one critique")
         tally = Tally()
@@ -146,8 +155,8 @@ class Judge:
     ) -> tuple[Standings, Tally]:
         """Rank siblings, see ``single_elimination``: 2(N − 1) matches of two calls each.
 
-        Canaries are in the first round that asks anybody. If all items fail by rule, or by the ``essential`` criterion
-        which is then asked first, nobody is rewarded.
+        Canaries are in the first round in which the judge is asked. ``essential`` is a criterion that is asked about
+        before the tournament. If no item meets it, or if all items fail by rule, every item gets 0.
         """
         tally, before = Tally(), Tally()
         rounds = single_elimination(len(items), faithful=faithful)
@@ -175,10 +184,10 @@ class Judge:
             results = [None if isinstance(one, Fault) else one for one in found]
 
     async def ask(self, calls: Sequence[Call], tally: Tally, make_canaries: MakeCanaries | None = None) -> list[Answer]:
-        """One answer per call, in order; equal calls are made once. ``tally`` is added to.
+        """One answer per call, in order; equal calls are made once. The counts are added to ``tally``.
 
-        If anything is not in the cache, ``make_canaries`` is asked for its canaries, and a miss turns every answer
-        into a fault. Verdicts enter the cache only after that.
+        If some answer is not in the cache, the canaries of ``make_canaries`` are asked about too. If the judge accepts
+        one of them, every answer becomes a fault. Only after this check are verdicts written to the cache.
         """
         own = Tally()
         try:
@@ -194,7 +203,7 @@ class Judge:
         tally.n_cached += len(answers)
         new = {key: call for key, call in wanted.items() if key not in answers}
         canaries = make_canaries(len(new)) if new and make_canaries else []
-        samples = sorted({call.sample for call in new.values()})  # canaries are sampled as the rest is
+        samples = sorted({call.sample for call in new.values()})  # canaries are sampled like the other questions
         probes = {
             f"canary {at}.{order}": Call(question=question, sample=samples[at % len(samples)])
             for at, canary in enumerate(canaries)
@@ -251,7 +260,8 @@ class Judge:
     async def orders(
         self, pairs: Sequence[tuple[Item, Item]], criterion: Criterion, tally: Tally, *, canaries: bool = True
     ) -> list[tuple[PairScores, PairScores] | Fault]:
-        """What is said about (A, B) and about (B, A), not yet settled; no rules. A pair lacks both if it lacks one."""
+        """The scores for (A, B) and for (B, A), not yet combined, and without rules; a Fault if one of the two is
+        missing."""
         limit = self.settings.limit
         calls = [
             Call(question=pairwise(a, b, criterion, limit=limit))
@@ -278,7 +288,7 @@ class Judge:
         return canaries
 
     def _verify(self, canaries: Sequence[Canary], fresh: Mapping[str, Answer], tally: Tally) -> Fault | None:
-        """The fault of the whole batch, if its canaries say so."""
+        """The fault of the whole batch if the judge accepted a canary, else None."""
         if not canaries:
             return None
         missed = [

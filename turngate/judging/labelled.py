@@ -1,9 +1,9 @@
-"""Labelled work to measure a judge on: one JSON object a line, of either form,
+"""Labelled work, to measure how good a judge is. A file has one JSON object per line, of either form,
 
     {"task": TEXT, "response": TEXT, "label": true or false}
     {"task": TEXT, "first": TEXT, "second": TEXT, "label": "first", "second" or "tie"}
 
-each optionally with "reference".
+each optionally with a "reference", the right answer as the judge is shown it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""One call after the other: lanes, time limits, retries with backoff. What cannot be had in time is a ``Fault``.
+"""Calls to a judge's model: how many at once (its lanes), time limits, and retries with backoff.
 
-Nothing here knows of batches, canaries or caches; see ``judge``.
+A lane makes one call after the other. An answer that cannot be obtained in time is a ``Fault``. Batches, canaries and
+the cache are the business of ``judge``.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from turngate.types import derive_seed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A question, and which sample of its answer."""
+    """A question, and the number of the sample that is wanted of its answer."""
 
     question: Question
     sample: int = 0
 
     def temperature(self, settings: JudgeSettings) -> float:
-        """That of the first sample, or that of every further one."""
+        """Sampling temperature: the first sample has another than the further ones."""
         return settings.vote_temperature if self.sample else settings.temperature
 
 
@@ -37,7 +38,8 @@ class Caller:
         self._speaker, self._settings, self._seed = speaker, settings, seed
 
     async def ask(self, calls: Mapping[str, Call], tally: Tally) -> dict[str, Answer]:
-        """An answer for every key, asked in an order drawn by the seed, so canaries stand anywhere among the others."""
+        """An answer for every key. The seed shuffles the order of the calls, so that canaries are mixed with the
+        others."""
         answers: dict[str, Answer] = {}
         queue = iter(sorted(calls, key=lambda key: derive_seed(self._seed, "order", key)))
         try:
@@ -57,7 +59,7 @@ class Caller:
                 answers[key] = await self._answer(key, calls[key], tally)
 
     async def _answer(self, key: str, call: Call, tally: Tally) -> Answer:
-        """Ask until there is an answer, or attempts or time run out; then the last fault."""
+        """Ask until there is an answer; if attempts or time run out, the last fault."""
         settings, end_s = self._settings, time.monotonic() + self._settings.deadline_s
         note, attempt = "", 0
         while True:
@@ -103,5 +105,5 @@ class Caller:
 
 
 def is_final(answer: Answer) -> bool:
-    """Whether asking again would be asking the same: a verdict, or that there can be none."""
+    """Whether asking again is useless: there is a verdict, or there can be none."""
     return not isinstance(answer, Fault) or answer.kind is FaultKind.INVALID

@@ -15,10 +15,10 @@ from turngate.types import JSON, Message
 
 
 class OpenAISpeaker(Speaker):
-    """A ``ChatServer`` as a speaker. Use it inside ``async with``, which holds its connections.
+    """A ``ChatServer`` as a speaker. Use it inside ``async with``, which opens and closes its connections.
 
-    ``version`` says which weights and settings the server has; change it when they change, because a cache cannot see
-    that. Deadlines are the judge's. Raises what ``ChatServer`` does.
+    ``version`` names the weights and settings that the server has. Change it when they change: cached verdicts are
+    looked up by it. The judge sets the time limits. Raises what ``ChatServer`` raises.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class OpenAISpeaker(Speaker):
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:
-        """One of its lanes, as soon as one is free: a call's time begins when a connection is."""
+        """One of the lanes, as soon as one is free; the time limit of a call begins only then."""
         async with self._room:
             yield
 
     async def say(self, ask: Ask) -> Reply:
-        """One request."""
+        """The reply to one request."""
         return reply_of(
             await self._server.ask(
                 [Message(role="user", content=ask.prompt)],
@@ -66,7 +66,7 @@ class OpenAISpeaker(Speaker):
 
 
 def reply_of(answer: Answer) -> Reply:
-    """What a server answered, as a judge reads it."""
+    """The server's answer as a reply to a judge."""
     if isinstance(answer, NoReply):
         fault = Fault(kind=FaultKind.UNAVAILABLE, detail=answer.detail)
         return Reply(fault=fault, again=answer.again, wait_s=answer.wait_s)

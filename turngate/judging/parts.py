@@ -1,6 +1,7 @@
 """Judges as a config names them: ``judge = {type = "server", url = …, model = …}``.
 
-A part opens a ``Speaker`` and holds how it is asked, so ``Judge(part.speaker(player), settings=part)`` is the judge.
+A part opens a ``Speaker``, and is itself the settings of how it is asked: the judge is
+``Judge(part.speaker(player), settings=part)``.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ class JudgePart(Part, JudgeSettings):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "judge"
     is_policy: ClassVar[bool] = False
-    """Whether the policy that is being trained is asked: only when no episode is being played."""
+    """Whether the policy that is being trained is asked; if so, it is asked only when no episode is being played."""
 
     @abstractmethod
     def speaker(self, player: Player | None) -> Speaker:
-        """Whoever is asked; ``player`` is the running policy, if there is one. Called once per run."""
+        """The model to ask; ``player`` holds the running policy, if there is one. Called once per run."""
 
 
 class PolicyJudge(JudgePart):
-    """The policy that is being trained, under the weights of the moment. A verdict holds for those weights only."""
+    """The policy that is being trained, with its current weights. Verdicts are remembered for those weights only."""
 
     type: Literal["policy"] = "policy"
     is_policy: ClassVar[bool] = True
@@ -51,9 +52,9 @@ class PolicyJudge(JudgePart):
     """Most tokens of prompt and reply together; 0: as many as an episode may have."""
 
     def speaker(self, player: Player | None) -> PolicySpeaker:
-        """The running policy. Raises ConfigError where none runs."""
+        """The running policy as a speaker. Raises ConfigError if there is none."""
         if player is None:
-            raise ConfigError('a judge of type "policy" needs a running policy; name a model or a server')
+            raise ConfigError('a judge of type "policy" needs a running policy; use type "model" or "server"')
         return PolicySpeaker(player.policy, player.chat, context=self.context or player.limits.context)
 
 
@@ -62,27 +63,29 @@ class ServerJudge(JudgePart):
 
     type: Literal["server"] = "server"
     url: str
-    """Its address, for instance http://localhost:8000/v1."""
+    """Address of the server, for instance http://localhost:8000/v1."""
     model: str = Field(min_length=1)
     """Name of the model on the server."""
     version: str = "0"
-    """Of the weights and settings that the server has; change it when they change, or remembered verdicts stay."""
+    """Version of the weights and settings that the server has; change it when they change, or remembered verdicts of
+    the old ones are used."""
     key_variable: str = "OPENAI_API_KEY"
-    """Environment variable that holds the key."""
+    """Name of the environment variable that holds the server's key."""
     lanes: int = Field(16, ge=1)
     """Most requests at once."""
     tokens_field: str = "max_tokens"
-    """Under which name the server takes the limit of a reply."""
+    """Name of the request field in which the server takes the length limit of a reply; some want
+    max_completion_tokens."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
-    """Added to every request, for instance {response_format = {type = "json_object"}}."""
+    """Further fields of every request, for instance {response_format = {type = "json_object"}}."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for an address that is none."""
+        """Raises ConfigError for an invalid address."""
         super().model_post_init(context)
         self.speaker(None)
 
     def speaker(self, player: Player | None) -> OpenAISpeaker:
-        """The server, with the key that the environment holds now."""
+        """The server as a speaker, with the key that the environment variable holds now."""
         return OpenAISpeaker(
             self.url,
             self.model,
@@ -99,16 +102,17 @@ class ModelJudge(JudgePart):
 
     type: Literal["model"] = "model"
     model: str = Field(min_length=1)
-    """A folder that holds one, or a name of the hub."""
+    """Folder of the model, or its name on the Hugging Face hub."""
     version: str = ""
-    """Of the judge; empty: a hash of the folder's files, or the hub's commit."""
+    """Version of the judge, by which verdicts are remembered; empty: a hash of the folder's files, or the hub's
+    commit."""
     lanes: int = Field(16, ge=1)
     """Most questions at once."""
     context: int = Field(8192, ge=16)
     """Most tokens of prompt and reply together."""
 
     def speaker(self, player: Player | None) -> PolicySpeaker:
-        """The model, loaded. Raises ConfigError if there is none, MissingExtra without torch."""
+        """The loaded model as a speaker. Raises ConfigError if it cannot be found, MissingExtra without torch."""
         model, tokenizer = tiny.load(self.model, device="cuda" if torch.cuda.is_available() else "cpu")
         chat = Chat(tokenizer)
         policy = local.LocalPolicy(model, chat, lanes=self.lanes, order="ready")
@@ -120,7 +124,7 @@ class ModelJudge(JudgePart):
 
 
 def folder_version(folder: Path) -> str:
-    """A hash of a model folder's weights, settings and tokenizer: equal weights are one judge, wherever they lie."""
+    """A hash of a model folder's weights, settings and tokenizer, so that copies of a model are the same judge."""
     digest = hashlib.blake2b(digest_size=6)
     for file in sorted({file for pattern in _WEIGHTS for file in folder.glob(pattern)}):
         digest.update(file.name.encode())

@@ -1,4 +1,4 @@
-"""How a judge asks, and what it took."""
+"""How a judge's model is asked, and counts of what that took."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from turngate.types import Metrics
 
 
 class JudgeSettings(BaseModel):
-    """How a judge asks. All defaults are ours. Raises ConfigError for bounds the wrong way round."""
+    """How a judge's model is asked. All defaults are ours. Raises ConfigError for bounds in the wrong order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     call_s: float = Field(60.0, gt=0)
-    """Most seconds of one call; one that takes longer is asked again."""
+    """Most seconds of one call; a call that takes longer is repeated."""
     deadline_s: float = Field(300.0, gt=0)
-    """Most seconds of one question with all its retries."""
+    """Most seconds of one question with all its retries; after that its verdict is missing."""
     attempts: int = Field(4, ge=1)
-    """Most calls per question."""
+    """Most calls per question, the first one included."""
     backoff_s: float = Field(0.5, ge=0)
-    """Seconds before the first retry; doubles each time, with jitter."""
+    """Seconds before the first retry; they double with each further one, and are shortened at random by up to a
+    half."""
     backoff_max_s: float = Field(30.0, ge=0)
     """Most seconds between two retries."""
     max_tokens: int = Field(512, ge=1)
@@ -32,23 +33,23 @@ class JudgeSettings(BaseModel):
     temperature: float = Field(0.0, ge=0)
     """Sampling temperature of the first answer to a question; 0 = always the likeliest."""
     votes: int = Field(1, ge=1)
-    """Answers whose majority decides about an episode if the score of the first lies in ``doubt``."""
+    """Number of answers whose majority decides about an episode, if the score of the first answer lies within doubt."""
     vote_temperature: float = Field(0.7, ge=0)
     """Sampling temperature of the further answers; above 0, or they repeat the first."""
     doubt: tuple[float, float] = (0.3, 0.7)
-    """Lowest and highest score of a first answer that is in doubt, so that ``votes`` answers are asked for."""
+    """Lowest and highest score of a first answer for which further answers are asked; has an effect with votes > 1."""
     canary_share: float = Field(0.02, ge=0, le=1)
-    """How many canaries of each of the four kinds are mixed in, as a share of a batch's questions. A canary is planted
-    work that deserves no yes; a judge that accepts one has its whole batch discarded."""
+    """Number of canaries of each of the four kinds, as a share of a batch's questions. A canary is planted work that
+    deserves no yes; if the judge accepts one, all verdicts of the batch are discarded."""
     canary_min: int = Field(1, ge=1)
-    """Fewest canaries of each kind in a batch, however small."""
+    """Least number of canaries of each kind in a batch, however small the batch."""
     quotes: QuoteRule = "decisive"
     """Which verdicts must quote the episode: decisive: a yes, a winner or a wrong step; always: every one."""
     limit: int = Field(4000, ge=1)
-    """Most characters that the judge is shown of one text; the rest is cut out."""
+    """Most characters that the judge is shown of one text; the middle of a longer one is left out."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for bounds the wrong way round."""
+        """Raises ConfigError for bounds in the wrong order."""
         if self.backoff_s > self.backoff_max_s:
             raise ConfigError(f"backoff_s {self.backoff_s} must not exceed backoff_max_s {self.backoff_max_s}")
         if self.doubt[0] > self.doubt[1]:
@@ -57,7 +58,12 @@ class JudgeSettings(BaseModel):
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What a batch took. ``faults`` counts every call that failed, also those whose retry succeeded."""
+    """Counts of one or more batches.
+
+    ``n_cached`` answers came from the cache, ``n_ruled`` were decided by rules without asking, and ``n_missed`` of the
+    ``n_canaries`` were accepted by the judge. ``faults`` counts every call that failed, also those whose retry
+    succeeded. ``void`` says why the verdicts are void; empty if they are not.
+    """
 
     n_calls: int = 0
     n_cached: int = 0
@@ -68,14 +74,14 @@ class Tally:
     void: str = ""
 
     def metrics(self, prefix: str = "judge/") -> Metrics:
-        """As numbers whose names begin with ``prefix``."""
+        """The counts as metrics whose names begin with ``prefix``."""
         counts = {"calls": self.n_calls, "cached": self.n_cached, "ruled": self.n_ruled, "void": bool(self.void)}
         counts |= {"canaries": self.n_canaries, "canaries_missed": self.n_missed}
         counts |= {f"fault_{kind}": self.faults[kind] for kind in FaultKind}
         return {f"{prefix}{name}": float(count) for name, count in counts.items()}
 
     def add(self, other: Tally) -> None:
-        """Count another batch in."""
+        """Add the counts of another batch."""
         self.n_calls += other.n_calls
         self.n_cached += other.n_cached
         self.n_ruled += other.n_ruled

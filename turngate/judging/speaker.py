@@ -1,4 +1,5 @@
-"""Whoever is asked: one method from a prompt to a reply. Failures come back as data, because a judge retries them."""
+"""The model behind a judge: one method, from a prompt to a reply. Failures are returned, because a judge retries
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One call. ``name`` differs from call to call; ``seed`` decides everything random."""
+    """One call. ``name`` is unique to the call; everything random derives from ``seed``."""
 
     name: str
     prompt: str
@@ -32,7 +33,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Text, or the fault why there is none. ``again``: a retry may help; ``wait_s``: not before that many seconds."""
+    """A text, or the fault that there is instead.
+
+    ``again`` says whether a retry may help, and ``wait_s`` how many seconds to wait before it.
+    """
 
     text: str = ""
     fault: Fault | None = None
@@ -41,9 +45,9 @@ class Reply:
 
 
 class Speaker(ABC):
-    """A model behind a judge. ``lanes`` is how many calls it serves at once.
+    """A model behind a judge. ``lanes`` is the number of calls that it can serve at once.
 
-    ``async with speaker`` holds what it needs, for instance connections; most need nothing.
+    ``async with speaker`` opens and closes what it needs, for instance connections; most need nothing.
     """
 
     judge: JudgeId
@@ -60,25 +64,25 @@ class Speaker(ABC):
 
     @abstractmethod
     async def say(self, ask: Ask) -> Reply:
-        """The reply to one prompt. It may be cancelled at any time, when the call's time is up."""
+        """The reply to one prompt. The call may be cancelled at any time, when its time is up."""
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:
-        """Held by a coroutine for as long as it asks, one call after the other."""
+        """A context that a coroutine enters for as long as it makes calls, one after the other."""
         yield
 
     async def outside(self, call: Awaitable[T]) -> T:
-        """Wait for something else inside a lane, for instance before a retry."""
+        """Await something else than a call inside a lane, for instance the pause before a retry."""
         return await call
 
 
 class PolicySpeaker(Speaker):
-    """Any policy as a judge: local, vLLM, scripted. ``context``: most tokens of prompt and reply together.
+    """Any policy as the model of a judge. ``context`` is the most tokens of prompt and reply together.
 
-    Without ``judge`` it is the judge "policy" in the version of the weights that it samples with now, so that a cache
-    never hands out verdicts of other weights. Several batches at once share the policy's lanes. A local policy of a
-    judge's own should be made with ``order="ready"``: under "fixed" its engine waits for a lane that pauses before a
-    retry.
+    ``judge`` is its name and version. Without it the name is "policy" and the version that of the weights with which
+    the policy samples now, so that a cache never returns verdicts of other weights. Several batches at once share the
+    policy's lanes. Make a local policy that only judges with ``order="ready"``: under "fixed" its engine waits for a
+    lane that pauses before a retry.
     """
 
     def __init__(self, policy: Policy, chat: Chat, judge: JudgeId | None = None, *, context: int) -> None:
@@ -89,11 +93,11 @@ class PolicySpeaker(Speaker):
 
     @property
     def judge(self) -> JudgeId:  # type: ignore[override]
-        """The one given, or the policy and the version of its weights."""
+        """The name and version that were given, or "policy" and the version of its weights."""
         return self._judge or JudgeId(name="policy", version=str(self._policy.version))
 
     async def say(self, ask: Ask) -> Reply:
-        """One turn of an episode of its own."""
+        """The reply to one prompt, sampled as the only turn of an episode."""
         ids = self._chat.opening(ask.prompt)
         if len(ids) + ask.max_tokens > self._context:
             size = f"{len(ids)} tokens of prompt and {ask.max_tokens} of reply exceed the context of {self._context}"
@@ -124,5 +128,5 @@ class PolicySpeaker(Speaker):
             yield
 
     async def outside(self, call: Awaitable[T]) -> T:
-        """The policy decodes for others meanwhile."""
+        """Await ``call``; the policy serves other lanes meanwhile."""
         return await self._policy.outside(call)

@@ -1,7 +1,7 @@
-"""How good is this judge? Asks it about labelled work and compares: the command ``turngate judge-check``.
+"""Measures how good a judge is on labelled work, for the command ``turngate judge-check``.
 
-Without labelled pairs, order bias is measured on pairs of a right and a wrong response to one task. Rules stay out of
-it, because the judge itself is measured.
+If the work has no labelled pairs, order bias is measured on pairs of a right and a wrong response to one task. The
+rules that otherwise decide clear cases are not applied, because the model itself is measured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ from turngate.rewards.judge.items import response_length
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What was measured."""
+    """Results of measuring a judge.
+
+    ``work`` is its agreement with the labels, ``order`` its order bias. It was asked about ``n_canaries`` canaries, of
+    which it accepted ``n_missed``, and gave no answer on ``n_unmeasured``.
+    """
 
     judge: JudgeId
     work: Agreement
@@ -47,7 +51,7 @@ class CheckResult:
 
 
 async def check(judge: Judge, rows: Sequence[WorkRow | PairRow], criterion: Criterion = CORRECT) -> CheckResult:
-    """Ask about every row, about pairs in both orders, and about every canary."""
+    """Ask the judge about every row, about pairs in both orders, and about every kind of canary."""
     tally, limit = Tally(), judge.settings.limit
     works = [row for row in rows if isinstance(row, WorkRow)]
     items = [_item(at, row.task, row.response, row.reference) for at, row in enumerate(works)]
@@ -55,7 +59,9 @@ async def check(judge: Judge, rows: Sequence[WorkRow | PairRow], criterion: Crit
     verdicts = [answer if isinstance(answer, Verdict) else None for answer in said]
     pairs, labels = _pairs(rows)
     replies = await judge.orders(pairs, criterion, tally, canaries=False)
-    right = [item for item, row in zip(items, works, strict=True) if row.label]  # another task's wrong one may fit here
+    right = [
+        item for item, row in zip(items, works, strict=True) if row.label
+    ]  # wrong ones may be right for another task
     better = [one if share >= 0.5 else two for (one, two), share in zip(pairs, labels, strict=True)]
     canaries = every_canary(right or better or items, criterion, seed=judge.seed, limit=limit)
     probes = await judge.ask([Call(question=question) for canary in canaries for question in canary.questions], tally)
@@ -81,7 +87,7 @@ def _item(at: int | str, task: str, response: str, reference: str) -> Item:
 
 
 def _pairs(rows: Sequence[WorkRow | PairRow]) -> tuple[list[tuple[Item, Item]], list[float]]:
-    """Labelled pairs; without any, right against wrong responses to the same task, each used once."""
+    """The labelled pairs; if there are none, pairs of a right and a wrong response to the same task, each used once."""
     shares = {"first": 1.0, "second": 0.0, "tie": 0.5}
     given = [row for row in rows if isinstance(row, PairRow)]
     pairs = [

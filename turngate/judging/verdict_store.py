@@ -1,4 +1,4 @@
-"""Verdicts on disk, so that the same question to the same judge is asked once."""
+"""Verdicts on disk, so that no judge is asked the same question twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def verdict_key(
 ) -> str:
     """A hash of all that a verdict depends on: the protocol, the judge and its version, the whole prompt, sampling.
 
-    The seed counts only where something is drawn (temperature > 0), so runs with different seeds share the rest.
+    The seed is part of it only if the answer is sampled at random (temperature > 0). So runs with different seeds share
+    verdicts at temperature 0.
     """
     drawn = seed if temperature > 0 else None
     parts = [PROTOCOL, judge.name, judge.version, question.kind, question.prompt, temperature, max_tokens, quotes]
@@ -44,14 +45,14 @@ def verdict_key(
 class VerdictCache:
     """One SQLite file. Each ``write`` is a transaction: whole or absent, also with several processes on it.
 
-    Raises StoreError for a file that is no cache, or cannot be written.
+    Raises StoreError for a file that is not a cache of verdicts, or cannot be written.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def read(self, keys: Sequence[str]) -> dict[str, Answer]:
-        """What is known of ``keys``."""
+        """The stored answers, by key; keys without one are left out."""
         if not self.path.exists():
             return {}
         found: dict[str, Answer] = {}
@@ -64,7 +65,7 @@ class VerdictCache:
         return found
 
     def write(self, answers: Mapping[str, Answer], judge: JudgeId) -> None:
-        """Keep ``answers``; what is there already stays."""
+        """Store ``answers``; a key that has one already keeps it."""
         if not answers:
             return
         rows = [(key, judge.name, judge.version, dump_answer(answer)) for key, answer in answers.items()]

@@ -133,7 +133,7 @@ class Job:
         AlarmLog(self.path).truncate_after(done)
         if done:
             self._watch.replay(recorded(self.path, until=done))
-            checkpoints.load(done, run.learner, run.beside)
+            checkpoints.load(done, run.learner, run.checkpointed)
             await run.policy.publish(run.learner.weights(), done)
         return done
 
@@ -150,7 +150,7 @@ class Job:
             for step in range(done + 1, total + 1):
                 sinks.write(step, await train_step(run, tasks_at(step), step))
                 if step % config.train.checkpoint_every == 0 or step == total:
-                    checkpoints.save(step, run.learner, run.beside)
+                    checkpoints.save(step, run.learner, run.checkpointed)
                 progress.update(step, total, "")
 
     async def _evaluate(self, run: Run, phase: str) -> None:

@@ -22,7 +22,7 @@ def rounded_for(config: Config, model: LanguageModel) -> LanguageModel:
 
 
 def rounding_of(config: Config, sampler: LanguageModel) -> str:
-    """What to do where sampler and learner part by no more than rounding, in the words of the config."""
+    """What to do where sampler and learner differ by no more than rounding, in the words of the config."""
     from turngate.agents.policies.forward import precision_of
 
     weight = next(sampler.parameters())

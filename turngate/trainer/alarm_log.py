@@ -1,6 +1,6 @@
-"""The alarms of a run on disk: ``alarms.jsonl``, one line for each time that one began.
+"""The alarms of a run on disk: ``alarms.jsonl``, with one line each time an alarm began.
 
-The file is replaced whole, so it never ends in half a line. Everything in it follows from what is stored beside it.
+The file is always replaced as a whole, so it never ends in half a line.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class AlarmLog:
         self._run, self._file = run, RunFolder(run).alarms
 
     def write(self, step: int, alarm: Alarm) -> None:
-        """Add one."""
+        """Add ``alarm``, which began in ``step``."""
         self._replace([*read_alarms(self._run), Raised(step, alarm)])
 
     def truncate_after(self, step: int) -> None:
-        """Forget those of later steps, which are played again."""
+        """Remove alarms of later steps, because a resumed run plays those again."""
         if self._file.exists():
             self._replace([raised for raised in read_alarms(self._run) if raised.step <= step])
 

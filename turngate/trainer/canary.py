@@ -1,13 +1,12 @@
-"""Is the policy still what it is taken for? Two questions, asked of a few episodes in every step.
+"""Canaries: two checks in every step, on a few episodes, that find a broken training loop early.
 
-Do sampler and learner mean the same model? Asked of the first batch and after every publish.
+Do sampler and learner hold the same model? Checked on the first batch of a run and after every publish. A publish that
+changed nothing, a missing cache entry, another temperature or a wrong position all show as different log-probabilities
+of the same tokens, while rewards and losses still look plausible. The first turn that differs points to the cause: from
+turn 0 on, the weights differ; from turn 1 on, the sampler's cache across turns does.
 
-A sync that did nothing, a missing cache entry, another temperature or a wrong position all show as a difference in the
-log-probabilities of the same tokens, while rewards and losses still look plausible. Where it begins says what it is:
-from turn 0 on, the weights differ; from turn 1 on, the cache across turns does.
-
-Did the updates of the step ruin it? With a learning rate that is far too high rewards fall to nothing, after which
-nothing is left to learn from, and every number that is measured on-policy looks calm.
+Did the updates of the step ruin the policy? With a learning rate that is far too high rewards fall to nothing. There is
+then nothing left to learn from, and the numbers that are measured on-policy look calm.
 """
 
 from __future__ import annotations
@@ -24,22 +23,24 @@ from turngate.trainer.pack import pack_demonstrations
 from turngate.types import Batch, Metrics, Request, Source, Trajectory, Turn, derive_seed
 
 PROBE_TOKENS = 6
-BORDER_TOKENS = 10  # how many tokens may stand within a tolerance of 1 of a cut: about as many as a cut usually keeps
-BORDER_SHARE = 0.01  # never more than that
-MOVED_SEGMENTS = 8  # episodes on which it is measured how far an update moves the policy
+BORDER_TOKENS = 10  # tokens at the border of top-p or top-k that may differ, per unit of tolerance
+BORDER_SHARE = 0.01  # largest share of tokens that may differ there, whatever the tolerance
+KL_SEGMENTS = 8  # episodes on which it is measured how far the updates of a step move the policy
 
 
 def check_agreement(
     batch: Batch, learner: Learner, *, tolerance: float, truncates: bool = False, rounding: str = ""
 ) -> Metrics:
-    """Compare ``batch.logprob_L`` (sampler's) with the learner's own, turn by turn. Raises MismatchError.
+    """Compare ``batch.logprob_L``, the sampler's, with the learner's own log-probabilities, turn by turn.
 
-    ``truncates``: the sampler cuts its distribution (top-p, top-k). Rounding then puts a token that stands on the cut
-    on one side for the sampler and on the other for the learner (measured in float32: one token in 100,000), which
-    moves the logprob of that position by the mass of one token, whatever the tolerance. So
-    1 + min(10·tolerance, 1 %)·tokens positions may part; ``canary/borderline_tokens`` says how many did. A sampler and
-    a learner of different weights, temperature, cache or truncation part nearly everywhere. ``rounding`` ends the
-    message: what to do if the two do no more than round differently.
+    Raises MismatchError where they differ by more than ``tolerance`` nats; ``rounding`` is added to its message as
+    advice for the case that the two only round differently.
+
+    ``truncates`` says that the sampler uses top-p or top-k. A token at the border of what these keep can then fall on
+    different sides for sampler and learner, by rounding alone (in float32 about one token in 100,000). That changes the
+    log-probability at its position by more than any tolerance. So 1 + min(10·tolerance, 1 %)·tokens positions may
+    differ; ``canary/borderline_tokens`` says how many did. Different weights, temperatures, caches or truncations
+    differ at nearly every position.
     """
     probe = batch.policy_weight_L + batch.ce_weight_L > 0
     recomputed = learner.logprobs(_as_policy(batch, probe))
@@ -52,7 +53,7 @@ def check_agreement(
         if not worst <= tolerance:  # also true for NaN
             token = int(np.flatnonzero((batch.turn_L == turn) & ~(difference <= tolerance))[0])
             raise MismatchError(
-                f"sampler and learner part at turn {turn}: token {batch.ids_L[token]} at position "
+                f"sampler and learner differ at turn {turn}: token {batch.ids_L[token]} at position "
                 f"{batch.position_L[token]} has logprob {batch.logprob_L[token]:.6f} (sampler) and "
                 f"{recomputed[token]:.6f} (learner), tolerance {tolerance:g}; largest difference per turn: "
                 + ", ".join(f"{value:.2g}" for value in per_turn)
@@ -62,17 +63,19 @@ def check_agreement(
     return {"canary/max_logprob_difference": max(per_turn, default=0.0)} | found
 
 
-class Moved:
-    """How far updates move the policy: made before the first of them, asked after the last."""
+class UpdateKl:
+    """KL divergence by which the updates of a step move the policy: create it before the first, ``check`` after the
+    last."""
 
     def __init__(self, batch: Batch, learner: Learner) -> None:
-        self._batch, self._learner = _spread(batch, MOVED_SEGMENTS), learner
+        self._batch, self._learner = _spread(batch, KL_SEGMENTS), learner
         self._before = learner.logprobs(self._batch, whole=True)
 
     def check(self, updated: Metrics, *, limit: float) -> Metrics:
-        """``learner/update_kl_nats``: mean of log p before − log p after over the tokens of some episodes.
+        """``learner/update_kl_nats``: mean over the policy tokens of some episodes of log p before − log p after.
 
-        ``updated``: what the updates measured. Raises RunError beyond ``limit``, and where it is no number.
+        ``updated`` holds the metrics of the updates, for the message. Raises RunError if the KL exceeds ``limit`` nats
+        per token or is not a number.
         """
         spoken = self._batch.policy_weight_L != 0
         if not spoken.any():
@@ -85,13 +88,13 @@ class Moved:
             raise RunError(
                 f"the updates of this step moved the policy by {kl:.3g} nats per token (learner.max_kl is {limit:g}), "
                 f"which ruins it: learner.lr {lr:g} is too high (gradient norm {norm:.3g}); lower it and start a run "
-                "of another name"
+                "under another name"
             )
         return {"learner/update_kl_nats": kl}
 
 
 def _spread(batch: Batch, n: int) -> Batch:
-    """``n`` of its segments, evenly spread, or all of a smaller one."""
+    """``n`` segments of the batch, evenly spread; all of a batch that has no more than that."""
     if batch.n_segments <= n:
         return batch
     chosen = np.isin(batch.segment_L, np.linspace(0, batch.n_segments - 1, n).round())
@@ -101,16 +104,20 @@ def _spread(batch: Batch, n: int) -> Batch:
 
 
 def _borderline(difference: np.ndarray, probe: np.ndarray, tolerance: float) -> np.ndarray:
-    """Positions that part because a token stands on the cut, bool[L]: all that part, if they are few. Never NaN."""
+    """Positions that differ because a token is at the border of top-p or top-k: bool[L].
+
+    All positions that differ are taken for such, if they are few. A difference of NaN is never one.
+    """
     parted = difference > tolerance
     allowed = 1 + min(BORDER_TOKENS * tolerance, BORDER_SHARE) * int(probe.sum())
     return parted if parted.sum() <= allowed else np.zeros_like(parted)
 
 
 async def probe(player: Player, trajectories: Sequence[Trajectory], *, seed: int) -> Batch:
-    """Let the sampler speak a few tokens in each turn of recorded episodes, through its cache, as in a rollout.
+    """Let the sampler write a few tokens in each turn of recorded episodes, through its cache, as in a rollout.
 
-    The observations are the recorded ones; what the sampler says between them is new. Meaning does not matter here.
+    The observations are the recorded ones, the sampled tokens between them are new. Their log-probabilities are what
+    matters; that the replies need not fit the observations does not.
     """
     spoken, policy = [], player.policy
     async with policy.lane():
@@ -128,7 +135,7 @@ async def probe(player: Player, trajectories: Sequence[Trajectory], *, seed: int
 
 
 async def _speak(player: Player, so_far: Trajectory, recorded: Turn) -> Turn:
-    """What the sampler says now, after ``so_far``, to the recorded observation."""
+    """The turn that the sampler makes now of the recorded observation, after the turns of ``so_far``."""
     text, number, chat = recorded.observation.text, len(so_far.turns), player.chat
     context = chat.follow_up(text, so_far.turns[-1].completion.ended_by) if number else chat.opening(text)
     completion = await player.policy.complete(
@@ -147,7 +154,7 @@ async def _speak(player: Player, so_far: Trajectory, recorded: Turn) -> Turn:
 
 
 def longest(trajectories: Sequence[Trajectory], n: int) -> list[Trajectory]:
-    """The ``n`` with most turns: the longest caches are where errors of bookkeeping show."""
+    """The ``n`` trajectories with most turns, because errors of the cache show in long episodes first."""
     return sorted(trajectories, key=lambda trajectory: (-len(trajectory.turns), trajectory.id))[:n]
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: a folder per step that exists whole or not at all."""
+"""Checkpoints: one folder per saved step, which exists completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from turngate.store.files import sync_folder
 from turngate.trainer.learner import Learner
 
 
-class Kept(Protocol):
-    """What a checkpoint keeps beside the policy's learner: it writes a file of its own and reads it back."""
+class Stateful(Protocol):
+    """Something whose state a checkpoint saves beside the policy's learner, in a file of its own."""
 
     def save(self, path: Path) -> None:
-        """Write everything that it goes on from."""
+        """Write the whole state, so that ``load`` continues from it."""
         ...
 
     def load(self, path: Path) -> None:
@@ -27,17 +27,17 @@ class Kept(Protocol):
         ...
 
 
-STATE = "state"  # the policy's learner among the files of a step
-KEPT = 2  # one to go on from, one in case the disk damages it
+STATE = "state"  # name of the file that holds the policy's learner
+N_KEPT = 2  # the newest one, and one more in case the newest is damaged
 SUMS = "sums.json"
 
 
 class Checkpoints:
-    """``folder/step=000012/state.pt``, beside it what else has a state (``others``), each under its name.
+    """The checkpoints of a run: ``folder/step=000012/`` with ``state.pt`` and one file for each of ``others``.
 
-    A step's folder appears by a rename, after its files are on disk. ``sums.json`` has the SHA-256 of each file.
-
-    One process saves; others may look and load meanwhile. What a killed writer left is removed by the next ``save``.
+    The files are written into a temporary folder, which is renamed once they are on disk. ``sums.json`` has the SHA-256
+    of each file. Only one process may save; others may list and load meanwhile. A temporary folder that a killed
+    process left is removed by the next ``save``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,14 +51,15 @@ class Checkpoints:
         """The newest step, or None."""
         return max(self.steps(), default=None)
 
-    def save(self, step: int, learner: Learner, others: Mapping[str, Kept] | None = None) -> None:
-        """Write the state after ``step`` and drop all but the newest few.
+    def save(self, step: int, learner: Learner, others: Mapping[str, Stateful] | None = None) -> None:
+        """Write the state after ``step``, then delete all but the newest two checkpoints.
 
-        Raises StoreError if taken, and WriteError; then nothing of it is left and the earlier ones are as they were.
+        Raises StoreError if the step has a checkpoint already, WriteError if it cannot be written. In both cases the
+        earlier checkpoints stay as they were, and nothing of the new one is left.
         """
         target = self._path(step)
         if target.exists():
-            raise StoreError(f"checkpoint '{target}' exists; a step is written once")
+            raise StoreError(f"checkpoint '{target}' exists already; a step is saved once")
         for torn in self._folder.glob("writing-*"):
             shutil.rmtree(torn)
         writing = self._folder / f"writing-{step}"
@@ -71,11 +72,11 @@ class Checkpoints:
             problem = _refusal(error, writing)
             shutil.rmtree(writing, ignore_errors=True)
             raise WriteError(target, problem) from error
-        for old in self.steps()[:-KEPT]:
+        for old in self.steps()[:-N_KEPT]:
             shutil.rmtree(self._path(old))
 
-    def load(self, step: int, learner: Learner, others: Mapping[str, Kept] | None = None) -> None:
-        """Put everything back to the state after ``step``. Raises StoreError for what is missing or damaged."""
+    def load(self, step: int, learner: Learner, others: Mapping[str, Stateful] | None = None) -> None:
+        """Restore the state after ``step``. Raises StoreError for a file that is missing or damaged."""
         for name, one in {**(others or {}), STATE: learner}.items():
             path = self._path(step) / f"{name}.pt"
             if not path.exists():
@@ -91,9 +92,9 @@ class Checkpoints:
                 raise StoreError(f"'{path}' cannot be loaded: {_first_line(error)}") from error
 
     def set_damaged_aside(self) -> dict[int, str]:
-        """Rename the newest checkpoints, ``damaged-000012``, until the last one is whole; what is wrong with each.
+        """Rename damaged checkpoints to ``damaged-000012``, from the newest back to the first that is whole.
 
-        Raises StoreError if none is whole, and leaves them where they are.
+        Returns what is wrong with each. Raises StoreError if none is whole, and then renames nothing.
         """
         damaged: dict[int, str] = {}
         for step in reversed(self.steps()):
@@ -104,16 +105,16 @@ class Checkpoints:
         if damaged and len(damaged) == len(self.steps()):
             found = "; ".join(f"step {step}: {problem}" for step, problem in damaged.items())
             raise StoreError(
-                f"no checkpoint in '{self._folder}' can be used ({found}); bring back one of them, or remove the run's "
-                "folder to begin again"
+                f"no checkpoint in '{self._folder}' can be used ({found}); restore one of them from a backup, or "
+                "remove the run's folder to begin again"
             )
         for step in damaged:
             aside = self._folder / f"damaged-{step:06d}"
-            shutil.rmtree(aside, ignore_errors=True)  # of the same step, played again
+            shutil.rmtree(aside, ignore_errors=True)  # an earlier one of the same step, which was played again
             self._path(step).rename(aside)
         return damaged
 
-    def _fill(self, folder: Path, kept: Mapping[str, Kept | Learner]) -> None:
+    def _fill(self, folder: Path, kept: Mapping[str, Stateful | Learner]) -> None:
         sums: dict[str, str] = {}
         for name, one in kept.items():
             state = folder / f"{name}.pt"
@@ -126,7 +127,7 @@ class Checkpoints:
         sync_folder(folder)
 
     def _problem(self, step: int) -> str:
-        """Which file is damaged; empty if none is, and for a checkpoint from before there were sums."""
+        """Which file is damaged; empty if none is, or if the checkpoint is so old that it has no sums."""
         folder = self._path(step)
         sums = folder / SUMS
         if not sums.exists():
@@ -153,7 +154,7 @@ def _sum(path: Path, *, sync: bool = False) -> str:
 
 
 def _refusal(error: Exception, folder: Path) -> str:
-    """Why a file could not be written; where a library hides it, the system is asked by writing a little more."""
+    """Why a file could not be written; where a library hides the reason, another small write shows it."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     try:

@@ -1,4 +1,4 @@
-"""Which tasks a step trains on: a pure function of seed and step, so a resumed run repeats and skips nothing."""
+"""Which tasks a step trains on: a pure function of seed and step, so a resumed run neither repeats nor skips any."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,10 +22,12 @@ class Tasks(Protocol):
 
 
 class TaskStream:
-    """Endless sources give tasks ``first, first+1, …``, each once; finite ones are shuffled anew each epoch.
+    """The tasks of each step. An endless split gives tasks ``first, first+1, …``, each once; a finite one is shuffled
+    anew each epoch.
 
-    ``together``: so many neighbours of the split, counted from task 0, always come in the same step, for instance 2 for
-    two wordings of one question. Raises ConfigError for numbers that do not fit.
+    ``together`` is the number of neighbouring tasks of the split, counted from task 0, that always come in the same
+    step, for instance 2 for two wordings of one question. Raises ConfigError for a split that is smaller than
+    ``per_step``, and for a size or ``per_step`` that is not a multiple of ``together``.
     """
 
     def __init__(
@@ -36,13 +38,13 @@ class TaskStream:
             raise ConfigError(f"split '{split}' holds {size} tasks, fewer than tasks_per_step = {per_step}")
         for name, number in (("tasks_per_step", per_step), (f"the size of split '{split}'", size or 0)):
             if number % together:
-                raise ConfigError(f"{name} is {number}, which is no multiple of env.together = {together}")
+                raise ConfigError(f"{name} is {number}, which is not a multiple of env.together = {together}")
         self._tasks, self._split, self._seed, self._size = tasks, split, seed, size
         self._per_step, self._together = per_step, together
-        self._first = -(-first // together) * together  # a question that was shown in one wording is not asked again
+        self._first = -(-first // together) * together  # a group of which some tasks come before ``first`` is skipped
 
     def at(self, step: int) -> list[Task]:
-        """The different tasks of one step; ``step`` counts from 1."""
+        """The tasks of one step, all different; ``step`` counts from 1."""
         start = (step - 1) * self._per_step
         if self._size is None:
             indices = range(self._first + start, self._first + start + self._per_step)

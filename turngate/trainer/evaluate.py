@@ -1,4 +1,4 @@
-"""Unaided success on given tasks. There is no parameter through which help could enter."""
+"""Success on given tasks without guidance: no parameter of ``evaluate`` could pass any."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Evaluation:
     def rate_of_all(self) -> float:
         """Share of all episodes that succeeded, the unusable ones counted as failures; NaN if none was played.
 
-        An agent that breaks what it cannot solve raises ``rate``, and cannot raise this one.
+        An agent that makes the episodes unusable which it cannot solve raises ``rate``, but not this.
         """
         n = len(self.success_B) + self.unusable
         return sum(self.success_B) / n if n else float("nan")
@@ -49,9 +49,10 @@ async def evaluate(
     examining: Examining | None = None,
     reads: Collection[str] = (),
 ) -> tuple[Evaluation, list[ScoredGroup]]:
-    """Play every task ``samples`` times at the player's temperature; also what was played, to be stored.
+    """Play every task ``samples`` times at the player's temperature; returns the results, and the groups to be stored.
 
-    ``examining``: the examiners of the run, of which those are asked that record something that the rubric ``reads``.
+    ``examining`` holds the examiners of the run; only those are called that record a fact among ``reads``, the evidence
+    that the rubric reads.
     """
     groups = await play_groups(player, worlds, tasks, [[None] * samples] * len(tasks), seed=seed)
     if examining is not None:

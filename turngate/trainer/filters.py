@@ -1,8 +1,8 @@
-"""Which trajectories reach credit. What is dropped is counted, by reason, and the books balance.
+"""Filters: which trajectories reach credit. Every one that is dropped is counted under its reason.
 
 Trajectories in = trajectories kept + Σ ``drop/REASON_trajectories``, and groups in = groups kept + Σ
-``drop/REASON_groups``: a group is gone for the reason that took its last trajectories. A cohort (``Trajectory.cohort``)
-is who shares a baseline: siblings with the same guidance.
+``drop/REASON_groups``, where a group is counted under the reason that dropped its last trajectories. A cohort
+(``Trajectory.cohort``) is a set of trajectories that share a baseline: siblings with the same guidance.
 """
 
 from collections import Counter
@@ -22,14 +22,14 @@ Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
 """Whether to keep a group, or which of its trajectories: bool[B]. It sees usable trajectories only."""
 
 ALIKE = 1e-6
-"""Totals or outcomes that differ by no more are equal; the rest is rounding."""
+"""Totals or outcomes that differ by no more than this count as equal, because the difference may be rounding."""
 
 
 By: TypeAlias = Annotated[
     Literal["total", "outcome"],
     Field(
-        description="What has to differ among siblings: total: all that they were paid; outcome: the outcome alone, "
-        "as in the paper."
+        description="What has to differ among siblings for them to be kept. total: all that they were paid; outcome: "
+        "the outcome alone, as in the paper."
     ),
 ]
 
@@ -37,11 +37,12 @@ By: TypeAlias = Annotated[
 def varied(group: ScoredGroup, *, by: By = "total") -> BoolArray:
     """Drops siblings that were all paid the same: comparing them teaches nothing.
 
-    The trajectories whose cohort differs in what it was paid, or in its outcome (``by``): bool[B].
+    True for trajectories of a cohort whose members differ in what they were paid, or in their outcome (``by``):
+    bool[B].
 
     In a cohort without differences no group-relative estimator has a signal (DAPO, https://arxiv.org/abs/2503.14476).
-    "outcome" is the paper's; "total" also keeps cohorts that process payments alone tell apart, and under a rule that
-    divides by the std those then train at full strength. Raises ConfigError for another ``by``.
+    "outcome" is the paper's. "total" also keeps cohorts that differ in process payments only; under a rule that divides
+    by the std these differences train at full strength, however small they are. Raises ConfigError for another ``by``.
     """
     if by not in ("total", "outcome"):
         raise ConfigError(f"varied: by is '{by}'; it must be 'total' or 'outcome'")
@@ -53,7 +54,7 @@ def varied(group: ScoredGroup, *, by: By = "total") -> BoolArray:
 
 
 class FilterPart(Part):
-    """Says which episodes of a group of siblings are learned from. A function of a ``ScoredGroup`` is one too."""
+    """Chooses which episodes of a group of siblings are learned from; also any function of a ``ScoredGroup``."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "filter"
@@ -71,12 +72,13 @@ for _function in (varied, prof, dcpo, without_void):
 
 
 def keep(groups: Sequence[ScoredGroup], filters: Mapping[str, Filter]) -> tuple[list[ScoredGroup], Metrics]:
-    """What is left of the groups, and how many trajectories and groups were dropped for which reason.
+    """The groups that are left, and metrics: how many trajectories and groups were dropped for which reason.
 
-    In this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left; "empty" ones, in whose
-    cohort nobody had a turn; then what each filter NAME refuses ("not_NAME"), and after it those that this left lonely
-    or empty. An episode that had no room for its first turn is a result: beside siblings that had one it stays, for
-    their baseline. Raises ShapeError for a filter that answers with anything but a bool or bool[B].
+    Dropped are, in this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left; "empty"
+    ones, whose cohort has no member with a turn; then those that each filter NAME refuses ("not_NAME"), and after it
+    those that became lonely or empty by that. An episode without turns (its prompt left no room for one) is a result
+    like others: it stays beside siblings that have turns, and counts in their baseline. Raises ShapeError for a filter
+    that answers with anything but a bool or bool[B].
     """
     left: list[tuple[str, Filter]] = [("lonely", _accompanied), ("empty", _spoken)]
     stages: list[tuple[str, Filter]] = [("unusable", _usable), *left]

@@ -23,7 +23,11 @@ def imitate(
     seed: int,
     report: Callable[[int, int, Metrics], None] = lambda step, total, metrics: None,
 ) -> None:
-    """Shuffled passes over ``demonstrations``; the learning rate warms up over 5 % and falls to 5 % as a cosine."""
+    """Train on ``demonstrations`` in ``epochs`` shuffled passes, ``episodes_per_batch`` episodes per update.
+
+    The learning rate rises over the first 5 % of the updates and then falls along a cosine to 5 % of its value.
+    ``report`` is called after each update with its number, the number of all updates, and its metrics.
+    """
     per_epoch = math.ceil(len(demonstrations) / episodes_per_batch)
     total = epochs * per_epoch
     rng = np.random.default_rng(seed)

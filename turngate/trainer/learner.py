@@ -1,7 +1,7 @@
-"""``Learner``: the seam to whoever holds the weights, and the parts that open one. No torch.
+"""``Learner``: the interface to whatever holds and updates the weights, and the parts that open one. No torch.
 
-A learner knows tokens, weights and a loss, and nothing about episodes; one in another process or on another machine
-stands behind the same lines. ``turngate.trainer.torch`` has the one that runs in this process.
+A learner knows tokens, weights and a loss, and nothing about episodes. So one in another process or on another machine
+can implement the same interface; ``turngate.trainer.torch`` has the one that runs in this process.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to th
 Measured: TypeAlias = Mapping[str, FloatArray]
 NOTHING: Measured = {}
 MAX_KL = 2.0
-"""Default of ``learner.max_kl``, in nats per token: PPO stops an update at 0.01 to 0.05, and a policy that forgot all
-it knew is further away than 5 (the logarithm of a vocabulary)."""
+"""Default of ``learner.max_kl``, in nats per token. For scale: PPO stops an update at 0.01 to 0.05, and a policy that
+forgot everything has moved by more than 5 (a uniform one has the logarithm of the vocabulary)."""
 
 
 class Learner(Protocol):
-    """Who learns: four verbs, and three questions about a batch."""
+    """Updates the weights: four methods to train and save, and three that measure a batch."""
 
     def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
-        """Add the gradient of ``loss`` over ``batch`` to what is accumulated.
+        """Add the gradient of ``loss`` over ``batch`` to the accumulated one, and return metrics.
 
-        ``measured`` holds what only some losses need (``needs_of``), one entry per token: ``proximal_L``, the learner's
-        own ``logprobs`` of the batch before the first update of the step, and ``reference_L``, a frozen model's. A
-        critic learns from ``return_L``, ``value_weight_L`` (0 = nothing to learn here) and ``old_value_L``, each about
-        the state after a token.
+        ``measured`` holds columns that only some losses need (``needs_of``), with one entry per token: ``proximal_L``,
+        the learner's own ``logprobs`` before the first update of the step, and ``reference_L``, those of a frozen
+        model. A critic learns from ``return_L``, ``value_weight_L`` (0 = no target here) and ``old_value_L``, each
+        about the state after a token.
         """
         ...
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
-        """Update with the accumulated gradient and forget it."""
+        """Update the weights with the accumulated gradient, reset it to 0, and return metrics."""
         ...
 
     def weights(self) -> Weights:
@@ -52,7 +52,8 @@ class Learner(Protocol):
         ...
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """Log-probability of every policy token, float32[L]; ``whole``: without top-p and top-k."""
+        """Log-probability of every policy token, float32[L]; with ``whole``, under the distribution without top-p and
+        top-k."""
         ...
 
     def entropies(self, batch: Batch) -> FloatArray:
@@ -64,7 +65,7 @@ class Learner(Protocol):
         ...
 
     def save(self, path: Path) -> None:
-        """Write everything that training goes on from."""
+        """Write everything that training needs to continue."""
         ...
 
     def load(self, path: Path) -> None:
@@ -74,16 +75,17 @@ class Learner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critic:
-    """How values are learned. ``turngate.config`` has defaults that were tried; these are the plainest.
+    """How a critic is trained. These defaults are the plainest form; the section ``value`` of a config has tuned ones.
 
-    ``shared``: the loss, times ``coef``, also trains the model below the head; else only the head learns, from features
-    that the policy's loss shapes. ``lr_factor`` times the policy's learning rate is the head's, and ``epochs`` is how
-    often it goes over the states of an update: they are at hand, and one step, small enough not to overshoot, is seldom
-    enough. ``clip``: the PPO form, ``½ max((V − G)², (V_old + clamp(V − V_old, ±clip) − G)²)``
-    (https://arxiv.org/abs/1707.06347 and its implementations); None is plain. ``warmup``: so many first updates teach
-    the head alone and leave the policy as it is, because advantages from a critic that knows nothing are noise (value
-    pretraining, VAPO, https://arxiv.org/abs/2504.05118). AdamW divides by the gradient's scale, so ``coef`` matters for
-    a shared trunk only.
+    * ``shared``: the critic's loss, times ``coef``, also trains the model below the head; else only the head learns.
+      AdamW divides by the gradient's scale, so ``coef`` matters only if this is true.
+    * ``lr_factor``: the head's learning rate, as a multiple of the policy's.
+    * ``epochs``: how often the head goes over the states of an update. The states are computed once, so this is cheap,
+      and one step that is small enough not to overshoot is seldom enough.
+    * ``clip``: the clipped form ``½ max((V − G)², (V_old + clamp(V − V_old, ±clip) − G)²)`` of PPO
+      (https://arxiv.org/abs/1707.06347 and its implementations); None is ``½ (V − G)²``.
+    * ``warmup``: number of updates at the start that train the head alone and leave the policy as it is, because
+      advantages from an untrained critic are noise (value pretraining, VAPO, https://arxiv.org/abs/2504.05118).
 
     Learning rate and epochs are not from one paper: PPO for language models often gives critics ten times the actor's
     rate and a model of their own.
@@ -98,10 +100,10 @@ class Critic:
 
 
 def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Learner | None) -> dict[str, FloatArray]:
-    """The columns that ``loss`` needs, by today's weights: ask for them before the first update of a step.
+    """The columns that ``loss`` needs, measured with the weights as they are: call it before a step's first update.
 
-    ``reference`` holds the frozen model; it has the sampler's temperature and truncates nothing, so that the divergence
-    to it stays finite. Raises ConfigError if the loss needs one and there is none.
+    ``reference`` holds the frozen model. It has the sampler's temperature, but neither top-p nor top-k, so that the
+    divergence from it stays finite. Raises ConfigError if the loss needs a reference and there is none.
     """
     needs, columns = needs_of(loss), dict[str, FloatArray]()
     if needs.proximal:
@@ -109,7 +111,7 @@ def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Learner 
     if needs.reference:
         if reference is None:
             raise ConfigError(
-                "the loss needs a reference model, and there is none; leave out the KL penalty or give one"
+                "the loss needs a reference model, and there is none; pass one, or leave out the KL penalty"
             )
         columns["reference_L"] = reference.logprobs(batch)
     return columns
@@ -119,22 +121,22 @@ def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Learner 
 
 
 class LearnerPart(Part):
-    """How weights are updated: opens a ``Learner`` on a model. A subclass writes ``open``."""
+    """How weights are updated. A subclass writes ``open``, which returns a ``Learner`` for a model."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "learner"
     fallback: ClassVar[str] = "torch"
     lr: float = Field(1e-5, gt=0)
-    """Learning rate of reinforcement learning."""
+    """Learning rate of reinforcement learning; lower it if a run stops because learner.max_kl was exceeded."""
     tolerance: float = Field(1e-4, gt=0)
     """Largest difference, in nats, between the sampler's and the learner's log-probability of a token; a larger one
-    stops the run, because they then hold different models. Raise it where one of them computes in bfloat16."""
+    stops the run, because they then hold different models. Raise it if one of them computes in bfloat16."""
     max_kl: float = Field(MAX_KL, gt=0)
-    """Furthest that the updates of one step may move the policy: KL divergence in nats per token, measured on some
-    episodes of the step. More stops the run: learner.lr is then far too high, and what was learned is lost."""
+    """Largest KL divergence by which the updates of one step may move the policy, in nats per token, measured on some
+    episodes of the step. A larger one stops the run: learner.lr is then far too high, and what was learned is lost."""
     dtype: Precision = "auto"
-    """Precision of the forward pass; auto: bfloat16 on an accelerator that has it, else float32. Weights are kept,
-    updated and saved in float32, whatever the model's folder holds."""
+    """Precision of the forward pass; auto: bfloat16 on an accelerator that supports it, else float32. Weights are
+    always kept, updated and saved in float32."""
 
     @abstractmethod
     def open(
@@ -142,8 +144,8 @@ class LearnerPart(Part):
     ) -> Learner:
         """A learner that updates ``model`` in place.
 
-        ``sampling`` is the sampler's: log-probabilities are those of the distribution that it draws from. ``critic``
-        adds a value head. ``lr`` replaces the learning rate of reinforcement learning.
+        ``sampling`` holds the sampler's settings, because log-probabilities are taken under the distribution that it
+        samples from. ``critic`` adds a value head. ``lr`` replaces the setting ``lr``.
         """
 
 
@@ -154,9 +156,10 @@ class TorchLearnerPart(LearnerPart):
     weight_decay: float = Field(0.0, ge=0)
     """Decoupled weight decay; at each step, weights shrink by this times the learning rate."""
     clip_norm: float = Field(1.0, gt=0)
-    """Gradients with a larger norm are scaled down to it."""
+    """Largest norm of a gradient; a larger one is scaled down to it."""
     tokens_per_pass: int = Field(16384, ge=1)
-    """Most tokens, with padding, of one forward pass; changes memory and speed, not the result."""
+    """Most tokens, padding included, of one forward pass; lower it if memory runs out. It does not change the
+    result."""
 
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None

@@ -1,7 +1,7 @@
-"""Watches a run: after each step the monitors look at what was scored; what they measure becomes metrics.
+"""Calls the monitors after each step: what they measure becomes metrics, and alarms are reported.
 
-Write-only, like all metrics: nothing in training reads an alarm. A ``Watch`` keeps a few numbers of the first and of
-the latest steps. They follow from what is stored, so ``replay`` brings a resumed run to where it stopped.
+Nothing in training reads an alarm. A ``Watch`` remembers a few numbers of the first and of the latest steps. All of
+them can be computed from the stored episodes, so a resumed run restores them by ``replay``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from turngate.trainer.shared_turns import merged_share
 from turngate.types import FloatArray, Metrics, ScoredGroup, TurnTable
 
 Played: TypeAlias = tuple[int, Sequence[ScoredGroup], Mapping[str, float]]
-"""A step: its number, what was scored in it, and its metrics."""
+"""A step: its number, its scored groups, and its metrics."""
 
 KL_METRICS = ("policy/kl_to_reference_nats", "policy/kl_to_sampler_nats")
-"""The first of them that a step has is the KL divergence that is watched."""
+"""Metrics that hold a KL divergence; the monitors get the first one that a step has."""
 CREDIT_TURNS = "monitor/credit_turns_correlation"
 
 
@@ -39,11 +39,14 @@ def unwatched(step: int, scored: Sequence[ScoredGroup], metrics: Mapping[str, fl
 
 
 def to_nobody(step: int, alarm: Alarm) -> None:
-    """Default listener: tells nobody."""
+    """Default receiver of alarms: does nothing."""
 
 
 class Watch:
-    """Call it once per step, in order. ``tell`` hears of an alarm that was not on in the step before."""
+    """Runs all monitors; call it once per step, in order.
+
+    ``tell`` is called with the step and the alarm when an alarm begins, so not again while it lasts.
+    """
 
     def __init__(self, tell: Callable[[int, Alarm], None] = to_nobody) -> None:
         self._tell = tell
@@ -52,10 +55,10 @@ class Watch:
         self._on: frozenset[str] = frozenset()
 
     def __call__(self, step: int, scored: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> Metrics:
-        """Look at a step. What a monitor cannot tell in this step is missing from the metrics, never zero.
+        """The monitors' metrics of a step; what a monitor cannot measure in this step is missing, never zero.
 
-        ``monitor/NAME`` is what it measured, ``monitor/NAME_alarm`` 1 or 0, and further ``monitor/…`` are the facts
-        that the monitors went by.
+        ``monitor/NAME`` is what the monitor NAME measured, ``monitor/NAME_alarm`` is 1 if it raised an alarm, else 0.
+        The other ``monitor/…`` are numbers that several monitors use.
         """
         facts, checks = self._look(step, scored, metrics)
         alarms = _alarms(checks)
@@ -68,7 +71,7 @@ class Watch:
         return numbers | flags | _facts(facts) | _shares(scored)
 
     def replay(self, steps: Iterator[Played]) -> None:
-        """See steps of the past again, in order and without a word."""
+        """Take in steps of the past again, in order, without reporting their alarms."""
         for step, scored, metrics in steps:
             _, checks = self._look(step, scored, metrics)
             self._on = frozenset(_alarms(checks))
@@ -76,7 +79,7 @@ class Watch:
     def _look(
         self, step: int, scored: Sequence[ScoredGroup], metrics: Mapping[str, float]
     ) -> tuple[StepFacts | None, dict[str, Check]]:
-        """Remember a step, and what every monitor says that can tell; trends say nothing about a step without facts."""
+        """Remember a step and run the monitors; those that look at trends are left out for a step without facts."""
         found = {monitor.name: monitor.look(scored) for monitor in BATCH_MONITORS}
         facts = measure(step, scored, learned(metrics))
         if facts is not None:
@@ -95,19 +98,19 @@ def recorded(run: Path, *, until: int) -> Iterator[Played]:
 
 
 def remembered(steps: Sequence[int]) -> list[int]:
-    """Those of the steps of a run that a ``Watch`` remembers after the last of them."""
+    """Those of ``steps`` that a ``Watch`` still remembers after the last of them."""
     return [*steps[:START], *steps[START:][-MEMORY:]]
 
 
 def credit_metrics(rule: object, table: TurnTable, credit_N: FloatArray) -> Metrics:
-    """``credit/merged_share``, what a rule that merges siblings found alike, and how credit goes with length."""
+    """``credit/merged_share`` for a rule that merges equal turns of siblings, and ``credit_by_turns``."""
     merge = getattr(rule, "merge", None)
     merged = {} if merge is None else {"credit/merged_share": merged_share(table, merge)}
     return merged | credit_by_turns(table, credit_N)
 
 
 def credit_by_turns(table: TurnTable, credit_N: FloatArray) -> Metrics:
-    """Correlation of Σ_t A_t and the number of turns over trajectories with turns; missing if one does not vary."""
+    """Correlation between the summed credit of a trajectory and its number of turns; missing if one does not vary."""
     n = table.n_trajectories
     credit_B: Floats = np.bincount(table.traj_N, weights=credit_N, minlength=n).astype(np.float64)
     turns_B: Floats = np.bincount(table.traj_N, minlength=n).astype(np.float64)
@@ -116,7 +119,7 @@ def credit_by_turns(table: TurnTable, credit_N: FloatArray) -> Metrics:
 
 
 def learned(metrics: Mapping[str, float]) -> Learned:
-    """What the monitors take from the metrics of credit and learner."""
+    """The numbers that the monitors read from the metrics of credit and learner."""
     kl = (_known(metrics, name) for name in KL_METRICS)
     weight, square = _known(metrics, "offpolicy/weight"), _known(metrics, "offpolicy/weight_square")
     return Learned(
@@ -128,7 +131,7 @@ def learned(metrics: Mapping[str, float]) -> Learned:
 
 
 def console_line(step: int, alarm: Alarm) -> str:
-    """An alarm as one line, with the trajectory to look at first."""
+    """An alarm as one line of text, with the id of a trajectory that shows it."""
     see = f" (see {alarm.trajectories[0]})" if alarm.trajectories else ""
     return " ".join(f"step {step:>4}  {alarm.severity}: {alarm.name}: {alarm.sentence}{see}".split("\n"))
 

@@ -1,6 +1,7 @@
-"""Trajectories and credit become flat token arrays; nothing past this point knows about episodes.
+"""Packs trajectories and credit into flat token arrays; the learner, which gets these, knows nothing about episodes.
 
-The weights carry the whole normalisation, so how tokens are grouped into micro-batches cannot change the gradient.
+The weights carry the whole normalisation of the loss, so how tokens are grouped into micro-batches cannot change the
+gradient.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ AGGREGATES = ("token", "sequence", "turn", "sum")
 
 
 def pack(groups: Sequence[ScoredGroup], credit: FloatArray | TokenCredit, *, aggregate: Aggregate = "token") -> Batch:
-    """Every policy token carries the advantage of its turn; ``policy_weight_L`` holds the whole normalisation.
+    """A batch in which every policy token has the advantage of its turn, and a weight that normalises the loss.
 
-    ``credit`` is float32[N], or one number per policy token (``TokenCredit``), each for its own token.
+    ``credit`` is float32[N], one number per turn, or a ``TokenCredit``, one per policy token.
 
     ``aggregate`` says what the loss ℓ of tokens j of turns t of sequences i is averaged over; sequences and turns
     without policy tokens do not count:
@@ -69,7 +70,7 @@ def _finite(name: str, values: FloatArray, unit: str) -> FloatArray:
 
 
 def by_turn(credit: FloatArray | TokenCredit, n_turns: int) -> FloatArray:
-    """Credit of turns as it is, credit of tokens as the mean over each turn: float32[N]."""
+    """Credit per turn: that of turns unchanged, that of tokens as the mean over each turn: float32[N]."""
     return credit.per_turn(n_turns) if isinstance(credit, TokenCredit) else credit
 
 
@@ -112,10 +113,10 @@ def rows(trajectories: Sequence[Trajectory]) -> IntArray:
 
 
 def boundaries(trajectories: Sequence[Trajectory]) -> tuple[IntArray, IntArray]:
-    """Places in the packed batch: the last token before each turn is spoken (int32[N]), and the last of each turn.
+    """For each turn, the index in the packed batch of the last token before the agent writes, and of its last token.
 
-    The state after the first is the one in which the agent is to act; the state after the second is what it made of it,
-    before the environment's reply.
+    Two int32[N]. The state after the first index is the one in which the agent decides; the state after the second is
+    the one that its turn led to, before the environment's reply.
     """
     before, after, place = [], [], 0
     for trajectory in trajectories:
@@ -127,14 +128,16 @@ def boundaries(trajectories: Sequence[Trajectory]) -> tuple[IntArray, IntArray]:
 
 
 def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
-    """Ids, sampler logprobs and places; ``policy_weight_L`` is 1 on policy tokens for now.
+    """The batch without credit: ids, sampler logprobs and positions, and ``policy_weight_L`` of 1 on policy tokens.
 
-    A trajectory without turns has no tokens and is no segment.
+    A trajectory without turns has no tokens, so it is not a segment.
     """
     ids, logprobs, source, position, segment, turn = [], [], [], [], [], []
     for index, trajectory in enumerate([one for one in trajectories if one.turns]):
         if not len(trajectory.turns[0].context_ids):
-            raise ShapeError(f"trajectory '{trajectory.id}' has no context before its first turn to predict it from")
+            raise ShapeError(
+                f"trajectory '{trajectory.id}' has no context before its first turn; nothing predicts its first token"
+            )
         length = 0
         for number, step in enumerate(trajectory.turns):
             ids += [step.context_ids, step.completion.ids_K]
@@ -172,7 +175,7 @@ def _weights(trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, agg
 
 
 def _share(weight: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """Scale the weights so that each owner that has any holds 1 in all."""
+    """Scale the weights so that they sum to 1 over each owner that has any."""
     total = np.bincount(owner, weights=weight)
     shared: np.ndarray = weight / np.where(total > 0, total, 1)[owner]
     return shared

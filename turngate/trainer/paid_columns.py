@@ -1,4 +1,4 @@
-"""What each component of the reward was paid, as columns: for rules that normalise components apart."""
+"""What each reward component was paid, as columns, for credit rules that normalise each component on its own."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ from turngate.types import FloatArray, Score
 def paid_columns(scores: Sequence[Score]) -> dict[str, FloatArray]:
     """``paid/NAME_B`` for every component NAME of the ledgers: what it was paid in each episode, float32[B].
 
-    That is weighted and after all gates, so a closed gate gives 0. An outcome or process component without an event was
-    not measured: NaN. A penalty without an event, and the floor of a veto that did not happen, cost nothing: 0.
+    Payments are weighted and after all gates, so behind a closed gate they are 0. An outcome or process component
+    without an event was not measured: NaN. A penalty without an event, or a veto that did not happen, cost nothing: 0.
     """
     penalties = {event.name for score in scores for event in score.ledger if event.kind == "penalty"}
     names = dict.fromkeys(event.name for score in scores for event in score.ledger)

@@ -1,4 +1,4 @@
-"""Does the reward of a turn reach the gradient, and whose? Perturb one turn's reward and look at every token."""
+"""Shows which tokens' gradients depend on the reward of one turn: perturbs that reward and compares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from turngate.types import Batch, Credit, FloatArray, IntArray, ScoredGroup, Tur
 
 @runtime_checkable
 class GradientLearner(Protocol):
-    """A learner that also shows its gradient without training."""
+    """A learner that can also compute gradients without training."""
 
     def token_gradient(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> FloatArray:
         """∂loss/∂log π of each token: float32[L], 0 where nothing is trained."""
@@ -33,11 +33,11 @@ class GradientLearner(Protocol):
 class TurnShift:
     """What the perturbation did to one turn.
 
-    ``before`` and ``after`` are the turn's advantage. ``changed`` are positions in the trajectory of tokens whose
-    ∂loss/∂log π changed, ``by`` how much each did: [M]; ``n_tokens`` is how many policy tokens the turn has.
-    ``predicted`` is what Σ ``by`` is under the plain policy gradient, −Σ policy_weight·(after − before): a loss that
-    clips, weighs or mixes tokens parts from it, as do ratios other than 1. ``norm`` is the length of the change of the
-    parameters' gradient that comes through this turn's tokens.
+    ``before`` and ``after`` are the turn's advantage without and with the perturbation. ``changed`` holds the positions
+    in the trajectory of the tokens whose ∂loss/∂log π changed, and ``by`` how much each did: [M]. ``n_tokens`` is the
+    number of policy tokens of the turn. ``predicted`` is what Σ ``by`` would be under the plain policy gradient,
+    −Σ policy_weight·(after − before); a loss that clips, weighs or mixes tokens differs from it, and so do ratios other
+    than 1. ``norm`` is the length of the part of the change in the parameters' gradient that comes from this turn.
     """
 
     trajectory: str
@@ -79,10 +79,11 @@ def probe_gradient(
 ) -> GradientProbe:
     """Add ``delta`` to one turn's reward, recompute credit, and compare every turn's advantage and gradient.
 
-    Nothing is trained: the learner's weights, gradient and memory stay. ``column`` is what is perturbed: what was paid,
-    or the process verdict, in its own units, for credit that reads that; a turn without a verdict then counts as 0
-    before. ``outcome_B`` and ``settled_B`` are left alone. With a loss in which tokens do not interact, only turns
-    whose advantage changed move; a baseline of siblings spreads the change over them, as the estimator says.
+    Nothing is trained: the learner's weights, gradient and memory stay as they are. ``column`` says what is perturbed:
+    the payment (``reward_N``), or the process verdict (``process_N``) for credit that reads verdicts; a turn without a
+    verdict is then taken to have 0 before. ``outcome_B`` and ``settled_B`` are not changed. With a loss in which tokens
+    do not interact, the gradient changes only at turns whose advantage changed. Siblings are among them if the credit
+    rule takes its baseline from siblings.
 
     Raises UnknownName for the trajectory, ConfigError for the turn, for a delta of 0, or for a learner that cannot show
     its gradient (see ``GradientLearner``), ShapeError as credit and pack do.
@@ -140,7 +141,7 @@ def _perturbed(table: TurnTable, row: int, column: Literal["reward_N", "process_
 
 
 def _norm(learner: GradientLearner, batch: Batch, change_L: FloatArray) -> float:
-    """The length of the parameters' gradient that ``change_L`` makes, from the trajectories that it touches alone."""
+    """The norm of the parameters' gradient for ``change_L``, computed from only those trajectories that it changes."""
     touched = np.isin(batch.segment_L, np.unique(batch.segment_L[change_L != 0]))
     if not touched.any():
         return 0.0

@@ -1,7 +1,8 @@
-"""Which siblings of a scored group are trained: filters that drop single trajectories, bool[B], True = stays.
+"""Filters that choose which siblings of a scored group are trained on: they return bool[B], True = stays.
 
-They come before credit, so baselines are taken over those that stay. What stays is chosen by its result and no longer a
-sample of the policy; that is the method, and its bias. Guided and unguided siblings are cut apart.
+They run before credit, so baselines are taken over the trajectories that stay. Those are chosen by their results, so
+they are no longer a fair sample of the policy: the gradient is biased, as these methods intend. Guided and unguided
+siblings are chosen separately.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ NKeep: TypeAlias = Annotated[int, Field(description="How many siblings of a grou
 Dropped: TypeAlias = Annotated[
     Mode,
     Field(
-        description="Which are chosen by their process verdicts: both: successes and failures; correct: successes "
-        "only, and failures at random, for verdicts that say little about failures."
+        description="Which episodes are chosen by their process verdicts. both: successes and failures; correct: "
+        "successes, while failures are chosen at random; for verdicts that say little about failures."
     ),
 ]
 OneSidedGroups: TypeAlias = Annotated[
@@ -31,25 +32,29 @@ OneSidedGroups: TypeAlias = Annotated[
 OddOne: TypeAlias = Annotated[
     Odd,
     Field(
-        description="Which goes where success and failure cannot be balanced exactly: even: half-way numbers are "
-        "rounded to even, as in the released code; incorrect: a failure."
+        description="Which episode is dropped where successes and failures cannot be balanced exactly. even: half-way "
+        "numbers are rounded to even, as in the released code; incorrect: a failure."
     ),
 ]
-Threshold: TypeAlias = Annotated[float, Field(description="Outcome from which on an episode is a success.")]
+Threshold: TypeAlias = Annotated[float, Field(description="Least outcome of an episode that counts as a success.")]
 Components: TypeAlias = Annotated[
     Sequence[str],
-    Field(description="Names of the process components whose verdicts count; leave it out for all."),
+    Field(description="Names of the process components whose verdicts are used; leave it out to use all."),
 ]
 MinTurns: TypeAlias = Annotated[
-    int, Field(description="Episodes with fewer turns with a verdict go first; set 1 where one turn is normal.")
+    int,
+    Field(description="Episodes with fewer judged turns than this are dropped first; set 1 where one turn is normal."),
 ]
-MaxTurns: TypeAlias = Annotated[int, Field(description="Episodes with more turns with a verdict go first.")]
-Seed: TypeAlias = Annotated[int, Field(description='Decides what is drawn at random, with mode = "correct".')]
+MaxTurns: TypeAlias = Annotated[int, Field(description="Episodes with more judged turns than this are dropped first.")]
+Seed: TypeAlias = Annotated[int, Field(description='Seed of the random choice among failures, with mode = "correct".')]
 HalfOrSo: TypeAlias = Annotated[
     int | None, Field(description="How many siblings of a group stay; leave it out for half of them.", ge=1)
 ]
 VoidFact: TypeAlias = Annotated[
-    str, Field(description="Name of the evidence that is true of a turn without a complete tool call or answer.")
+    str,
+    Field(
+        description="Name of the evidence that is true on a turn which holds neither a complete tool call nor answer."
+    ),
 ]
 
 
@@ -69,9 +74,9 @@ def prof(
     """PROF: keeps the siblings whose process verdicts fit their outcomes best, successes and failures in balance.
 
     ``c = (2o − 1) · mean 2(s − s̄)``, o = 1 where the outcome reaches ``threshold``, s the process verdicts of the
-    ledger before any gate, less 10 for fewer than ``min_turns`` or more than ``max_turns`` of them. A verdict that is
-    charged counts against the episode; ``components`` names those that count, left out all do. ``mode``, ``one_sided``
-    and ``odd`` are those of ``rewards.consistency.prof_keep``; ``seed`` is for mode "correct".
+    ledger before any gate, less 10 for fewer than ``min_turns`` or more than ``max_turns`` of them. The verdict of a
+    component with a negative weight counts against the episode; ``components`` names those that count, left out all do.
+    ``mode``, ``one_sided`` and ``odd`` are those of ``rewards.consistency.prof_keep``; ``seed`` is for mode "correct".
 
     Source: https://arxiv.org/abs/2509.03403, where 4 of 8 stay, 2 and 30 bound the steps (paragraphs there, turns with
     a verdict here: set ``min_turns=1`` where one turn is normal). Degenerate: at most ``n_keep`` siblings all stay;
@@ -99,12 +104,12 @@ def prof(
 def dcpo(group: ScoredGroup, *, n_keep: HalfOrSo = None) -> BoolArray:
     """DCPO: keeps the shortest of the better half and the longest of the worse half, ``n_keep`` siblings in all.
 
-    Better is what was paid more, among equals the shorter one; length is policy tokens. An odd one out belongs to the
-    better half.
+    The better half holds the siblings that were paid more; among equals, the shorter ones. Length is the number of
+    policy tokens. In a group of odd size the middle one belongs to the better half.
 
-    Source: ChatShopBuddy, https://arxiv.org/abs/2603.06065, 16 siblings of which 8 stay. ⚠ Which of them is
-    reconstructed from its abstract. Degenerate: at most ``n_keep`` siblings all stay. Raises ConfigError for
-    n_keep < 1.
+    Source: ChatShopBuddy, https://arxiv.org/abs/2603.06065, 16 siblings of which 8 stay. ⚠ Which of them stay is
+    reconstructed from its abstract. Degenerate: at most ``n_keep`` siblings all stay. Raises ConfigError for n_keep <
+    1.
     """
     if n_keep is not None and n_keep < 1:
         raise ConfigError(f"dcpo: n_keep is {n_keep}; at least one trajectory of each group must stay")
@@ -127,7 +132,7 @@ def dcpo(group: ScoredGroup, *, n_keep: HalfOrSo = None) -> BoolArray:
 def without_void(group: ScoredGroup, *, evidence: VoidFact = "void_turn") -> BoolArray:
     """SimpleTIR: drops episodes with a void turn, one that holds neither a complete tool call nor an answer.
 
-    ``evidence`` is the fact that says so, true on a turn; not measured is not void. Source: https://arxiv.org/abs/2509.02479,
+    ``evidence`` names the fact that is true on a void turn; a turn where it was not measured is not void. Source: https://arxiv.org/abs/2509.02479,
     which leaves void trajectories in the statistics of their group and out of the loss; here they are out of both.
     Known weakness: a collapse of the format becomes invisible, so watch how many are dropped (0.2 is alarming).
     """
@@ -137,7 +142,7 @@ def without_void(group: ScoredGroup, *, evidence: VoidFact = "void_turn") -> Boo
 def _outcome(group: ScoredGroup, row: int) -> float:
     outcome = group.scores[row].outcome
     if outcome is None:
-        raise ShapeError(f"trajectory '{group.trajectories[row].id}' has no outcome; drop what cannot be used before")
+        raise ShapeError(f"trajectory '{group.trajectories[row].id}' has no outcome; drop unusable trajectories first")
     return outcome
 
 

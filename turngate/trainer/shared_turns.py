@@ -1,8 +1,8 @@
-"""What siblings have in common although they were sampled apart: columns from which trees are grown.
+"""Turns that siblings share although they were sampled independently: columns from which trees are built.
 
-Siblings that begin alike are one node of a tree until they part (see ``credit.tree``). How often that happens depends
-on what has to be alike: token ids hardly ever are once the model has written a free thought, and then a rule over trees
-is the plain one without saying so. ``merged_share`` is the number to watch.
+Siblings that begin with equal turns share the nodes of a tree until they differ (see ``credit.tree``). How often that
+happens depends on what must be equal: token ids hardly ever are once the model has written free text. A rule over trees
+then silently gives the same credit as its plain form, so watch the metric ``credit/merged_share``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from turngate.types import Action, Trajectory, Turn, TurnTable, derive_seed
 
 
 def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
-    """``act_N`` and ``said_N``: hashes of what was done in each turn, and of its tokens: int64[N] each, never below 0.
+    """``act_N`` and ``said_N``, hashes of each turn's action and of its tokens: int64[N] each, never below 0.
 
     * ``act_N``: the state before the turn (its key, or the text of the observation where the environment gives none)
-      and the action: its tool calls with their arguments, or all that the model wrote where nothing was called. Two
-      thoughts that lead to one call are one act.
+      and the action: its tool calls with their arguments, or all that the model wrote if it called no tool. Turns with
+      different thoughts but the same call are equal.
     * ``said_N``: the ids of the turn's context and of its completion.
     """
     turns = [(trajectory.task.env_id, turn) for trajectory in trajectories for turn in trajectory.turns]
@@ -34,9 +34,9 @@ def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
 
 
 def merged_share(table: TurnTable, merge: Merge) -> float:
-    """The share of tree nodes through which more than one sibling went: 0 = nobody has anything in common.
+    """The share of tree nodes that more than one sibling shares; 0 = no two siblings share a turn.
 
-    A node is a turn, or several that are merged. Raises ShapeError as ``credit.tree.grow`` does.
+    A node is a turn, or several equal ones merged. Raises ShapeError as ``credit.tree.grow`` does.
     """
     validate(table)
     return float((grow(table, "merged_share", merge).visits_G > 1).mean())

@@ -1,4 +1,4 @@
-"""One training step. This file tells the story; every verb in it is a small function elsewhere."""
+"""One training step from top to bottom: read ``train_step`` first. Each line of it calls a small function."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.errors import ConfigError, RunError
 from turngate.examine.run import Examining
 from turngate.metrics import Clock
-from turngate.trainer.canary import Moved, check_agreement, longest, probe
-from turngate.trainer.checkpoint import Kept
+from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
+from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
@@ -24,7 +24,7 @@ from turngate.trainer.learner import MAX_KL, Learner, measured_for
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import credit_metrics, unwatched
 from turngate.trainer.pack import Aggregate, by_turn, pack, split
-from turngate.trainer.signals.base import Lesson, Signals
+from turngate.trainer.signals.base import AfterCredit, Signals
 from turngate.trainer.table import tabulate
 from turngate.types import (
     Batch,
@@ -43,20 +43,24 @@ from turngate.types import (
 )
 
 _log = logging.getLogger(__name__)
-PROBES = 2  # episodes that the canary replays after each publish
+PROBES = 2  # episodes of which turns are sampled again after each publish (see ``canary``)
 
 
 class Recorder(Protocol):
-    """Where a step is recorded (see ``turngate.store``)."""
+    """Stores what was played (see ``turngate.store``)."""
 
     def write(self, step: int, scored: Sequence[ScoredGroup]) -> None:
-        """Keep what was played in ``step``, with its scores."""
+        """Store the episodes of ``step`` with their scores."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Everything a step needs, made by ``turngate.run``. ``score``: what a rubric pays a group in a step."""
+    """Everything that a training step needs, made by ``turngate.run``.
+
+    ``score`` applies the rubric to a group: it takes the group and the number of the step. ``tolerance`` is that of
+    ``check_agreement``.
+    """
 
     player: Player
     worlds: Worlds
@@ -73,34 +77,35 @@ class Run:
     tolerance: float
     seed: int
     max_kl: float = MAX_KL  # furthest that the updates of a step may move the policy, in nats per token
-    rounding: str = ""  # what to do where sampler and learner part by rounding alone
-    examining: Examining | None = None  # looks at what was played before it is scored
-    reference: Learner | None = None  # frozen, for losses that hold the policy near it
+    rounding: str = ""  # advice for the case that sampler and learner differ by rounding alone
+    examining: Examining | None = None  # looks at the episodes before they are scored
+    reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
 
     @property
     def policy(self) -> Policy:
-        """Who acts."""
+        """The policy that plays and is trained."""
         return self.player.policy
 
     @property
-    def beside(self) -> Mapping[str, Kept]:
-        """What a checkpoint keeps beside the learner."""
+    def checkpointed(self) -> Mapping[str, Stateful]:
+        """What a checkpoint saves beside the learner: the models that signals train, and the examiners' memory."""
         return self.signals.learners if self.examining is None else {**self.signals.learners, "examine": self.examining}
 
     @property
     def waits(self) -> bool:
-        """Whether scores wait for facts of examiners."""
+        """Whether scores can depend on facts of examiners, which may be missing."""
         return self.examining is not None and bool(self.examining.examiners)
 
     def seed_at(self, step: int) -> int:
-        """The seed of everything random in one step."""
+        """The seed from which everything random in one step derives."""
         return derive_seed(self.seed, "step", step)
 
 
 async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
-    """One update: plan, play, examine, score, keep, credit, pack, learn, publish, record."""
+    """One update: plan help, play, examine, score, filter, credit, pack, learn, publish, record. Returns the
+    metrics."""
     clock = Clock()
     plans = planned(run.guide, tasks, run.group_size)
     with clock("collect"):
@@ -111,12 +116,12 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     metrics = summarize(scored, waits=run.waits) | drops | examined
     if kept:
         with clock("credit"):
-            table, lesson = run.signals.measure(kept, tabulate(kept))
+            table, after_credit = run.signals.measure(kept, tabulate(kept))
             credit = run.credit(table)
             batch = pack(kept, credit, aggregate=run.aggregate)
         metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
-            metrics |= learn(run, batch, table, lesson, first=step == 1)
+            metrics |= learn(run, batch, table, after_credit, first=step == 1)
         with clock("publish"):
             metrics |= await publish_checked(run, scored, step)
     run.guide.observe(scored)
@@ -127,7 +132,7 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
 
 
 def planned(guide: Guide, tasks: Sequence[Task], group_size: int) -> list[Sequence[Guidance | None]]:
-    """What the guide plans for the siblings of each task. Raises ConfigError for help that training cannot honour."""
+    """What the guide plans for the siblings of each task. Raises ConfigError for guidance that cannot be trained on."""
     plans = [guide.plan(task, group_size) for task in tasks]
     for guidance in (entry for plan in plans for entry in plan if entry is not None):
         if guidance.strip_for_train:
@@ -141,7 +146,7 @@ def planned(guide: Guide, tasks: Sequence[Task], group_size: int) -> list[Sequen
 async def play_examined(
     run: Run, tasks: Sequence[Task], plans: Sequence[Sequence[Guidance | None]], step: int
 ) -> tuple[list[Group], Metrics]:
-    """The groups of a step with all facts about them; examiners begin with a group while others are still played."""
+    """The groups of a step, with the facts of all examiners, which begin with a group while others are still played."""
     play = partial(play_groups, run.player, run.worlds, tasks, plans, seed=run.seed_at(step))
     if run.examining is None:
         return await play(), {}
@@ -149,28 +154,29 @@ async def play_examined(
         return await stage.finish(await play(ended=stage.group_done))
 
 
-def learn(run: Run, batch: Batch, table: TurnTable, lesson: Lesson, *, first: bool) -> Metrics:
-    """Descend on the batch in ``minibatches`` steps; the run's first batch must be what the learner would sample.
+def learn(run: Run, batch: Batch, table: TurnTable, after_credit: AfterCredit, *, first: bool) -> Metrics:
+    """Update the learner on the batch, in ``minibatches`` optimizer steps, and train what signals train.
 
-    Raises MismatchError if it is not, RunError for updates that ruin the policy.
+    ``first`` marks the first batch of a run, on which the learner's log-probabilities are compared with the sampler's.
+    Raises MismatchError where they differ, RunError for updates that move the policy too far.
     """
     metrics = _check(run, batch) if first else {}
-    returns, noted = lesson(table)
+    returns, noted = after_credit(table)
     parts = [  # all columns are measured before the first update
         (part, measured_for(run.loss, part, run.learner, run.reference) | own)
         for part, own in split(batch, returns, run.minibatches)
     ]
     metrics |= noted
-    moved = Moved(batch, run.learner)
+    update_kl = UpdateKl(batch, run.learner)
     for part, columns in parts:
         measured = run.learner.forward_backward(part, run.loss, measured=columns) | run.learner.optim_step()
         for name, value in measured.items():
             metrics[name] = metrics.get(name, 0.0) + value / len(parts)
-    return metrics | moved.check(metrics, limit=run.max_kl)
+    return metrics | update_kl.check(metrics, limit=run.max_kl)
 
 
 async def publish_checked(run: Run, scored: Sequence[ScoredGroup], step: int) -> Metrics:
-    """Hand the new weights to the sampler and make sure that it samples with them. Raises MismatchError."""
+    """Give the new weights to the sampler and check that it samples with them. Raises MismatchError if not."""
     await run.policy.publish(run.learner.weights(), step)
     played = longest([trajectory for group in scored for trajectory in group.trajectories if trajectory.turns], PROBES)
     spoken = await probe(run.player, played, seed=run.seed_at(step))
@@ -185,16 +191,20 @@ def _check(run: Run, batch: Batch) -> Metrics:
 def summarize(groups: Sequence[ScoredGroup], *, waits: bool = False) -> Metrics:
     """Success and payments of a step, and of each environment where there are several (``env/NAME/…``).
 
-    Unusable episodes are counted, not averaged in, except by ``success_of_all``, where they are failures. Raises
-    RunError if none is usable, unless scores wait for facts that examiners could not have (``waits``): then that is
-    told, and only a step in which all episodes broke ends the run.
+    Unusable episodes are counted and left out of the averages, except of ``success_of_all``, where they are failures.
+    Raises RunError if no episode is usable. With ``waits``, scores need facts of examiners, which may be missing for a
+    step (a judge's server is down): that is logged, and RunError is raised only if all episodes of the step broke.
     """
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     if not any(score.usable for _, score in pairs):
         problem = next((t.error or s.problem for t, s in pairs if t.error or s.problem), "no episode was played")
         if not waits or not any(trajectory.ending.usable for trajectory, _ in pairs):
-            raise RunError(f"none of {len(pairs)} episodes of this step can be used; the first says: {problem}")
-        _log.warning("none of %d episodes of this step can be scored; the first says: %s", len(pairs), problem)
+            raise RunError(
+                f"none of {len(pairs)} episodes of this step can be used; the problem of the first: {problem}"
+            )
+        _log.warning(
+            "none of %d episodes of this step can be scored; the problem of the first: %s", len(pairs), problem
+        )
         return {"train/unusable_share": 1.0}
     by_env: dict[str, list[tuple[Trajectory, Score]]] = {}
     for trajectory, score in pairs:

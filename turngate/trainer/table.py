@@ -1,4 +1,4 @@
-"""From scored groups to columns: the one place where trajectories become a ``TurnTable``."""
+"""Makes a ``TurnTable``, the columns that credit is computed from, out of scored groups."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +15,11 @@ from turngate.types import FloatArray, Score, ScoredGroup, Source, Trajectory, T
 def tabulate(groups: Sequence[ScoredGroup]) -> TurnTable:
     """All turns of ``groups`` end to end, siblings in order.
 
-    Cohorts (``Trajectory.cohort``: task, guidance kind and level) are dense numbers in order of appearance.
-    Payments for a whole episode count for its last turn; a process verdict on a whole episode is paid like that, but it
-    is no verdict on that turn. Raises ShapeError, naming the trajectory, for a score that is not usable (filters drop
-    those), for a reward of another length than its turns and for a process verdict on a turn that it does not have.
+    Cohorts (``Trajectory.cohort``: task, guidance kind and level) are dense numbers in order of appearance. Payments
+    for a whole episode are booked on its last turn. So is the payment for a process verdict on a whole episode, but
+    ``process_N`` of that turn does not contain the verdict. Raises ShapeError, naming the trajectory, for a score that
+    is not usable (filters drop those), for a reward of another length than its turns and for a process verdict on a
+    turn that it does not have.
     """
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
     for trajectory, score in pairs:
@@ -58,11 +59,11 @@ def _validate(trajectory: Trajectory, score: Score) -> None:
 
 
 def _verdicts(trajectory: Trajectory, score: Score) -> tuple[list[float], list[bool], list[float]]:
-    """Per turn: the mean process verdict (NaN = none), whether one of them is open, and what they were paid.
+    """For each turn: its mean process verdict (NaN = none), whether a verdict is open, and what its verdicts were paid.
 
-    The mean is over the verdicts that no gate closed, or over all if every one is closed. A verdict v of a component of
-    weight w enters as sign(w)·v with weight |w|: what a component charges for counts against the turn. A component of
-    weight 0 says nothing.
+    A verdict is open unless a gate set its payment to 0. The mean is over the open verdicts, or over all if none is
+    open. A verdict v of a component of weight w enters as sign(w)·v with weight |w|, so that what a component charges
+    for counts against the turn. A component of weight 0 is ignored.
     """
     n_turns = len(trajectory.turns)
     open_sum, open_weight = [0.0] * n_turns, [0.0] * n_turns
@@ -92,14 +93,14 @@ def _verdicts(trajectory: Trajectory, score: Score) -> tuple[list[float], list[b
 
 
 def _settled(score: Score) -> float:
-    """What was paid for anything but the process."""
+    """Everything that was paid except for process verdicts."""
     process = sum(event.paid for event in score.ledger if event.kind == "process")
     total = float(score.reward_T.sum(dtype=np.float64)) if len(score.reward_T) else score.total
     return total - process
 
 
 def _states(trajectory: Trajectory, known: dict[tuple[str, str], int]) -> list[int]:
-    """The state before each turn as a number that is the same in every run; -1 where the environment gave no key."""
+    """The state before each turn as a number, equal in all runs for equal state keys; −1 where there is no key."""
     numbers = []
     for turn in trajectory.turns:
         key = (trajectory.task.env_id, turn.observation.state_key)

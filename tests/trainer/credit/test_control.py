@@ -36,7 +36,7 @@ def test_seeds_differ(table_of: Any):
 
 
 def test_what_cannot_be_shuffled_is_refused(table_of: Any):
-    with pytest.raises(ShapeError, match="nobody to swap"):
+    with pytest.raises(ShapeError, match="cannot swap advantages"):
         shuffle_between_trajectories(table_of([[0, 1]]), np.zeros(2, np.float32), 0)
     with pytest.raises(ShapeError, match=r"advantage_N has shape \(3,\), expected \(2,\)"):
         shuffle_between_trajectories(table_of([[0], [1]]), np.zeros(3, np.float32), 0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.credit.bilevel_gae import bilevel_gae, bilevel_targets
+from turngate.trainer.credit.dry_run import columns_read
 from turngate.trainer.credit.grpo import grpo
 from turngate.trainer.credit.implicit import prime
 from turngate.trainer.credit.per_token import (
@@ -20,7 +21,6 @@ from turngate.trainer.credit.per_token import (
     token_gae,
     token_targets,
 )
-from turngate.trainer.credit.rehearsal import rehearse
 from turngate.trainer.credit.reinforce_plus_plus import reinforce_plus_plus
 from turngate.trainer.credit.rl_zvp import rl_zvp
 from turngate.trainer.credit.rloo import rloo
@@ -193,7 +193,7 @@ def test_one_finite_number_per_policy_token(table_of: Any, name: str):
 def test_rows_that_are_missing_or_wrong_are_refused(table_of: Any, name: str):
     with pytest.raises(ShapeError, match=f"{name} needs column 'turn_S'"):
         TOKEN_CREDITS[name](table_of([[1]]))
-    with pytest.raises(ShapeError, match=r"turn_S must never go down and stay in 0\.\.0"):
+    with pytest.raises(ShapeError, match=r"turn_S must never decrease and stay in 0\.\.0"):
         TOKEN_CREDITS[name](table_of([[1]], turn_S=[0, 1]))
     with pytest.raises(ShapeError, match="needs policy tokens, and this batch has none"):
         TOKEN_CREDITS[name](table_of([[1]], turn_S=np.zeros(0, np.int32)))
@@ -234,19 +234,19 @@ def test_credit_of_tokens_as_credit_of_turns():
 # --- what rules read -------------------------------------------------------------------------------------------------
 
 
-def test_a_rehearsal_tells_what_a_rule_reads():
+def test_a_dry_run_tells_what_a_rule_reads():
     everything = ("value_N", "gain_N", "similar_N", "entropy_N", *OFFERED)
-    assert rehearse(CREDITS["grpo"], everything) == set()
-    assert rehearse(CREDITS["turn_gae"], everything) == {"value_N", "bootstrap_B"}
-    assert rehearse(CREDITS["igpo"], everything) == {"gain_N"}
-    assert rehearse(CREDITS["rl_zvp"], everything) == {"entropy_N"}
-    assert rehearse(CREDITS["rl_zvp"]) == {"surprisal_N"}
-    assert rehearse(token_gae, everything) == {"value_S", "turn_S", "bootstrap_B"}
-    assert rehearse(rl_zvp_tokens, ("turn_S", "surprisal_S")) == {"turn_S", "surprisal_S"}
-    assert rehearse(lambda table: CREDITS["gigpo"](table, anchors="similar"), everything) == {"similar_N"}
-    assert rehearse(CREDITS["gdpo"], components=("won", "style")) == {"paid/won_B", "paid/style_B"}
-    assert rehearse(CREDITS["tempo"]) == {"said_N"}
-    assert rehearse(CREDITS["arpo"], branching=True) == {"parent_B", "branch_B"}
+    assert columns_read(CREDITS["grpo"], everything) == set()
+    assert columns_read(CREDITS["turn_gae"], everything) == {"value_N", "bootstrap_B"}
+    assert columns_read(CREDITS["igpo"], everything) == {"gain_N"}
+    assert columns_read(CREDITS["rl_zvp"], everything) == {"entropy_N"}
+    assert columns_read(CREDITS["rl_zvp"]) == {"surprisal_N"}
+    assert columns_read(token_gae, everything) == {"value_S", "turn_S", "bootstrap_B"}
+    assert columns_read(rl_zvp_tokens, ("turn_S", "surprisal_S")) == {"turn_S", "surprisal_S"}
+    assert columns_read(lambda table: CREDITS["gigpo"](table, anchors="similar"), everything) == {"similar_N"}
+    assert columns_read(CREDITS["gdpo"], components=("won", "style")) == {"paid/won_B", "paid/style_B"}
+    assert columns_read(CREDITS["tempo"]) == {"said_N"}
+    assert columns_read(CREDITS["arpo"], branching=True) == {"parent_B", "branch_B"}
 
 
 def weighing(table: Any) -> Any:
@@ -268,27 +268,27 @@ def own_refusal(table: Any) -> Any:
         (
             CREDITS["turn_gae"],
             {},
-            "it needs column 'value_N', which nothing here fills; a critic measures it in training",
+            "it needs column 'value_N', which nothing in this run fills; a critic measures it in training",
         ),
-        (token_gae, {"offered": ("turn_S",)}, "'value_S', which nothing here fills; only training measures it"),
+        (token_gae, {"offered": ("turn_S",)}, "'value_S', which nothing in this run fills; only training measures it"),
         (CREDITS["spae"], {}, "'accuracy_N', .*: signals.evidence = {accuracy_N = \"...\"}"),
         (
             partial(CREDITS["gigpo"], anchors="similar"),
             {},
-            "'similar_N', which nothing here fills; set signals.similar",
+            "'similar_N', which nothing in this run fills; set signals.similar",
         ),
         (weighing, {"components": ("won",)}, "'paid/style_B', but the rubric has no component 'style'"),
-        (careless, {}, "it needs column 'mine_N', which nothing here fills"),
+        (careless, {}, "it needs column 'mine_N', which nothing in this run fills"),
         (own_refusal, {}, "it is too hot"),
     ],
 )
 def test_a_rule_whose_columns_nobody_fills_is_refused(rule: Any, settings: dict[str, Any], match: str):
     with pytest.raises(ShapeError, match=match):
-        rehearse(rule, **settings)
+        columns_read(rule, **settings)
 
 
 def test_a_component_that_nobody_named_may_be_there():
-    assert rehearse(weighing) == {"paid/style_B"}
+    assert columns_read(weighing) == {"paid/style_B"}
 
 
 @pytest.mark.parametrize("name", ["tree_rpo", "tree_grpo", "tree_rl", "portool", "arpo", "r3l", "tempo", "lambda_grpo"])
@@ -298,14 +298,14 @@ def test_rules_over_recorded_branches_need_branching(name: str):
     with pytest.raises(
         ShapeError, match=r"it needs branches \(parent_B, branch_B\), which no rollout of this run makes"
     ):
-        rehearse(rule)
-    assert rehearse(rule, branching=True) == {"parent_B", "branch_B"}
+        columns_read(rule)
+    assert columns_read(rule, branching=True) == {"parent_B", "branch_B"}
 
 
-def test_a_rehearsal_has_as_many_siblings_as_it_is_told():
+def test_a_dry_run_has_as_many_siblings_as_it_is_told():
     with pytest.raises(ConfigError, match="k is 4, but no cohort has more than 2"):
-        rehearse(CREDITS["pass_at_k"])
-    assert rehearse(CREDITS["pass_at_k"], siblings=4) == set()
+        columns_read(CREDITS["pass_at_k"])
+    assert columns_read(CREDITS["pass_at_k"], siblings=4) == set()
 
 
 def test_the_rules_that_read_values_are_those_with_targets_for_a_critic():
@@ -313,6 +313,6 @@ def test_the_rules_that_read_values_are_those_with_targets_for_a_critic():
     readers = {
         name
         for name, rule in {**CREDITS, **TOKEN_CREDITS}.items()
-        if rehearse(rule, offered, siblings=8, branching=True) & {"value_N", "value_S"}
+        if columns_read(rule, offered, siblings=8, branching=True) & {"value_N", "value_S"}
     }
     assert readers == set(VALUE_TARGETS)

@@ -175,7 +175,7 @@ def test_equal_values_whiten_to_zero(value: float, count: int):
         ((f(), f(), i()), "reward_S is empty"),
         ((f(0, np.inf), f(0, 0), i(0, 0)), "reward_S is inf at 1"),
         ((f(0, 0), f(np.nan, 0), i(0, 0)), "value_S is nan at 0"),
-        ((f(0, 0), f(0, 0), i(1, 0)), "segment_S must start at 0 or above and never go down"),
+        ((f(0, 0), f(0, 0), i(1, 0)), "segment_S must start at 0 or above and never decrease"),
         ((np.zeros((2, 1), np.float32), f(0, 0), i(0, 0)), "reward_S has shape"),
     ],
 )

@@ -377,5 +377,5 @@ def test_an_objective_that_says_nothing_is_named():
     class Silent(Objective):
         """Forgot to act."""
 
-    with pytest.raises(ConfigError, match="objective 'silent' has no __call__, so there is nothing to raise"):
+    with pytest.raises(ConfigError, match="objective 'silent' has no __call__, so it gives no value to raise"):
         Silent(type="silent")(tokens([-1.0]))

@@ -257,11 +257,11 @@ def test_weighting_a_ratio_by_the_same_ratio_is_refused(objective):
 def test_settings_without_effect_are_refused():
     with pytest.raises(ConfigError, match="decoupled without a correction has no effect: objective 'reinforce' uses"):
         PolicyLoss(objective=Reinforce(), decoupled=True)
-    with pytest.raises(ConfigError, match="normalize without a correction has no effect"):
+    with pytest.raises(ConfigError, match="normalize has no effect without a correction"):
         PolicyLoss(normalize=True)
-    with pytest.raises(ConfigError, match="penalty 'kl' is there 2 times; give it once"):
+    with pytest.raises(ConfigError, match="penalty 'kl' is listed 2 times; list it once"):
         PolicyLoss(penalties=(KlPenalty(), EntropyBonus(coef=0.1), KlPenalty(coef=0.1)))
-    with pytest.raises(ConfigError, match=r"ask for nucleus 0.5 and 0.8; use one"):
+    with pytest.raises(ConfigError, match=r"need nucleus 0.5 and 0.8; set them equal"):
         _ = PolicyLoss(objective=Picky(type="picky"), penalties=(Siren(),)).needs
 
 

@@ -166,7 +166,7 @@ def test_the_aggregate_is_read_as_written(aggregate):
             "loss: correction 'tis' weighs by the ratio to the sampler, which objective",
         ),
         ({"objective": "sapo", "correction": ["veto", "mis"]}, "loss: correction 'mis' weighs by the ratio"),
-        ({"normalize": True}, "loss: normalize without a correction has no effect"),
+        ({"normalize": True}, "loss: normalize has no effect without a correction"),
         ({"objective": "reinforce", "decoupled": True}, "loss: decoupled without a correction has no effect"),
         (
             {"correction": [{"type": "tis", "reduce": "mean"}]},
@@ -185,7 +185,7 @@ def test_the_aggregate_is_read_as_written(aggregate):
             "loss.penalties[0]: k1 differentiated has gradient 0",
         ),
         ({"penalties": ["entropy"]}, "key 'loss.penalties[0].coef' is missing"),
-        ({"penalties": ["kl", "siren", "kl"]}, "loss: penalty 'kl' is there 2 times; give it once"),
+        ({"penalties": ["kl", "siren", "kl"]}, "loss: penalty 'kl' is listed 2 times; list it once"),
         (
             {"penalties": [{"type": "siren", "coef": 0}]},
             "loss.penalties[0].coef: Input should be greater than 0, got 0",

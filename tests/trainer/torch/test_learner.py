@@ -247,7 +247,7 @@ def test_what_is_not_finite_stops_the_run():
     taught.forward_backward(batch_of(), LOSS)
     next(taught.model.parameters()).grad[0] = float("inf")
     before = {name: weight.clone() for name, weight in taught.weights().items()}
-    with pytest.raises(RunError, match="the gradient norm is inf; nothing was updated"):
+    with pytest.raises(RunError, match="the gradient norm is inf, so nothing was updated"):
         taught.optim_step()
     assert all(torch.equal(weight, before[name]) for name, weight in taught.weights().items())
 

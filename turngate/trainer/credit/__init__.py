@@ -1,8 +1,8 @@
-"""Credit: a ``TurnTable`` in, one number per turn out. Pure numpy, one function per method, configured by keyword.
+"""Credit rules: each turns a ``TurnTable`` into one number per turn. Pure numpy, one function per published method.
 
-``CREDITS`` maps the name of a method to its function, ``TOKEN_CREDITS`` those whose unit is the token; they give a
-``TokenCredit``. ``VALUE_TARGETS`` says, for rules with a critic, what the critic should learn. ``control`` holds the
-negative controls and is in none of them.
+The settings of a rule are keyword arguments. ``CREDITS`` maps the names of rules to their functions. ``TOKEN_CREDITS``
+does so for rules that give one number per token, a ``TokenCredit``. ``VALUE_TARGETS`` has, for rules with a critic, the
+function that computes what the critic learns. ``control`` holds negative controls, which are no rules of a config.
 """
 
 from collections.abc import Callable, Mapping

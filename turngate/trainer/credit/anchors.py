@@ -1,4 +1,4 @@
-"""Similar states as one anchor: for environments whose states never repeat to the letter."""
+"""Treats similar states as one (an anchor of ``gigpo``), for environments whose states never repeat exactly."""
 
 import difflib
 from collections import defaultdict
@@ -20,9 +20,10 @@ def join_similar(
 ) -> Int64Array:
     """The column ``similar_N`` for ``gigpo(anchors="similar")``: int64[N], −1 for an empty text.
 
-    ``texts`` are the states before each turn, ``cohorts`` their cohorts. Inside a cohort a text joins the first anchor
-    with which its difflib ratio, twice the common units over all units of both, is at least ``threshold``; else it
-    becomes an anchor. Texts are taken by length and then by alphabet, so their order in the batch does not matter.
+    ``texts`` are the states before each turn, ``cohorts`` their cohorts. An anchor is a text that stands for all texts
+    similar to it. Inside a cohort a text joins the first anchor with which its difflib ratio (twice the common units,
+    divided by all units of both) is at least ``threshold``; else it becomes an anchor itself. Texts are compared in
+    order of length and then of alphabet, so their order in the batch does not matter.
 
     Source: the code of https://arxiv.org/abs/2505.10978: 0.95, by characters, in batch order, with difflib's shortcut
     that ignores frequent characters of texts of 200 and more. Here they count, so "characters" takes time with the
@@ -63,5 +64,5 @@ def _anchors(texts: set[str], threshold: float, unit: str) -> Iterator[list[str]
 
 
 def _close(matcher: difflib.SequenceMatcher[str], threshold: float) -> bool:
-    """Upper bounds first: they are cheap and rule most pairs out."""
+    """Whether the ratio reaches the threshold; cheap upper bounds come first, which rule most pairs out."""
     return all(ratio() >= threshold for ratio in (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio))

@@ -13,8 +13,8 @@ from turngate.types import FloatArray, TurnTable
 Mode: TypeAlias = Annotated[
     Literal["soft", "hard"],
     Field(
-        description="soft: a turn that branches share is counted once in each of them, with its credit there; "
-        "hard: it gets the branches' mean."
+        description="How a turn that several branches share gets credit. soft: it is trained once in each of them, "
+        "with the credit of that branch; hard: its credit is the mean over the branches."
     ),
 ]
 
@@ -24,11 +24,12 @@ def arpo(table: TurnTable, *, mode: Mode = "soft", eps: Eps = 1e-6) -> FloatArra
 
     ``A = z(R)`` over all branches of the cohort ("soft"); shared turns get the branches' mean ("hard"): float32[N].
 
-    ``z(R) = (R − mean) / (std + eps)`` (ddof 1) of everything paid. Under "soft" a shared turn stands in several
-    trajectories with different credit, and the loss averages them; with equal weights both modes have one gradient.
+    ``z(R) = (R − mean) / (std + eps)`` (ddof 1) of everything paid. Under "soft" a shared turn is part of several
+    trajectories with different credit, and the loss averages over them; with equal weights both modes have the same
+    gradient.
 
-    Source: https://arxiv.org/abs/2507.19849, "soft" is its default. Branches are correlated: n of them hold fewer than
-    n independent samples.
+    Source: https://arxiv.org/abs/2507.19849, "soft" is its default. Branches are correlated: n of them carry
+    less information than n independent samples.
 
     Degenerate: "soft", and both modes without branches, are ``grpo``. A cohort of one or of equal totals gives exactly
     0. Raises ShapeError (see ``validate`` and ``tree.branches``), ConfigError for eps < 0 or an unknown

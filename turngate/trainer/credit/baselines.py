@@ -1,7 +1,7 @@
-"""What rules with a signal of their own share: sums along a trajectory, and siblings as a baseline.
+"""Shared by rules that read something beside payments: sums along a trajectory, and baselines of siblings.
 
-NaN says that a turn was not measured. Such a turn is left out of every mean, every std and every sum; it is never
-taken for 0. A trajectory without a sibling has nothing to be compared with: every rule gives it 0.
+NaN means that a turn was not measured. Such a turn is left out of every mean, std and sum, and never counts as 0. A
+trajectory without siblings cannot be compared, so every rule gives it 0.
 """
 
 from typing import Literal, TypeAlias
@@ -47,11 +47,11 @@ def one_of(method: str, name: str, value: str, allowed: tuple[str, ...]) -> None
 
 
 def outcomes(table: TurnTable, source: OutcomeSource, method: str) -> Float64Array:
-    """The outcome that stands beside process verdicts: float64[B].
+    """The outcome that a rule combines with process verdicts: float64[B].
 
-    "settled" is ``measured["settled_B"]``: everything that was paid but the process, so the outcome after all gates,
-    with the floor of a veto and with penalties. An episode that succeeded by a forbidden act is worth what it was paid.
-    "earned" is ``table.outcome_B``, before any gate: there the same episode is a success. Raises ConfigError for
+    "settled" is ``measured["settled_B"]``: everything that was paid except for process verdicts, so the outcome after
+    all gates, with penalties and the floor of a veto. An episode that succeeded by a forbidden act counts what it was
+    paid. "earned" is ``table.outcome_B``, before any gate, where the same episode is a success. Raises ConfigError for
     another source, ShapeError if ``settled_B`` is missing or not finite.
     """
     one_of(method, "outcome", source, ("earned", "settled"))
@@ -91,7 +91,7 @@ def z_of(
 ) -> Float64Array:
     """``(x − mean) / (max(std, min_std) + eps)`` with the statistics of the kept turns of each group: float64[N].
 
-    ``weight_N`` counts a turn that often (its tokens). Turns that are not kept, and those of degenerate groups, get
+    ``weight_N`` says how often a turn counts (its tokens). Turns that are not kept, and those of degenerate groups, get
     exactly 0.
     """
     z_N = np.zeros(len(values_N))
@@ -106,7 +106,7 @@ def z_among_siblings(
 ) -> Float64Array:
     """``z_of`` rewards over the kept turns of all siblings together: float64[N], 0 where there is no sibling.
 
-    A trajectory without turns stands there with everything that it was paid, as one turn would.
+    A trajectory without turns counts as one turn that was paid everything that the trajectory was.
     """
     without_M = turnless(table)
     reward_M = np.append(reward_N, table.total_B[without_M])
@@ -148,7 +148,7 @@ def rate_baseline(step_N: Float64Array, weight_N: Float64Array, table: TurnTable
     """``Σ_{s≥t} (x_s − w_s · b)``, b = mean over the siblings of their ``Σ x / Σ w``: float64[N].
 
     With tokens as weights, every token is compared with the siblings' mean per token. A trajectory without weight has
-    no rate and is nobody's baseline. One that has no sibling with a rate gets 0.
+    no rate and counts in no baseline. One that has no sibling with a rate gets 0.
     """
     weight_B = per_trajectory(weight_N, table)
     rated = np.flatnonzero(weight_B > 0)

@@ -1,4 +1,4 @@
-"""Bi-level GAE: a critic says what each token was worth; turns are credited first, then the tokens inside them."""
+"""Bi-level GAE: advantages from a critic, computed first over turns and then over the tokens inside each turn."""
 
 import numpy as np
 
@@ -14,18 +14,16 @@ def bilevel_gae(
 ) -> TokenCredit:
     """VAGEN: advantages from a critic (GAE), first from turn to turn, then from token to token inside each turn.
 
-    ``bilevel_token_gae`` of the table: one number per policy token.
+    One number per policy token (see ``bilevel_token_gae``). Turns: ``A^h_t = δ_t + γ_turn λ A^h_{t+1}`` with V at the
+    *last* policy token of a turn; inside a turn the last token gets ``A^h_t``, the others ``A_j = γ V_{j+1} − V_j + γλ
+    A_{j+1}``. Reads ``measured["value_S"]`` (the critic's value of the state before each policy token), ``turn_S``, and
+    ``bootstrap_B`` if that is there (value after the last turn of a truncated episode). ``whitened`` moves and scales
+    the result to mean 0 and variance 1 over all policy tokens of the batch.
 
-    Turns: ``A^h_t = δ_t + γ_turn λ A^h_{t+1}`` with V at the *last* policy token of a turn; inside a turn the last
-    token gets ``A^h_t``, the others ``A_j = γ V_{j+1} − V_j + γλ A_{j+1}``. Reads ``measured["value_S"]`` (the critic's
-    value of the state before each policy token), ``turn_S``, and ``bootstrap_B`` if that is there (value after the last
-    turn of a truncated episode). ``whitened`` moves and scales the result to mean 0 and variance 1 over all policy
-    tokens of the batch.
-
-    Source: VAGEN, https://arxiv.org/abs/2510.16907, whose scripts use γ_turn = 0.95 and λ 0.95–1 and whiten. A turn
-    without policy tokens hands its reward to the one before it. Turns of one token make it ``turn_gae`` with γ_turn.
-    Raises ShapeError (see ``validate``; a column that is missing or not finite), ConfigError for a discount outside
-    [0, 1].
+    Source: VAGEN, https://arxiv.org/abs/2510.16907, whose scripts use γ_turn = 0.95 and λ 0.95–1 and whiten. The reward
+    of a turn without policy tokens is added to the turn before it. Turns of one token make it ``turn_gae`` with γ_turn.
+    Raises ShapeError (see ``validate``; a column that is missing or not finite), ConfigError for a discount outside [0,
+    1].
     """
     advantage_S = _advantage(table, gamma_turn, gamma, lam)
     if whitened:
@@ -34,7 +32,7 @@ def bilevel_gae(
 
 
 def bilevel_targets(table: TurnTable, *, gamma_turn: float = 0.95, gamma: float = 1.0, lam: float = 1.0) -> FloatArray:
-    """What the critic should have said before each policy token, ``A_j + V_j`` before whitening: float32[S].
+    """The targets of the critic, ``A_j + V_j`` before whitening, one per policy token: float32[S].
 
     At γ = λ = 1 every token of a turn has the same target, the return of the turn.
     """

@@ -1,4 +1,4 @@
-"""CANON: the cohort is cut in two by a second measure, and trajectories are compared across and inside the halves."""
+"""CANON: splits a cohort by a second measure, and compares trajectories across and inside the two halves."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -22,8 +22,8 @@ Mu: TypeAlias = Annotated[
     Field(
         ge=0,
         le=1,
-        description="Weight of the comparison with the other half (μ in the paper); the rest is that with the own "
-        "half.",
+        description="Weight of the comparison with the other half (μ in the paper); 1 − μ is that of the comparison "
+        "inside the own half. A larger one follows the half that does better.",
     ),
 ]
 
@@ -38,11 +38,11 @@ def canon(table: TurnTable, *, by: Measure = "tokens", mu: Mu = 0.5) -> FloatArr
     better, whichever it is; a smaller one compares like with like. Nothing is divided by a std. Reads
     ``measured["tokens_N"]`` and, for surprisal, ``measured["surprisal_N"]``.
 
-    In cohorts of odd size the middle belongs to the low half. Published code cuts ties by position; here those who
-    tie at the cut belong to both halves in equal shares, so the order of siblings does not matter.
+    In cohorts of odd size the middle one belongs to the low half. Published code breaks ties by position; here
+    siblings with equal measures at the border belong to both halves in equal shares, so their order does not matter.
 
     Source: https://arxiv.org/abs/2509.23962. μ=½ with equal halves, and any μ if all measures tie, is ``dr_grpo``.
-    Sums to 0 over cohorts of even size. The measure may be confounded with the difficulty. Degenerate: a cohort of
+    Sums to 0 over cohorts of even size. The measure may depend on the difficulty of the task. Degenerate: a cohort of
     one or of equal totals gives exactly 0. Raises ShapeError (see ``validate``), also without the columns,
     ConfigError for an unknown measure or μ outside [0, 1].
     """

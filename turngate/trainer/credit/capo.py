@@ -1,4 +1,4 @@
-"""CAPO: tokens of steps that a critic flagged are paid less, and all tokens of the siblings are compared."""
+"""CAPO: tokens of turns that a judge flagged are paid less, and all tokens of the siblings are compared."""
 
 from typing import Annotated, TypeAlias
 
@@ -15,12 +15,12 @@ from turngate.types import FloatArray, TurnTable
 OutcomeWeight: TypeAlias = Annotated[
     float,
     Field(
-        description="Weight of the outcome; must be above w_process, so that a wrong step of a success still "
-        "beats a right one of a failure."
+        description="Weight of the outcome; must be above w_process, so that a wrong turn of a success still gets more "
+        "credit than a right one of a failure."
     ),
 ]
 FlagWeight: TypeAlias = Annotated[
-    float, Field(ge=0, description="What a turn loses that is flagged as wrong, in units of reward.")
+    float, Field(ge=0, description="Deduction for a turn that is flagged as wrong, in units of reward.")
 ]
 
 
@@ -43,7 +43,7 @@ def capo(
 
     Source: https://arxiv.org/abs/2508.02298. ⚠ The weights 2 and 1 are not certain to be the paper's, only
     w_outcome > w_process is, so that a wrong step of a success still beats a right one of a failure. Known weakness:
-    long turns set the mean.
+    the mean depends mostly on long turns.
 
     Degenerate: without a flag and with one policy token per trajectory this is ``grpo`` of the outcome; longer
     trajectories weigh more. Equal rewards give exactly 0, so does a cohort of one. Raises ShapeError (see ``validate``;

@@ -13,7 +13,7 @@ from turngate.trainer.credit.settings import Baseline, Outcome, ProcessWeight
 from turngate.types import FloatArray, TurnTable
 
 ClipThreshold: TypeAlias = Annotated[
-    float, Field(description="Score below which a turn costs something: the difference, times weight.")
+    float, Field(description="Score below which a turn is charged: the difference to this, times weight.")
 ]
 
 
@@ -34,8 +34,8 @@ def clip(
     earns in all. ``baseline="none"`` subtracts nothing.
 
     Source: https://arxiv.org/abs/2410.15115, from its abstract. ⚠ The threshold η is not stated there (0.5 is ours; a
-    quantile of the scores is reasonable), neither is the weight beside the outcome. Known weakness: every step costs
-    or is free, so fewer steps cost less.
+    quantile of the scores is reasonable), neither is the weight beside the outcome. Known weakness: a step
+    can only cost, so episodes of fewer steps cost less.
 
     Degenerate: a turn without a verdict earns nothing; without any, or with every verdict at or above the threshold,
     this is ``rloo`` of the outcome. A cohort of one gives exactly 0 with the baseline. Raises ShapeError (see
@@ -51,8 +51,8 @@ def clip(
 DeltaThreshold: TypeAlias = Annotated[
     float | None,
     Field(
-        description="Scores above this count as this, before differences are taken; leave it out to take the "
-        "scores as they are."
+        description="Largest score: higher ones are lowered to it before differences are taken. Leave it out to use "
+        "the scores as they are."
     ),
 ]
 

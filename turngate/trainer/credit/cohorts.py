@@ -1,9 +1,10 @@
-"""What every estimator shares: checks of the table, and statistics per group with one policy for degenerate groups.
+"""Shared by all credit rules: checks of the table, and statistics per group that treat degenerate groups alike.
 
 A group is degenerate if it has one member or if its values differ by no more than rounding (``rewards.columns.alike``).
-Its members are all at the mean, exactly: without that snap a float32 group of equal rewards would train.
+The differences of its members from the mean are set to exactly 0. Otherwise rounding errors, divided by a tiny standard
+deviation, would give credit to a group of equal rewards.
 
-A trajectory without turns has entries in the columns of trajectories and no rows: it counts in every baseline over
+A trajectory without turns has entries in the columns of trajectories, but no rows. So it counts in every baseline over
 trajectories, and gets no credit.
 """
 
@@ -35,7 +36,7 @@ def validate(table: TurnTable) -> None:
     if not n:
         raise ShapeError("the table has no turns; check what the filters dropped before asking for credit")
     if (np.diff(table.traj_N, prepend=0) < 0).any() or table.traj_N[-1] >= b:
-        raise ShapeError(f"traj_N must hold 0..{b - 1} and never go down: each trajectory's turns together")
+        raise ShapeError(f"traj_N must hold 0..{b - 1} and never decrease: each trajectory's turns together")
     if not np.array_equal(table.index_N, np.arange(n) - first_turns(table)[table.traj_N]):
         raise ShapeError("index_N must count 0, 1, 2 … inside each trajectory")
     if table.cohort_B.min() < 0:
@@ -48,9 +49,9 @@ def validate(table: TurnTable) -> None:
 
 
 def measured(table: TurnTable, name: str, method: str) -> npt.NDArray[Any]:
-    """The column ``name`` of ``table.measured``. Raises ShapeError, naming ``method``, if nobody measured it."""
+    """The column ``name`` of ``table.measured``. Raises ShapeError, naming ``method``, if it is missing."""
     if name not in table.measured:
-        raise ShapeError(f"{method} needs column '{name}', but the table has measured only {sorted(table.measured)}")
+        raise ShapeError(f"{method} needs column '{name}', but the table has only {sorted(table.measured)}")
     return table.measured[name]
 
 
@@ -67,7 +68,7 @@ def _finite(table: TurnTable, name: str, good_N: BoolArray) -> None:
 
 
 def first_turns(table: TurnTable) -> Int64Array:
-    """The row of each trajectory's first turn, for one without turns that of whatever follows it: int64[B]."""
+    """The row of each trajectory's first turn; for one without turns, the row of the next turn after it: int64[B]."""
     return np.searchsorted(table.traj_N, np.arange(table.n_trajectories)).astype(np.int64, copy=False)
 
 
@@ -77,7 +78,7 @@ def lengths(table: TurnTable) -> Int64Array:
 
 
 def turnless(table: TurnTable) -> Int64Array:
-    """The trajectories without turns, which are a result but no row: int64[M]."""
+    """The numbers of the trajectories without turns: int64[M]."""
     return np.flatnonzero(lengths(table) == 0).astype(np.int64, copy=False)
 
 
@@ -91,7 +92,8 @@ def per_trajectory(values_N: npt.NDArray[Any], table: TurnTable) -> Float64Array
 class GroupStatistics:
     """Statistics of M values in G groups. ``centred_M`` is exactly 0 in degenerate groups.
 
-    ``count_G`` counts the members that have a say; ``weight_G`` adds up their weights (the same without weights).
+    ``count_G`` is the number of members with a weight above 0; ``weight_G`` is the sum of their weights, which equals
+    it if no weights were given.
     """
 
     group_M: npt.NDArray[np.integer]
@@ -117,7 +119,7 @@ class GroupStatistics:
         return z_M
 
     def leave_one_out_mean_M(self, values_M: Float64Array) -> Float64Array:
-        """Mean of the other members: ``mean − centred / (count − 1)``; a member that is alone meets itself."""
+        """Mean of the other members: ``mean − centred / (count − 1)``; for a lone member, its own value."""
         others_G = np.maximum(self.count_G - 1, 1)
         mean_M: Float64Array = values_M - self.centred_M - self.centred_M / others_G[self.group_M]
         return mean_M
@@ -128,8 +130,8 @@ def group(
 ) -> GroupStatistics:
     """Statistics of ``values_M`` (float64[M]) by dense group number ``group_M`` (int[M], from 0).
 
-    ``weight_M`` (float64[M]) counts a value that often: tokens per turn, for statistics over tokens. A value of weight
-    0 has no say and still gets its distance from the mean.
+    ``weight_M`` (float64[M]) says how often a value counts, for instance the tokens of a turn in statistics over
+    tokens. A value of weight 0 is left out of the statistics, but still gets its difference from the mean.
     """
     n_groups = int(group_M.max()) + 1 if len(group_M) else 0
     heard = slice(None) if weight_M is None else weight_M > 0
@@ -157,7 +159,7 @@ def group(
 
 
 def check_scale(method: str, *, eps: float, ddof: int = 1) -> None:
-    """Raise ConfigError, naming ``method``, for settings of a z-score that cannot be."""
+    """Raise ConfigError, naming ``method``, for invalid settings of a z-score."""
     if not eps >= 0 or ddof not in (0, 1):
         raise ConfigError(f"{method} needs eps ≥ 0 and ddof 0 or 1, found eps={eps}, ddof={ddof}")
 

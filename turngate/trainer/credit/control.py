@@ -1,4 +1,7 @@
-"""Negative controls: runs that must not learn. If one does, the learning test measures something else than credit."""
+"""Negative controls: runs that must not learn, because credit has nothing to do with what the policy did.
+
+If such a run improves, its improvement does not come from credit.
+"""
 
 from dataclasses import replace
 
@@ -13,15 +16,16 @@ from turngate.types import FloatArray, TurnTable, derive_seed
 def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed: int) -> FloatArray:
     """Give every trajectory the advantages of another one of the batch: float32[N].
 
-    Nobody keeps its own (one random cycle through all trajectories with turns). Turns are matched by index; a longer
-    trajectory repeats the last number, a shorter one leaves the rest out. Raises ShapeError for a single trajectory.
+    No trajectory keeps its own: they are swapped along one random cycle through all trajectories with turns. Turns are
+    matched by index; a longer trajectory repeats the last number, and a shorter one ignores the rest. Raises ShapeError
+    for a single trajectory.
     """
     validate(table)
     if advantage_N.shape != (table.n_turns,):
         raise ShapeError(f"advantage_N has shape {advantage_N.shape}, expected ({table.n_turns},)")
     played = np.flatnonzero(lengths(table))
     if len(played) < 2:
-        raise ShapeError("one trajectory has nobody to swap advantages with; shuffle a batch of at least two")
+        raise ShapeError("a single trajectory cannot swap advantages with another; shuffle a batch of at least two")
     cycle = np.random.default_rng(derive_seed("shuffle", seed)).permutation(played)
     donor_B = np.empty(table.n_trajectories, np.int64)
     donor_B[cycle] = np.roll(cycle, 1)
@@ -31,9 +35,9 @@ def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed
 
 
 def random_reward(table: TurnTable, seed: int) -> TurnTable:
-    """The same table, every trajectory paid a fair coin (0 or 1) at its end and nothing else.
+    """The same table, but every trajectory is paid 0 or 1 at random at its end, and nothing else.
 
-    Outcome and ``settled_B`` are that coin too. Scores and metrics stay true; only what credit sees is random.
+    Outcome and ``settled_B`` are the same random number. Scores and metrics stay true; only what credit sees is random.
     """
     validate(table)
     rng = np.random.default_rng(derive_seed("random_reward", seed))

@@ -9,9 +9,9 @@ def dr_grpo(table: TurnTable) -> FloatArray:
 
     ``A_i = R_i − mean`` over the cohort of trajectory i, the same for all its turns: float32[N].
 
-    ``R_i`` is everything paid to the trajectory. Source: https://arxiv.org/abs/2503.20783. The name of ``grpo`` with
-    ``std=False``, and (n−1)/n times ``rloo``. Its other half belongs to the loss: sum over tokens and divide by a
-    constant length, so that long failures are not punished less per token.
+    ``R_i`` is everything paid to the trajectory. Source: https://arxiv.org/abs/2503.20783. It equals ``grpo``
+    with ``std=False``, and (n−1)/n times ``rloo``. The paper also changes the loss, to a sum over tokens divided by a
+    constant, so that long failures are not punished less per token: set ``loss.aggregate`` to a number for that.
 
     Degenerate: a cohort of one or of equal totals gives exactly 0. The gradient scales with the reward. Raises
     ShapeError (see ``validate``).

@@ -13,7 +13,12 @@ from turngate.trainer.credit.settings import Eps
 from turngate.types import BoolArray, FloatArray, TurnTable
 
 Sharpness: TypeAlias = Annotated[
-    float, Field(ge=0, description="How much more credit a confident turn gets than an uncertain one; 0: all alike.")
+    float,
+    Field(
+        ge=0,
+        description="How much more credit a confident turn gets than an uncertain one (k in the paper); 0: the same "
+        "for all.",
+    ),
 ]
 NextSharpness: TypeAlias = Annotated[
     float,
@@ -51,18 +56,18 @@ def empg(
     ``A'_t = A · g_t + ζ exp(−k_next · H̃_{t+1})``, minus its mean: float32[N].
 
     A is ``grpo(eps=eps)``; ``H̃`` is the mean entropy of a turn's tokens, scaled to [0, 1] by the smallest and largest:
-    ``measured["entropy_N"]`` if somebody put it in, else its estimate ``measured["surprisal_N"]``;
+    ``measured["entropy_N"]`` if it was measured, else its estimate ``measured["surprisal_N"]``;
     ``g_t = exp(−k H̃_t) / mean exp(−k H̃)``. A last turn has no bonus. Smallest, largest and means are over the turns of
     the whole batch, as published: credit of one task then depends on the others. ``scope="cohort"`` takes them per
     cohort.
 
-    Source: https://arxiv.org/abs/2509.09265, k = k_next = 1, ζ=0.05. Known weakness: the last centring can turn good
-    turns negative, and one outlier sets the scale.
+    Source: https://arxiv.org/abs/2509.09265, k = k_next = 1, ζ=0.05. Known weakness: the final subtraction of the mean
+    can make good turns negative, and a single outlier determines the scale.
 
-    Degenerate: equal entropies have H̃=0 and g=1. A turn without entropy keeps A, is in no statistic and no bonus;
-    without any entropy this is ``grpo``. Equal totals leave the bonus only. A cohort of one gives exactly 0 and is in
-    no statistic. Raises ShapeError (see ``validate``; ``surprisal_N`` missing or infinite), ConfigError for a negative
-    setting or an unknown scope.
+    Degenerate: equal entropies have H̃=0 and g=1. A turn without entropy keeps A, counts in no statistic and gives no
+    bonus; without any entropy this is ``grpo``. Equal totals leave the bonus only. A cohort of one gives exactly 0 and
+    is in no statistic. Raises ShapeError (see ``validate``; ``surprisal_N`` missing or infinite), ConfigError for a
+    negative setting or an unknown scope.
     """
     non_negative("empg", k=k, k_next=k_next, zeta=zeta, eps=eps)
     one_of("empg", "scope", scope, ("batch", "cohort"))

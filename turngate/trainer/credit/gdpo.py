@@ -43,16 +43,19 @@ def gdpo(
     over the cohort and divides by ``std + eps``, so the weights of the rubric do not matter here, only their signs.
     ``batch_norm`` moves and scales the sum to mean 0 and std 1 over the trajectories of the batch.
 
-    What one z over the total throws together stays apart: siblings paid (0, 1) and (0, 2) look the same to ``grpo``. A
-    hard component first, an easy one only where it is reached, is a gate of the rubric (``conditional``).
+    Comparing components separately keeps apart what a z of the total does not: ``grpo`` gives the same credit to
+    siblings paid (0, 1) as to siblings paid (0, 2). To count an easy component only where a hard one is reached, use
+    the gate ``conditional`` in the rubric.
 
-    Source: https://arxiv.org/abs/2601.05242 and its TRL code (eps, w = 1), which averages a missing reward in as 0;
-    here it is in no mean, no std and no sum. Known weakness: a rare component gets a large z whatever its importance.
+    Source: https://arxiv.org/abs/2601.05242 and its TRL code (eps, w = 1), which counts a missing reward as 0;
+    here it is left out of means, stds and sums. Known weakness: a component that is rarely paid gets a large z, however
+    unimportant it is.
 
-    Degenerate: a component that is equal among the siblings adds 0; a trajectory without any verdict gets 0 and has no
-    say in the batch. With one component it is ``grpo`` of that component, without the step over the batch. A cohort of
-    one gets exactly 0 and has no say in the batch. Raises ShapeError (see ``validate``; a component whose column is
-    missing or infinite), ConfigError for eps < 0, another ddof than 0 or 1 or empty weights.
+    Degenerate: a component that is equal among the siblings adds 0; a trajectory without any verdict gets 0 and does
+    not count in the step over the batch. With one component it is ``grpo`` of that component, without the step over the
+    batch. A cohort of one gets exactly 0 and does not count in the step over the batch. Raises ShapeError (see
+    ``validate``; a component whose column is missing or infinite), ConfigError for eps < 0, another ddof than 0 or 1 or
+    empty weights.
     """
     check_scale("gdpo", eps=eps, ddof=ddof)
     if weights is not None and not weights:

@@ -1,4 +1,4 @@
-"""GiGPO: siblings that stood in the same state are compared there."""
+"""GiGPO: compares siblings as whole episodes, and again at states in which several of them were."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -17,15 +17,15 @@ Omega: TypeAlias = Annotated[
 Mode: TypeAlias = Annotated[
     Literal["mean_norm", "mean_std_norm"],
     Field(
-        description="mean_norm: differences from the mean; mean_std_norm: divided by the standard deviation, "
-        "which makes small groups loud."
+        description="mean_norm: credit is the difference from the mean; mean_std_norm: it is also divided by the "
+        "standard deviation, which exaggerates small differences."
     ),
 ]
 Anchors: TypeAlias = Annotated[
     Literal["exact", "similar"],
     Field(
-        description="Which turns began in the same state: exact: equal states; similar: nearly equal texts, which "
-        "needs signals.similar."
+        description="Which turns count as beginning in the same state. exact: those with equal states; similar: those "
+        "with nearly equal texts, which needs signals.similar."
     ),
 ]
 EpisodeMean: TypeAlias = Annotated[

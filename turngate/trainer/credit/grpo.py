@@ -16,7 +16,7 @@ def grpo(table: TurnTable, *, eps: Eps = 1e-6, ddof: Ddof = 1, std: Std = True) 
 
     Source: DeepSeekMath, https://arxiv.org/abs/2402.03300. ``ddof=1`` is what torch.std computes, and eps=1e-6 is
     verl's; TRL uses 1e-4. Degenerate: a cohort of one or of equal totals gives exactly 0. Known weakness: dividing by
-    the std raises hair-splitting differences to full size. Raises ShapeError (see ``validate``), ConfigError for
+    the std enlarges tiny differences to full size. Raises ShapeError (see ``validate``), ConfigError for
     eps < 0 or another ddof than 0 or 1.
     """
     if eps < 0 or ddof not in (0, 1):

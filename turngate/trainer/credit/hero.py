@@ -1,4 +1,4 @@
-"""HERO: a rule decides who is right, a finer score ranks inside its verdict, and tasks that spread more count more."""
+"""HERO: a rule decides which episodes are right, a score ranks them within each verdict, and tasks are weighted."""
 
 from typing import Annotated, TypeAlias
 
@@ -24,7 +24,8 @@ Alpha: TypeAlias = Annotated[
     Field(
         ge=0,
         lt=0.5,
-        description="How far scores spread the episodes that the rule calls wrong, around 0 (α in the paper).",
+        description="How far scores move the reward of episodes that the rule calls wrong, up or down from 0 (α in the "
+        "paper).",
     ),
 ]
 Beta: TypeAlias = Annotated[
@@ -32,17 +33,23 @@ Beta: TypeAlias = Annotated[
     Field(
         ge=0,
         lt=0.5,
-        description="How far scores spread the episodes that the rule calls right, around 1 (β in the paper).",
+        description="How far scores move the reward of episodes that the rule calls right, up or down from 1 (β in the "
+        "paper).",
     ),
 ]
 Flat: TypeAlias = Annotated[
-    float, Field(ge=0, le=1, description="Rank, from 0 to 1, of episodes that nothing ranks; 0 is the published value.")
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="Rank, from 0 to 1, of episodes without a score or with equal scores; 0 is the published value.",
+    ),
 ]
 WMin: TypeAlias = Annotated[
-    float, Field(ge=0, description="Smallest weight of a task, for tasks on which scores hardly differ.")
+    float, Field(ge=0, description="Smallest weight of a task, approached where its scores hardly differ.")
 ]
 WMax: TypeAlias = Annotated[
-    float, Field(ge=0, description="Largest weight of a task, for tasks on which scores differ much.")
+    float, Field(ge=0, description="Largest weight of a task, approached where its scores differ much.")
 ]
 Steepness: TypeAlias = Annotated[
     float, Field(ge=0, description="How sharply the weight rises with the spread of a task's scores.")
@@ -50,8 +57,8 @@ Steepness: TypeAlias = Annotated[
 Spread: TypeAlias = Annotated[
     float | None,
     Field(
-        description="Standard deviation of scores at which the weight is half-way; leave it out for the mean of "
-        "the batch's tasks."
+        description="Standard deviation of a task's scores at which its weight is half-way between smallest and "
+        "largest; leave it out for the mean over the tasks of the batch."
     ),
 ]
 MinStd: TypeAlias = Annotated[
@@ -90,8 +97,8 @@ def hero(
     * s is ``measured["paid/SCORE_B"]``, what the component ``score`` was paid in the episode, or by default the mean of
       the trajectory's process verdicts that no gate closed.
     * ``w = w_min + (w_max − w_min) · σ(k (std(s) − spread))`` per cohort: tasks on which s spreads more count more.
-      ``spread`` is what is usual, by default the mean of the cohorts' stds in this batch.
-    * ``z = (r̂ − mean) / (max(std, min_std) + eps)`` over the cohort. w stands outside of it, because inside it would
+      ``spread`` is the std at which w is half-way, by default the mean of the cohorts' stds in this batch.
+    * ``z = (r̂ − mean) / (max(std, min_std) + eps)`` over the cohort. w multiplies z, because inside z it would
       cancel. ``min_std`` (ours) keeps cohorts with one verdict of the rule, in which only ranks of s differ, from
       training at full strength; 0 is the published z.
 

@@ -16,8 +16,8 @@ GainWeight: TypeAlias = Annotated[
     float,
     Field(
         ge=0,
-        description="Weight of the gain in probability of the right answer beside the outcome; trouble is "
-        "reported from 0.5 on, 0.1 is also in use.",
+        description="Weight of the gain in probability of the right answer beside the outcome; lower it to 0.1 if "
+        "training becomes unstable, which others report from 0.5 on.",
     ),
 ]
 
@@ -32,12 +32,13 @@ def igpo(table: TurnTable, *, gamma: Gamma = 1.0, weight: GainWeight = 1.0, eps:
     all these rewards of the cohort.
 
     Source: https://arxiv.org/abs/2510.14967; γ=1 and weight=1, its order of normalising and summing from a secondary
-    description (not confirmed). Others report 0.1 for the weight, and trouble from 0.5 on. Without normalisation and
-    at γ=1 the gains telescope to a potential; the joint z breaks that and adds the same number for every further turn.
+    description (not confirmed). Others use a weight of 0.1, and report unstable training from 0.5 on. Without
+    normalisation and at γ=1 the gains telescope to a potential; the joint z breaks that and adds the same number for
+    every further turn.
 
-    Degenerate: a turn whose gain is NaN is in no statistic and in no sum; without any gain and at γ=1 this is ``grpo``.
-    A cohort of one gives exactly 0. Raises ShapeError (see ``validate``; ``gain_N`` missing or infinite), ConfigError
-    for γ outside [0, 1] or a negative setting.
+    Degenerate: a turn whose gain is NaN is left out of statistics and sums; without any gain and at γ=1 this is
+    ``grpo``. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``; ``gain_N`` missing or infinite),
+    ConfigError for γ outside [0, 1] or a negative setting.
     """
     unit_interval("igpo", gamma=gamma)
     non_negative("igpo", weight=weight, eps=eps)

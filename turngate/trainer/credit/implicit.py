@@ -1,8 +1,8 @@
-"""Implicit process rewards: what a reward model says about a turn, read off its log-probabilities.
+"""Implicit process rewards: a turn's reward is computed from the log-probabilities of a reward model φ.
 
 ``measured["logratio_N"]`` is ``Σ log π_φ − log π_ref`` over the policy tokens of each turn. ``prime`` and ``istar``
-turn it into credit. The two losses train φ; they return their gradient with respect to each trajectory's summed
-log-ratio, so that a learner needs only the gradient of ``Σ_i gradient_i · logratio_i``.
+compute credit from it. The two losses train φ. They return their gradient with respect to each trajectory's summed
+log-ratio, so that a learner only has to differentiate ``Σ_i gradient_i · logratio_i``.
 """
 
 from typing import Annotated, TypeAlias
@@ -29,8 +29,8 @@ REWARD_MODELS = {
     "prime_tokens": ("cross_entropy", "start"),
     "istar": ("preference", "sampler"),
 }
-"""Rules with a reward model φ: the loss that trains it, and the reference of its log-ratios: the model that training
-began from, or the policy that sampled."""
+"""Rules with a reward model φ, each with the loss that trains φ and the reference of its log-ratios: "start", the model
+that training began from, or "sampler", the policy that sampled."""
 
 
 def prime(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> FloatArray:
@@ -44,9 +44,9 @@ def prime(table: TurnTable, *, beta: ImplicitBeta = 0.05) -> FloatArray:
     Source: PRIME, https://arxiv.org/abs/2502.01456 and its code, β=0.05, π_ref fixed. Its optional division by the
     largest process return is left out.
 
-    Degenerate: a turn whose log-ratio is NaN is in no sum and no rate; without any, and for log-ratios of 0, this is
-    ``rloo``. Equal totals leave the process part. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``;
-    ``logratio_N`` missing or infinite, ``tokens_N`` missing or negative), ConfigError for β < 0.
+    Degenerate: a turn whose log-ratio is NaN is left out of sums and rates; without any, and for log-ratios of 0, this
+    is ``rloo``. With equal totals only the process part is left. A cohort of one gives exactly 0. Raises ShapeError
+    (see ``validate``; ``logratio_N`` missing or infinite, ``tokens_N`` missing or negative), ConfigError for β < 0.
     """
     non_negative("prime", beta=beta)
     validate(table)
@@ -76,9 +76,9 @@ def istar(
     Source: OPRL / iStar, https://arxiv.org/abs/2509.19199, α=1, β=0.05. Its code takes the second mean and std over
     the first row of each trajectory only; this is the paper's formula. β cancels in the std, up to eps.
 
-    Degenerate: turns whose log-ratio is NaN are in no statistic and have step part 0; without any, and for equal
-    log-ratios, this is ``grpo``. Equal totals leave the step part. A cohort of one gives exactly 0. Raises ShapeError
-    (see ``validate``; ``logratio_N`` missing or infinite), ConfigError for a negative setting.
+    Degenerate: turns whose log-ratio is NaN are left out of statistics and have step part 0; without any, and for equal
+    log-ratios, this is ``grpo``. With equal totals only the step part is left. A cohort of one gives exactly 0. Raises
+    ShapeError (see ``validate``; ``logratio_N`` missing or infinite), ConfigError for a negative setting.
     """
     non_negative("istar", alpha=alpha, beta=beta, eps=eps)
     validate(table)
@@ -94,8 +94,8 @@ def istar(
 def cross_entropy(table: TurnTable, *, beta: float = 0.05) -> tuple[float, Float64Array]:
     """PRIME's loss for φ, ``mean −log σ(±β Σ logratio)`` (+ for outcome 1), and its gradient: float, float64[B].
 
-    The gradient is with respect to ``Σ logratio`` of each trajectory. One without turns says nothing to φ and is left
-    out. Raises ShapeError for outcomes outside [0, 1] and log-ratios that are missing or not finite.
+    The gradient is with respect to ``Σ logratio`` of each trajectory. Trajectories without turns are
+    left out. Raises ShapeError for outcomes outside [0, 1] and log-ratios that are missing or not finite.
     """
     logit_B = _logits(table, beta, "cross_entropy")
     outcome_B = table.outcome_B.astype(np.float64)
@@ -114,7 +114,7 @@ def preference(table: TurnTable, *, beta: float = 0.05, success: float = 0.5) ->
     """iStar's loss for φ, ``mean −log σ(β (Σ₊ − Σ₋))`` over pairs, and its gradient: float, float64[B].
 
     Pairs are every (success, failure) of one cohort, both with turns; ``Σ`` is the sum, not the mean, of a trajectory's
-    log-ratios; success is ``outcome_B ≥ success``. No pair gives loss 0. The gradient is with respect to ``Σ
+    log-ratios; success is ``outcome_B ≥ success``. Without any pair the loss is 0. The gradient is with respect to ``Σ
     logratio``. Raises ShapeError for log-ratios that are missing or not finite.
     """
     logit_B = _logits(table, beta, "preference")

@@ -16,8 +16,8 @@ from turngate.types import FloatArray, TurnTable
 Mode: TypeAlias = Annotated[
     Literal["published", "corrected"],
     Field(
-        description="published: turn rewards against those of the same turn number; corrected: against all that "
-        "siblings earned from there on, which is unbiased."
+        description="published: a turn's reward is compared with those of the siblings' turns of the same number; "
+        "corrected: with all that siblings earned from that turn on, which is unbiased."
     ),
 ]
 TurnWeight: TypeAlias = Annotated[
@@ -42,14 +42,14 @@ def mt_grpo(
       (reconstructed).
     * "corrected": ``A_t = O_i + λ G_t − mean_{k≠i} (O_k + λ G_{k,t})``, ``G_t = Σ_{s≥t}`` what turns were paid, and 0
       for a sibling that ended before t; ``split_sources`` says what is paid to turns and what to the episode. Nothing
-      is divided by a std; eps and ddof have no part.
+      is divided by a std, so eps and ddof have no effect.
 
-    Why a correction: centring each index over those who got there says what a turn was worth *given* that it exists.
-    Where the policy decides whether to go on, the value of going on is lost: if a further turn always pays ½ and the
-    policy continues with probability ½, the true gradient of its logit is 0.125 and the published estimate is 0. The
-    corrected baseline depends on the siblings only, so it leaves the gradient of ``E[O + λ Σ turn rewards]`` unbiased
-    where no later action changes what a turn was paid (not with gates that open on the outcome; ``Rubric.book_last``
-    repairs that).
+    Why a correction: subtracting the mean over the siblings that reached a turn index says what a turn was worth
+    *given* that it exists. Where the policy decides whether to go on, the value of going on is lost: if a further turn
+    always pays ½ and the policy continues with probability ½, the true gradient of its logit is 0.125 and the published
+    estimate is 0. The corrected baseline depends on the siblings only, so it leaves the gradient of ``E[O + λ Σ turn
+    rewards]`` unbiased where no later action changes what a turn was paid (not with gates that open on the outcome;
+    ``Rubric.book_last`` repairs that).
 
     Source: https://arxiv.org/abs/2505.11821 and its code (λ=1, eps=1e-4, the std of torch). Without turn rewards
     "published" is ``grpo`` with this eps and "corrected" is ``rloo``; the latter holds too for episodes of one turn

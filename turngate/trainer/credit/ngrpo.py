@@ -12,14 +12,14 @@ from turngate.trainer.credit.settings import Ddof, Eps
 from turngate.types import FloatArray, TurnTable
 
 Best: TypeAlias = Annotated[
-    float, Field(description="Most that an episode can be paid; what the imagined siblings get.")
+    float, Field(description="Most that an episode can be paid, which is what the imagined siblings are paid.")
 ]
 Imagined: TypeAlias = Annotated[
     int,
     Field(
         ge=0,
-        description="How many perfect siblings are imagined; 0: none, which is grpo. More of them blame a group "
-        "of equal failures harder.",
+        description="Number of imagined perfect siblings; 0: none, which is grpo. With more of them a group of equal "
+        "failures gets more negative credit.",
     ),
 ]
 

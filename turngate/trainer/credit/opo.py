@@ -1,4 +1,4 @@
-"""OPO: the baseline that is best when the gradient's norm grows with the length."""
+"""OPO: the baseline of least variance if the squared norm of the gradient grows with the length."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Pass@k training: a cohort is paid for the chance that one of k tries succeeds."""
+"""Pass@k training: the objective is the chance that one of k tries succeeds."""
 
 from typing import Annotated, TypeAlias
 
@@ -12,7 +12,12 @@ from turngate.trainer.credit.settings import Eps, Threshold
 from turngate.types import FloatArray, TurnTable
 
 K: TypeAlias = Annotated[
-    int, Field(ge=1, description="Number of tries of which one has to succeed; at most the group size.")
+    int,
+    Field(
+        ge=1,
+        description="Number of tries of which one has to succeed, at most the group size; raise it for more "
+        "exploration.",
+    ),
 ]
 
 

@@ -1,7 +1,7 @@
-"""What several methods read from a table beyond its totals: measured columns, successes, and the two sources of pay.
+"""What several rules read from a table beside its totals: measured columns, successes, and the two sources of pay.
 
-A payment has two sources, and methods that normalise them apart need both: what single turns earned, and what the
-whole episode earned. ``split_sources`` takes them apart so that together they are everything that was paid.
+The two sources are payments to single turns and payments to the whole episode; rules that normalise them separately
+need both. ``split_sources`` separates them so that together they are everything that was paid.
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ from turngate.trainer.credit.cohorts import Float64Array, Int64Array, measured
 from turngate.types import BoolArray, TurnTable
 
 PAID = "paid/"
-"""Columns ``paid/NAME_B`` hold what the component NAME was paid in each episode (see ``trainer.components``)."""
+"""Columns ``paid/NAME_B`` hold what the component NAME was paid in each episode (see ``trainer.paid_columns``)."""
 
 
 def column(table: TurnTable, name: str, method: str, *, missing: bool = False) -> Float64Array:
     """The measured column ``name`` in float64. ``missing`` allows NaN; an infinite entry is never allowed.
 
-    Call it after ``validate``. Raises ShapeError if nobody measured it (naming ``method``) or for a bad entry.
+    Call it after ``validate``. Raises ShapeError, naming ``method``, if it is missing, or for a bad entry.
     """
     values = np.asarray(measured(table, name, method), np.float64)
     good = ~np.isinf(values) if missing else np.isfinite(values)
@@ -56,21 +56,21 @@ def tokens(table: TurnTable, method: str) -> Float64Array:
 def turn_of_tokens(table: TurnTable, method: str) -> Int64Array:
     """The row of each policy token: int64[S]. Call it after ``validate``.
 
-    Raises ShapeError if nobody measured it, if there are no tokens, and for rows that go down or lie outside the table.
+    Raises ShapeError if it is missing, if there are no tokens, and for rows that decrease or lie outside the table.
     """
     turn_S = np.asarray(measured(table, "turn_S", method), np.int64)
     if not len(turn_S):
         raise ShapeError(f"{method} needs policy tokens, and this batch has none")
     if turn_S[0] < 0 or turn_S[-1] >= table.n_turns or (np.diff(turn_S) < 0).any():
-        raise ShapeError(f"turn_S must never go down and stay in 0..{table.n_turns - 1}")
+        raise ShapeError(f"turn_S must never decrease and stay in 0..{table.n_turns - 1}")
     return turn_S
 
 
 def successes(table: TurnTable, threshold: float) -> BoolArray:
     """Trajectories whose outcome and whose total pay both reach ``threshold``: bool[B].
 
-    The outcome alone would count episodes that a veto took back; the total alone would let process payments make a
-    success out of a failure.
+    The outcome alone would count successes that a veto cancelled; the total alone would count failures with enough
+    process payments.
     """
     reached_B: BoolArray = (table.outcome_B >= threshold) & (table.total_B >= threshold)
     return reached_B
@@ -82,7 +82,7 @@ def last_turns(table: TurnTable) -> BoolArray:
 
 
 def verdicts(table: TurnTable) -> BoolArray:
-    """Turns with a process verdict whose gates are open: bool[N]. A closed gate says nothing, like no verdict."""
+    """Turns with a process verdict whose gates are open: bool[N]. A closed gate counts like no verdict."""
     spoken_N: BoolArray = table.open_N & ~np.isnan(table.process_N)
     return spoken_N
 
@@ -98,7 +98,7 @@ def split_sources(table: TurnTable, method: str) -> tuple[Float64Array, Float64A
     Before the last turn every payment belongs to its turn. The last turn holds both: its own share is what its open
     verdicts were paid (``measured["process_paid_N"]``), the rest belongs to the episode. So ``outcome + Σ turns`` is
     exactly the total, a veto counts against the episode, and a process payment that a gate cut counts as cut.
-    Raises ShapeError, naming ``method``, if nobody measured that.
+    Raises ShapeError, naming ``method``, if that column is missing.
     """
     reward_N = table.reward_N.astype(np.float64)
     spoken_N, last_N = verdicts(table), last_turns(table)

@@ -1,7 +1,8 @@
-"""Rules whose unit is the token, as a config can name them: a ``TurnTable`` in, a ``TokenCredit`` out.
+"""Credit rules whose unit is the token, as a config can name them: a ``TurnTable`` in, a ``TokenCredit`` out.
 
-A turn's payment stands on its last policy token; a turn without policy tokens hands it to the turn before it, and
-before the first turn with tokens there was no decision to credit. The maths over flat arrays is in ``tokens``.
+A turn's payment is booked on its last policy token. The payment of a turn without policy tokens is booked on the turn
+before it; before the first turn with tokens there was no decision to credit. The maths over flat arrays is in
+``token_credit``.
 """
 
 import numpy as np
@@ -34,15 +35,15 @@ def token_gae(table: TurnTable, *, gamma: Gamma = 1.0, lam: Lam = 0.95, whitened
 
     ``A_j = δ_j + γλ A_{j+1}``, ``δ_j = r_j + γ V_{j+1} − V_j``: PPO's advantage, one step per policy token.
 
-    The next token is the next *policy* token of the trajectory: tool output and injected text are stepped over. V is
+    The next token is the next *policy* token of the trajectory: tool output and injected text are skipped. V is
     ``measured["value_S"]``, the critic's value of the state before each policy token; after the last it is
     ``measured["bootstrap_B"]`` if that is there, else 0. ``whitened`` moves and scales the result to mean 0 and
     variance 1 over all policy tokens of the batch.
 
-    Source: https://arxiv.org/abs/1506.02438; γ = 1 and λ = 0.95 as in PPO for language models. γ < 1 discounts by
-    verbosity. No siblings take part. Turns of one token make it ``turn_gae``; with V = 0 and λ = 1 it is the reward
-    to go. Raises ShapeError (see ``validate``; a column that is missing or not finite), ConfigError for γ or λ outside
-    [0, 1].
+    Source: https://arxiv.org/abs/1506.02438; γ = 1 and λ = 0.95 as in PPO for language models. γ < 1 discounts long
+    turns more. Siblings are not compared. Turns of one token make it ``turn_gae``; with V = 0 and λ = 1 it is the
+    reward to go. Raises ShapeError (see ``validate``; a column that is missing or not finite), ConfigError for γ or λ
+    outside [0, 1].
     """
     advantage_S, _ = _gae(table, gamma, lam)
     if whitened:
@@ -51,7 +52,7 @@ def token_gae(table: TurnTable, *, gamma: Gamma = 1.0, lam: Lam = 0.95, whitened
 
 
 def token_targets(table: TurnTable, *, gamma: float = 1.0, lam: float = 0.95) -> FloatArray:
-    """What the critic of ``token_gae`` should have said before each policy token, before whitening: float32[S]."""
+    """The targets of ``token_gae``'s critic, before whitening, one per policy token: float32[S]."""
     return _gae(table, gamma, lam)[1]
 
 
@@ -115,12 +116,12 @@ def rl_zvp_tokens(
 ) -> TokenCredit:
     """RL-ZVP by token: GRPO, and credit by each token's uncertainty where all siblings were paid the same.
 
-    ``grpo`` where siblings differ; where all were paid the same, credit by each token's entropy.
+    ``grpo`` where siblings were paid differently. Where all were paid the same, credit depends on each token's entropy:
 
     * all succeeded: ``A_j = +α H_j``;
     * all failed: ``A_j = −α (max_k H_k − H_j)``, max over the policy tokens of the trajectory.
 
-    H is ``measured["entropy_S"]`` (nats) if somebody put it in, else ``measured["surprisal_S"]``, −log of the sampled
+    H is ``measured["entropy_S"]`` (nats) if it was measured, else ``measured["surprisal_S"]``, −log of the sampled
     token's probability, its estimate from one sample. A success is an outcome and a total of at least ``threshold``.
 
     Source: https://arxiv.org/abs/2509.21880, which works per token and uses α 0.1 to 0.2 by model size; 0.1 here is not
@@ -148,8 +149,8 @@ def lambda_grpo_tokens(table: TurnTable, *, eps: Eps = 1e-4, ddof: Ddof = 1, std
 
     ``A_{i,j} = z_i / |λ_{i,j}|``, λ = the siblings that agree with token j and with everything before it.
 
-    z is ``grpo``'s advantage of the trajectory (``std=False``: only centred), |λ| is ``measured["sharing_S"]``: what
-    siblings share counts once, not once per sibling. ``lambda_grpo`` is the same per turn.
+    z is ``grpo``'s advantage of the trajectory (``std=False``: only centred), |λ| is ``measured["sharing_S"]``: so
+    shared tokens count once. ``lambda_grpo`` is the same per turn.
 
     Source: https://arxiv.org/abs/2509.21154, eps 1e-4. Where nothing is shared it is ``grpo`` with this eps; k equal
     siblings weigh 1/k each. Degenerate: a cohort of one or of equal totals gives exactly 0. Raises ShapeError (see

@@ -1,4 +1,4 @@
-"""PORTool: a turn against the other turns that were tried at the same place."""
+"""PORTool: compares a turn with the other turns that were tried after the same beginning."""
 
 from typing import Annotated, TypeAlias
 
@@ -13,24 +13,27 @@ from turngate.trainer.credit.tree import grow
 from turngate.types import FloatArray, TurnTable
 
 OmegaTrajectory: TypeAlias = Annotated[
-    float, Field(ge=0, description="Weight of the comparison with all siblings (ω).")
+    float, Field(ge=0, description="Weight of the comparison with all siblings (ω in the paper).")
 ]
 OmegaFork: TypeAlias = Annotated[
-    float, Field(ge=0, description="Weight of the comparison with the branches that follow the same turn (ω).")
+    float,
+    Field(
+        ge=0, description="Weight of the comparison with the other branches that follow the same turn (ω in the paper)."
+    ),
 ]
 ForkStd: TypeAlias = Annotated[
     bool,
     Field(
-        description="Whether the comparison of branches is divided by their standard deviation; two branches then "
-        "always get ±0.7."
+        description="Whether the difference between branches is divided by their standard deviation. Two branches then "
+        "always get ±0.7, however close they are."
     ),
 ]
 FormatWeight: TypeAlias = Annotated[
     float,
     Field(
         ge=0,
-        description="What a well-formed, executed tool call is worth; above 0 it needs the column format_N "
-        "(signals.evidence).",
+        description="Reward for a tool call that is well formed and was executed; above 0 it needs the column format_N "
+        "(see signals.evidence).",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""PPR with ReNorm: process verdict and outcome, both centred at one half, in every turn."""
+"""PPR with ReNorm: every turn earns its process verdict and the outcome, each less one half."""
 
 from typing import Annotated, TypeAlias
 
@@ -14,8 +14,8 @@ from turngate.types import FloatArray, TurnTable
 PerTurn: TypeAlias = Annotated[
     bool,
     Field(
-        description="true: every turn earns the outcome, as published; false: what turns earn is divided by their "
-        "number, so that long episodes earn no more."
+        description="Whether every turn earns the outcome in full, as published; false: what turns earn is divided by "
+        "their number, so that long episodes earn no more than short ones."
     ),
 ]
 
@@ -27,7 +27,7 @@ def ppr(
     baseline: Baseline = "rloo",
     outcome: Outcome = "settled",
 ) -> FloatArray:
-    """PPR: each turn earns its process score and the outcome, both counted from one half.
+    """PPR: each turn earns its process score and the outcome, each less one half.
 
     ``A_t = Σ_{s≥t} r_s − mean of the siblings' G_0``, ``r_s = (p_s − ½) + (o − ½)``: float32[N].
 

@@ -1,4 +1,4 @@
-"""Progress: a turn earns what it adds to the chance of success, under a prover or when the answer is forced."""
+"""Progress: a turn earns what it adds to the chance of success, as forced answers or a critic's values measure it."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -16,8 +16,8 @@ from turngate.types import FloatArray, TurnTable
 Read: TypeAlias = Annotated[
     Literal["accuracy", "value"],
     Field(
-        description="Where the chance of success comes from: accuracy: forced answers after each turn; value: the "
-        "values of a critic, or of a prover policy."
+        description="How the chance of success is measured. accuracy: by forced answers after each turn (column "
+        "accuracy_N); value: by the values of a critic, or of a prover policy (column value_N)."
     ),
 ]
 Start: TypeAlias = Annotated[
@@ -25,16 +25,16 @@ Start: TypeAlias = Annotated[
     Field(
         ge=0,
         le=1,
-        description="Chance of success before the first turn, for accuracy; leave it out to pay the first turn "
-        "nothing.",
+        description="Chance of success before the first turn, with read = accuracy; leave it out to give the first "
+        "turn no progress.",
     ),
 ]
 ProverK: TypeAlias = Annotated[
     int,
     Field(
         ge=1,
-        description="For value: count the success of the best of so many tries, which rewards progress on hard "
-        "tasks more.",
+        description="With read = value: number of tries of which the best counts, which rewards progress on hard tasks "
+        "more; 1: a single try.",
     ),
 ]
 
@@ -53,7 +53,7 @@ def progress(
 
     ``A_t = Σ_{s≥t} r_s + o − mean of the siblings' G_0``, ``r_s = weight · (p_s − p_{s−1})``: float32[N].
 
-    ``p_s`` is the chance of success after turn s, and ``read`` says where it stands:
+    ``p_s`` is the chance of success after turn s, and ``read`` says how it is measured:
 
     * "accuracy" (VSRM): ``measured["accuracy_N"]``, how often an answer that is forced after the turn is right.
       ``start`` is the chance before the first turn; left out, the first turn earns nothing;
@@ -61,11 +61,12 @@ def progress(
       the last turn it is o. ``prover_k`` > 1 makes each V the success of the best of k tries, ``1 − (1 − V)^k``.
 
     o is ``measured["settled_B"]``, or ``outcome_B`` with ``outcome="earned"`` (see ``outcomes``); ``G_0`` is what a
-    sibling earns in all. ``baseline="none"`` subtracts nothing. The r of an episode telescope, so filler earns nothing.
+    sibling earns in all. ``baseline="none"`` subtracts nothing. The r of an episode telescope: turns that add nothing
+    earn nothing.
 
     Source: VSRM (⚠ from its abstract) and PAV, https://arxiv.org/abs/2410.08146, where k = 4 and the weight is between
-    0.2 and 5 (⚠ uncertain). A prover as weak, or as strong, as can be sees no progress; the policy itself (k = 1) adds
-    nothing to its own gradient. Values for branched rollouts are ``tempo``'s.
+    0.2 and 5 (⚠ uncertain). A prover that always fails or always succeeds measures no progress; the values of the
+    policy itself (k = 1) add nothing to its gradient. Values for branched rollouts are ``tempo``'s.
 
     Degenerate: a turn that was not measured (NaN) shares evenly with the next ones that were; before the first and
     after the last measurement a turn earns nothing; without any, or if all are equal, this is ``rloo`` of the outcome.

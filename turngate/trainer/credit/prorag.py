@@ -1,4 +1,4 @@
-"""ProRAG: the outcome between trajectories plus the process score between tokens."""
+"""ProRAG: compares outcomes between trajectories, and process scores between tokens, and adds both."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -20,8 +20,8 @@ ScoreWeight: TypeAlias = Annotated[
 Unscored: TypeAlias = Annotated[
     Literal["exclude", "zero"],
     Field(
-        description="Turns without a score: exclude: they are left out; zero: they count as 0, as in the "
-        "published code."
+        description="What happens to turns without a score. exclude: they are left out; zero: they count as 0, as in "
+        "the published code."
     ),
 ]
 
@@ -44,7 +44,8 @@ def prorag(
     ``measured["tokens_N"]`` times.
 
     Source: https://arxiv.org/abs/2601.21912; β=0.3 in its script. There a token without a score counts as 0
-    (``unscored="zero"``), so sparse scoring shifts everyone, and no score is ever closed; here such turns are left out.
+    (``unscored="zero"``), so that few scores shift the credit of all turns, and gates do not exist; here such turns are
+    left out.
 
     Degenerate: fewer than two scored turns, or equal scores, give process part 0; without scores this is ``grpo`` of
     the outcome. A cohort of one gives exactly 0. Raises ShapeError (see ``validate``; ``settled_B`` missing,

@@ -25,23 +25,23 @@ Tau: TypeAlias = Annotated[
     float,
     Field(
         gt=0,
-        description="Temperature of the soft minimum (τ in the paper), in units of the scores; the smaller, the "
-        "more only the worst step counts.",
+        description="Temperature of the soft minimum (τ in the paper), in units of the scores; the smaller it is, the "
+        "closer it comes to counting the worst step only.",
     ),
 ]
-OutcomeCoef: TypeAlias = Annotated[float, Field(description="Weight of the outcome beside the process.", ge=0)]
+OutcomeCoef: TypeAlias = Annotated[float, Field(description="Weight of the outcome beside the process reward.", ge=0)]
 MinMode: TypeAlias = Annotated[
     Literal["softmin_all", "strict_suffix"],
     Field(
-        description="softmin_all: the soft minimum over the whole episode, as published; strict_suffix: exactly "
-        "the minimum from each turn on."
+        description="How a turn's process reward is computed. softmin_all: from the soft minimum over the whole "
+        "episode, as published; strict_suffix: from the exact minimum over this turn and the later ones."
     ),
 ]
 PureBaseline: TypeAlias = Annotated[
     Literal["token", "step", "none"],
     Field(
-        description="What the siblings' mean process reward is taken per: token, or step (favours few steps); "
-        "none: nothing is subtracted."
+        description="Unit for which the siblings' mean process reward is subtracted. token; step, which favours few "
+        "steps; none: nothing is subtracted."
     ),
 ]
 

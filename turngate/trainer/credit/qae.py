@@ -15,7 +15,7 @@ Quantile: TypeAlias = Annotated[
     Field(
         gt=0,
         le=1,
-        description="Quantile of the siblings' payments that serves as baseline (K in the paper); 0.6 where "
+        description="Quantile of the siblings' payments that is subtracted (K in the paper); raise it to 0.6 if "
         "entropy collapses.",
     ),
 ]
@@ -26,10 +26,10 @@ def qae(table: TurnTable, *, k: Quantile = 0.4, eps: Eps = 1e-6, ddof: Ddof = 1)
 
     ``A_i = (R_i − b) / (std + eps)``, ``b = inf{x : F(x) ≥ K}`` over the cohort, K = ``k``: float32[N].
 
-    ``R_i`` is everything paid to the trajectory, F the share of siblings paid at most x, so b is somebody's reward and
-    never lies between two (linear interpolation would give 0.8 for three zeros and five ones). For rewards 0 and 1 the
-    baseline is 0 if at most a share 1 − K succeeded, which rewards the rare successes only, and else 1, which punishes
-    the rare failures only.
+    ``R_i`` is everything paid to the trajectory, F the share of siblings paid at most x, so b is the reward of one of
+    them and never lies between two (linear interpolation would give 0.8 for three zeros and five ones). For rewards 0
+    and 1 the baseline is 0 if at most a share 1 − K succeeded, which rewards the rare successes only, and else 1, which
+    punishes the rare failures only.
 
     Source: https://arxiv.org/abs/2509.22611 (K=0.4; 0.6 where entropy collapses). Not zero-mean by design. With
     rewards other than 0 and 1 the choice of K matters. Degenerate: a cohort of one or of equal totals gives exactly 0.

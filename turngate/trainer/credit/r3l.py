@@ -12,12 +12,14 @@ from turngate.trainer.credit.tree import branches
 from turngate.types import BoolArray, FloatArray, TurnTable
 
 Success: TypeAlias = Annotated[
-    float, Field(description="Total payment from which on an episode is a success and gets credit 1.")
+    float, Field(description="Least total payment of an episode that counts as a success; a success gets credit 1.")
 ]
 Amplify: TypeAlias = Annotated[
     float,
     Field(
-        ge=0, description="Factor on the credit of episodes that are better than their siblings' mean without success."
+        ge=0,
+        description="Factor on the credit of episodes that did not succeed but were paid more than their siblings' "
+        "mean.",
     ),
 ]
 
@@ -27,8 +29,8 @@ def r3l(table: TurnTable, *, success: Success = 1.0, amplify: Amplify = 3.0) -> 
 
     ``A = 1 if R ≥ success, else amplify · (R − mean) if R ≥ mean, else R − mean``; 0 before the pivot: float32[N].
 
-    R is everything paid, the mean is over the cohort, and the pivot is where a retry leaves the trajectory that it
-    retries; see ``after_pivot``. Both share the turns before it, so those do not explain the difference.
+    R is everything paid, the mean is over the cohort, and the pivot is the turn at which a retry leaves the trajectory
+    that it retries (see ``after_pivot``). Both share the turns before it, so these cannot explain the difference.
 
     Source: https://arxiv.org/abs/2601.03715 and its code: success=1, amplify=3, no std. It learns by
     ``−A log π / 2`` without an importance ratio. A 0 here trains nothing, but the turn still counts in an average over

@@ -18,13 +18,13 @@ def reinforce_plus_plus(table: TurnTable, *, gamma: Gamma = 1.0, kl: Kl = 0.0, e
 
     ``A_t = (G_t − mean) / sqrt(var + eps)`` over all tokens of the batch, ``G_t = Σ_{k≥t} γ^{k−t} r_k``: float32[N].
 
-    A turn counts as often as it has policy tokens (``measured["tokens_N"]``), so long turns rule the statistics; var
-    has Bessel's factor. ``kl`` subtracts ``kl · measured["logratio_N"]`` (Σ log π/π_ref over the turn) from the reward
-    of each turn. Source: https://arxiv.org/abs/2501.03262, per turn instead of per token: one discount per turn. γ=1
-    is its default; it uses kl 0.001–0.01, which is 0 here because a reference model is not always at hand.
+    A turn counts as often as it has policy tokens (``measured["tokens_N"]``), so the statistics depend mostly on long
+    turns; var has Bessel's factor. ``kl`` subtracts ``kl · measured["logratio_N"]`` (Σ log π/π_ref over the turn) from
+    the reward of each turn. Source: https://arxiv.org/abs/2501.03262, per turn instead of per token: one discount per
+    turn. γ=1 is its default; it uses kl 0.001–0.01, which is 0 here because a reference model is not always at hand.
 
-    The token-weighted mean over the batch is 0; cohorts play no part, so the mix of easy and hard tasks in a batch
-    shifts everybody. Equal returns give exactly 0. Raises ShapeError (see ``validate``), also without ``tokens_N``,
+    The token-weighted mean over the batch is 0; cohorts are not used, so the mix of easy and hard tasks in a batch
+    shifts all credit. Equal returns give exactly 0. Raises ShapeError (see ``validate``), also without ``tokens_N``,
     ConfigError for γ outside [0, 1] or a negative kl or eps.
     """
     if kl < 0 or eps < 0:
@@ -46,7 +46,7 @@ def reinforce_plus_plus_baseline(table: TurnTable, *, eps: Eps = 1e-8) -> FloatA
     ``reinforce_plus_plus``. Source: https://arxiv.org/abs/2501.03262 and its implementations.
 
     With one cohort of equal lengths it is ``grpo`` up to how many tokens the variance counts. Degenerate: a cohort of
-    one gets exactly 0 and no part in the statistics (published code lets its raw reward through); a cohort of equal
+    one gets exactly 0 and is left out of the statistics (published code gives it its raw reward); a cohort of equal
     totals gets the shift of the whitening, which is 0 if all lengths are equal; a batch without differences gives 0.
     Raises ShapeError (see ``validate``), also without ``tokens_N``, ConfigError for eps < 0.
     """

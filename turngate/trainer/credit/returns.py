@@ -1,4 +1,4 @@
-"""Reward-to-go: the plainest credit per turn."""
+"""Returns: what is paid from a turn on, the simplest credit per turn."""
 
 import numpy as np
 

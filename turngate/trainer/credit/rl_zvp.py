@@ -14,13 +14,13 @@ def rl_zvp(
 ) -> FloatArray:
     """RL-ZVP: GRPO, and credit by the policy's uncertainty where all siblings were paid the same.
 
-    ``grpo`` where siblings differ; where all were paid the same, credit by entropy: float32[N].
+    ``grpo`` where siblings were paid differently. Where all were paid the same, credit depends on entropy: float32[N].
 
     * all succeeded: ``A_t = +α H_t``, so uncertain turns are confirmed most;
     * all failed: ``A_t = −α (max_s H_s − H_t)``, max over the turns of the trajectory, so certain turns are blamed
       most and the most uncertain one not at all.
 
-    H is ``measured["entropy_N"]`` (mean entropy per policy token in nats) if somebody put it in, else
+    H is ``measured["entropy_N"]`` (mean entropy per policy token in nats) if it was measured, else
     ``measured["surprisal_N"]``, its estimate from the sampled tokens. A success is an outcome and a total of at least
     ``threshold``; a cohort of equal totals in which only some succeeded gets 0.
 

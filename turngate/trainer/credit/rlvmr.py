@@ -1,4 +1,4 @@
-"""RLVMR: the outcome between trajectories, and what a step said that it does between steps that said the same."""
+"""RLVMR: compares outcomes between trajectories, and rewards of turns between turns with the same tag."""
 
 from enum import IntEnum
 from typing import Annotated, Literal, TypeAlias
@@ -25,7 +25,8 @@ from turngate.types import FloatArray, TurnTable
 
 
 class Tag(IntEnum):
-    """What a step says that it does. NONE: no tag, or the step was not valid; MALFORMED: a tag that does not parse."""
+    """What a turn claims to do, by a tag in its text. NONE: no tag, or an invalid step; MALFORMED: the tag does not
+    parse."""
 
     PLANNING = 0
     EXPLORE = 1
@@ -39,22 +40,22 @@ Balance: TypeAlias = Annotated[
     float,
     Field(
         ge=0,
-        description="Share of the outcome in credit, the rest is the tags' (paper); weight of the tags beside the "
-        "outcome (code).",
+        description="With form = paper: weight of the outcome, 1 − alpha being that of the tags. With form = code: "
+        "weight of the tags beside the outcome.",
     ),
 ]
 Form: TypeAlias = Annotated[
     Literal["paper", "code"],
     Field(
-        description="paper: outcome and tags share the credit by alpha; code: tags come on top of the outcome, as "
-        "in the released code."
+        description="How outcome and tags are combined. paper: as an average weighted by alpha; code: tags are added "
+        "to the outcome, as in the released code."
     ),
 ]
 Rewards: TypeAlias = Annotated[
     Literal["verdicts", "checked"],
     Field(
-        description="Where a turn's reward comes from: verdicts: its process verdict; checked: its tag against "
-        "what the step did."
+        description="Where a turn's reward comes from. verdicts: its process verdict; checked: a comparison of its tag "
+        "with what the turn did."
     ),
 ]
 Malformed: TypeAlias = Annotated[
@@ -91,10 +92,10 @@ def rlvmr(
     ``std + eps``.
 
     Source: https://arxiv.org/abs/2507.22844 and its code, α = 0.5. The code takes the outcome's statistics over turns,
-    so that long episodes weigh more; here they are over trajectories. Known weakness: novelty is paid for its own sake,
-    and planning pays the outcome a second time.
+    so that long episodes weigh more; here they are over trajectories. Known weakness: new actions are paid even if
+    they do not help, and a turn tagged as planning earns the outcome a second time.
 
-    Degenerate: a tag seen once, and equal rewards, give 0 (the code lets a lone reward through). α = 1 in the paper's
+    Degenerate: a tag seen once, and equal rewards, give 0 (the code gives a lone turn its reward). α = 1 in the paper's
     form, α = 0 in the code's, and a table without verdicts up to the factor α, are ``grpo`` of the outcome. A cohort of
     one gives exactly 0. Raises ShapeError (see ``validate``; a column that is missing or out of range), ConfigError for
     α outside [0, 1] ("paper") or below 0, a negative eps, another ddof than 0 or 1 or an unknown choice.
@@ -127,7 +128,7 @@ def tag_rewards(table: TurnTable, tag_N: Int64Array, threshold: float, malformed
 
     PLANNING 1 if the episode succeeds; EXPLORE 1 if the action was not taken before (``repeated_N`` 0); REFLECTION 1
     if the step before was not valid and the action changed; MALFORMED ``malformed``; everything else 0. An invalid
-    step earns nothing for its tag. The first turn has nothing to reflect on.
+    step earns nothing for its tag. The first turn earns nothing for REFLECTION.
     """
     if not np.isfinite(malformed):
         raise ConfigError(f"rlvmr: malformed is {malformed}; it must be finite")

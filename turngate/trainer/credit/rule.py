@@ -1,8 +1,9 @@
 """``CreditRule``: a credit function with its settings, as a config names it.
 
 Every function of ``CREDITS`` and ``TOKEN_CREDITS`` is one under its name, and so is any function of yours under
-``package.module:function``: from a ``TurnTable`` to float32[N] or a ``TokenCredit``, its settings keyword-only. A
-function that reads a critic's values may say what the critic learns: ``function.value_targets = targets``.
+``package.module:function``: it takes a ``TurnTable``, returns float32[N] or a ``TokenCredit``, and has its
+settings as keyword-only arguments. A function that reads a critic's values may also say what the critic learns, by its
+attribute ``value_targets``, a function of the table.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.parts import Part
 from turngate.problems import one_line
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
+from turngate.trainer.credit.dry_run import columns_read
 from turngate.trainer.credit.per_token import token_targets
-from turngate.trainer.credit.rehearsal import rehearse
 from turngate.trainer.credit.turn_gae import value_targets
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
 SIBLINGS = 64
-"""Of the rehearsal where no config says how many there are: enough for any k that a rule may ask for."""
+"""Siblings in the dry run (see ``dry_run``) where no config gives a group size: enough for any k of a rule."""
 
 
 class CreditRule(Part):
-    """From what was paid to one number per turn, or per token."""
+    """How what was paid becomes credit: one number for each turn, or for each token."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "credit rule"
@@ -46,31 +47,36 @@ class CreditRule(Part):
         components: Iterable[str] | None = None,
         branching: bool = False,
     ) -> frozenset[str]:
-        """The columns of ``TurnTable.measured`` that it reads when the ``offered`` ones are there beside the usual.
+        """The columns of ``TurnTable.measured`` that the rule reads, found by a dry run.
 
-        ``components``: those of the rubric; None = not known yet. ``branching``: whether trajectories branch off
-        others, so that columns about it say something. Raises ConfigError for settings that it refuses, and if it needs
-        a column that nobody offers.
+        ``offered`` names the columns that the run can fill beside those that ``tabulate`` always fills; ``components``
+        the reward components of the rubric (None = not known yet); ``branching`` says whether trajectories branch off
+        others, without which the columns about branches are left out. Raises ConfigError for settings that the rule
+        refuses, and if it needs a column that the run cannot fill.
         """
         try:
-            return rehearse(self, offered, siblings=siblings, components=components, branching=branching)
+            return columns_read(self, offered, siblings=siblings, components=components, branching=branching)
         except (ShapeError, TypeError) as error:
             raise ConfigError(f"credit '{self.type}' cannot be used here: {error}") from None
 
     @classmethod
     def named(cls, name: str, settings: Mapping[str, object]) -> CreditRule:
-        """The rule of that name for recorded episodes. Raises UnknownName, ConfigError for settings it refuses."""
+        """The rule of that name, to be used on recorded episodes.
+
+        Raises UnknownName for the name, ConfigError for settings that the rule refuses.
+        """
         found = cls.find(name)
         try:
             rule = found.model_validate({**settings, "type": name})
         except ValidationError as error:
             raise ConfigError(f"credit '{name}': {one_line(error, found, dict(settings))}") from None
-        rule.reads(branching=True)  # recorded episodes may
+        rule.reads(branching=True)  # recorded episodes may branch
         return rule
 
     @property
     def value_targets(self) -> Callable[..., FloatArray]:
-        """What a critic of this rule learns, from the table: float32 per turn, or per token."""
+        """The function that gives the returns for a critic to learn: from the table to float32, per turn or per
+        token."""
         own = getattr(self.function, "value_targets", None) or VALUE_TARGETS.get(self.type)
         if own is None:
             own = token_targets if "value_S" in self.reads({*VALUES, "turn_S"}) else value_targets

@@ -1,4 +1,4 @@
-"""SAG, stratified advantage gating: outcome and open process verdicts are normalised apart, then added."""
+"""SAG, stratified advantage gating: outcomes and open process verdicts are normalised separately, then added."""
 
 from typing import Annotated, TypeAlias
 
@@ -19,13 +19,17 @@ VerdictWeight: TypeAlias = Annotated[
     ),
 ]
 Clip: TypeAlias = Annotated[
-    float, Field(ge=0, description="Largest part, in standard deviations, that a turn's verdict can add or take.")
+    float,
+    Field(
+        ge=0,
+        description="Most that a turn's verdict can add to or take from credit, in standard deviations, before weight.",
+    ),
 ]
 MinStd: TypeAlias = Annotated[
     float,
     Field(
         ge=0,
-        description="Least standard deviation of verdicts to divide by, so that a judge that splits hairs has "
+        description="Least standard deviation of verdicts to divide by, so that tiny differences between verdicts have "
         "little weight.",
     ),
 ]
@@ -49,9 +53,9 @@ def sag(
     * ``z_open(p_t) = (p_t − mean) / (max(std, min_std) + eps)`` of ``process_N`` over all turns of the cohort that no
       gate closed (``open_N``) and that have a verdict; 0 for every other turn. Both stds have ddof 1.
 
-    Before clipping the process parts of a cohort sum to 0 over those turns: being open is neither paid nor punished,
-    credit only moves between the turns of open trajectories. ``min_std`` keeps a judge that splits hairs from full
-    weight, ``clip`` a rare verdict from outweighing the outcome.
+    Before clipping the process parts of a cohort sum to 0 over those turns: an open gate alone neither raises nor
+    lowers credit; credit only moves between turns with open verdicts. ``min_std`` keeps tiny differences of verdicts
+    from getting full weight, and ``clip`` keeps a rare verdict from outweighing the outcome.
 
     Source: ours; the defaults are no paper's. https://arxiv.org/abs/2509.19199 reports that adding advantages did
     better than adding rewards. Process verdicts enter by ``process_N`` only, so o is not ``total_B``, which contains

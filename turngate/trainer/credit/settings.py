@@ -1,7 +1,7 @@
-"""Settings that several rules share, each with the help that ``turngate explain credit.RULE`` prints.
+"""Settings that several credit rules share, each with the help that ``turngate explain credit.RULE`` prints.
 
-A setting of one rule alone stands above its function, in the same way. For Python callers and type checkers each is
-its plain type; bounds hold where a config is read.
+A setting of a single rule is defined in the same way above its function. For Python callers each is just its type;
+bounds are checked when a config is read.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -15,8 +15,8 @@ Eps: TypeAlias = Annotated[
     float,
     Field(
         ge=0,
-        description="Added to the divisor of credit, in most rules a standard deviation, so that the quotient stays "
-        "finite; raise it to give small differences less weight.",
+        description="Added to what credit is divided by, in most rules a standard deviation, so that the quotient "
+        "stays finite; raise it to give small differences less weight.",
     ),
 ]
 Ddof: TypeAlias = Annotated[
@@ -24,8 +24,8 @@ Ddof: TypeAlias = Annotated[
     Field(
         ge=0,
         le=1,
-        description="1: sample standard deviation, divided by n − 1, as torch computes it; 0: population standard "
-        "deviation.",
+        description="Divisor of the variance. 1: n − 1, the sample standard deviation, as torch computes it; 0: n, the "
+        "population standard deviation.",
     ),
 ]
 Std: TypeAlias = Annotated[
@@ -57,8 +57,8 @@ Lam: TypeAlias = Annotated[
     Field(
         ge=0,
         le=1,
-        description="λ of generalised advantage estimation: 1 trusts what was really paid, 0 the critic; lower "
-        "has less variance and more bias.",
+        description="λ of generalised advantage estimation. At 1 advantages rest on what was really paid, at 0 on the "
+        "critic's values; a lower λ has less variance and more bias.",
     ),
 ]
 Whitened: TypeAlias = Annotated[
@@ -67,8 +67,8 @@ Whitened: TypeAlias = Annotated[
 Baseline: TypeAlias = Annotated[
     Literal["rloo", "none"],
     Field(
-        description="rloo: subtract the mean of what the other siblings earned; none: subtract nothing, which has "
-        "more variance."
+        description="What is subtracted from credit. rloo: the mean of what the other siblings earned; none: nothing, "
+        "which has more variance."
     ),
 ]
 Outcome: TypeAlias = Annotated[
@@ -86,26 +86,26 @@ Kl: TypeAlias = Annotated[
     float,
     Field(
         ge=0,
-        description="How much of the divergence from the reference model, in nats, is taken out of the reward; 0 "
-        "needs no reference model, 0.001 to 0.01 in use.",
+        description="Charge, in units of reward, for each nat of log-ratio to the reference model, 0.001 to 0.01 in "
+        "use; raise it to stay closer to that model. 0 needs no reference model.",
     ),
 ]
 ImplicitBeta: TypeAlias = Annotated[
-    float, Field(ge=0, description="Reward for one nat of log-ratio of the reward model (β in the paper).")
+    float, Field(ge=0, description="Reward for each nat of the reward model's log-ratio (β in the paper).")
 ]
 EntropyAlpha: TypeAlias = Annotated[
     float,
     Field(
         ge=0,
-        description="Credit for one nat of entropy where all siblings were paid the same (α in the paper); 0: "
-        "such siblings teach nothing.",
+        description="Credit for each nat of entropy where all siblings were paid the same (α in the paper); at 0 such "
+        "siblings get no credit.",
     ),
 ]
 Merged: TypeAlias = Annotated[
     Merge,
     Field(
-        description="When two siblings share a turn: tokens: equal token ids; action_observation: they saw and "
-        "did the same, whatever they thought; recorded: one branched off the other."
+        description="When two siblings share a turn. tokens: if its token ids are equal; action_observation: if they "
+        "saw and did the same, whatever they thought; recorded: if one branched off the other after it."
     ),
 ]
 ProcessWeight: TypeAlias = Annotated[

@@ -1,4 +1,4 @@
-"""SPA: the outcome is spread over the turns by their estimated progress."""
+"""SPA: distributes the outcome over the turns by their estimated progress."""
 
 from typing import Annotated, TypeAlias
 
@@ -20,21 +20,19 @@ from turngate.trainer.credit.settings import Baseline, Gamma, Outcome
 from turngate.types import FloatArray, TurnTable
 
 ProgressWeight: TypeAlias = Annotated[
-    float, Field(ge=0, description="Weight of the estimated share of a turn in the outcome.")
+    float, Field(ge=0, description="Weight of a turn's estimated share in the outcome.")
 ]
 Grounding: TypeAlias = Annotated[
     float,
     Field(
         ge=0,
-        description="Reward of a turn whose action was executed; above 0 it pays for long episodes and needs the "
-        "column grounded_N.",
+        description="Reward of a turn whose action was executed; above 0 it favours long episodes, and needs the "
+        "column grounded_N (see signals.evidence).",
     ),
 ]
 ExactSum: TypeAlias = Annotated[
     bool,
-    Field(
-        description="Whether the shares of an episode are corrected to sum to its outcome, however the estimator errs."
-    ),
+    Field(description="Whether the shares of an episode are corrected so that they sum to its outcome."),
 ]
 
 
@@ -48,7 +46,7 @@ def spa(
     baseline: Baseline = "rloo",
     outcome: Outcome = "settled",
 ) -> FloatArray:
-    """SPA: an estimator shares the outcome out among the turns, and each turn gets what is earned from it on.
+    """SPA: an estimator gives each turn a share of the outcome, and a turn gets what is earned from it on.
 
     ``A_t = G_t − mean of the siblings' G_0``, ``G_t = Σ_{s≥t} γ^{s−t} r_s``: float32[N].
 

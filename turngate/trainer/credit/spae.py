@@ -1,4 +1,4 @@
-"""SPAE: a turn earns what it adds to a potential of accuracy and confidence; going on when all is known costs."""
+"""SPAE: a turn earns what it adds to accuracy and confidence; one that comes after a sure right answer is charged."""
 
 from typing import Annotated, TypeAlias
 
@@ -17,7 +17,7 @@ PotentialWeight: TypeAlias = Annotated[
     float, Field(ge=0, description="Weight of what turns add to accuracy and confidence, beside the outcome.")
 ]
 Saturation: TypeAlias = Annotated[
-    float, Field(ge=0, description="What a turn loses that comes when the answer is already right and sure.")
+    float, Field(ge=0, description="Deduction for a turn that comes when the answer is already right and sure.")
 ]
 Saturated: TypeAlias = Annotated[
     float, Field(description="Potential, from −1 to 1, above which the answer counts as already right and sure.")

@@ -18,8 +18,9 @@ from turngate.types import BoolArray, FloatArray, TurnTable
 Mode: TypeAlias = Annotated[
     Literal["sum", "mean", "to_go"],
     Field(
-        description="sum: each step adds its credit to the turns before it, as published; mean: their mean, so "
-        "that length is neither taxed nor paid; to_go: returns are compared."
+        description="How step rewards become credit. sum: a turn gets the sum over its step and the later ones, as "
+        "published; mean: their mean, which favours neither long nor short episodes; to_go: the siblings' returns "
+        "are compared instead of single steps."
     ),
 ]
 
@@ -41,7 +42,7 @@ def step_grpo(
 
     * "sum" is as published. Each further step adds its z, so with positive z episodes learn to be long and with
       negative z to be short;
-    * "mean" divides by the number of steps from t on, each weighted by its discount: no tax and no bonus on length;
+    * "mean" divides by the number of steps from t on, each weighted by its discount, which makes length irrelevant;
     * "to_go" normalises ``G_t = Σ_{s≥t} γ^{s−t} r_s`` over all turns of the cohort.
 
     Source: process supervision in DeepSeekMath, https://arxiv.org/abs/2402.03300, where γ = 1. eps and ddof are verl's
@@ -73,5 +74,5 @@ def _to_go(z_N: Float64Array, step_N: BoolArray, table: TurnTable, gamma: float,
     if not mean:
         return total_N
     weight_N = scan_back(step_N.astype(np.float64), carry_N)
-    # At γ=0 a turn that is no step looks at nothing.
+    # At γ=0 a turn that is not a step has no weight to divide by.
     return np.divide(total_N, weight_N, out=np.zeros_like(total_N), where=weight_N > 0)

@@ -1,4 +1,4 @@
-"""TEMPO: the outcome between trajectories, plus what each turn changed in the value of the prefix."""
+"""TEMPO: compares trajectories, and adds how much each turn changed the value of the prefix that siblings share."""
 
 from typing import Annotated, TypeAlias
 
@@ -12,7 +12,10 @@ from turngate.trainer.credit.tree import MERGES, grow
 from turngate.types import FloatArray, TurnTable
 
 ScaleTd: TypeAlias = Annotated[
-    bool, Field(description="Whether what a turn adds is divided by the siblings' standard deviation, like the rest.")
+    bool,
+    Field(
+        description="Whether what a turn adds is divided by the siblings' standard deviation, as the rest of credit is."
+    ),
 ]
 
 
@@ -24,10 +27,11 @@ def tempo(
     ``A_t = (R − mean + V(s_{t+1}) − V(s_t)) / (std + eps)``: float32[N].
 
     ``V`` of a prefix is the mean of everything paid to the trajectories of the cohort that share it; mean and std are
-    over the cohort. The difference is 0 wherever all that came along go on together. ``merge`` says when two siblings
-    share a prefix: "tokens", as published, if its token ids are the same; "action_observation" if they saw and did the
-    same, whatever they thought; "recorded" if one branched off the other (see ``credit.tree``). ``scale_td=False``
-    leaves the difference undivided, as the abstract reads; reviews of the paper confirm the division.
+    over the cohort. The difference is 0 where all siblings that share a prefix also share the next turn. ``merge`` says
+    when two siblings share a prefix: "tokens", as published, if its token ids are the same; "action_observation" if
+    they saw and did the same, whatever they thought; "recorded" if one branched off the other (see ``credit.tree``).
+    ``scale_td=False`` leaves the difference undivided, as the abstract reads; reviews of the paper confirm the
+    division.
 
     Source: https://arxiv.org/abs/2509.18314, which compares token by token; here whole turns. Known weakness: freely
     sampled thoughts never coincide, and what is left is ``grpo``; watch ``shared_turns.merged_share``.

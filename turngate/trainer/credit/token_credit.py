@@ -1,8 +1,8 @@
-"""Credit per token, as pure functions of flat arrays: the methods whose unit is smaller than a turn.
+"""Credit per token, as pure functions of flat arrays.
 
 ``_S`` marks the trained tokens of a batch: trajectories end to end, each in order, without tool output, prompts or
-injected text. Leaving those out is what carries values and advantages across them. ``per_token`` and ``bilevel_gae``
-make rules of them that a config can name.
+injected text. Because these are left out, values and advantages carry over from the last token before them to the
+next one after. ``per_token`` and ``bilevel_gae`` make credit rules of these functions.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def token_gae(
     is ``bootstrap_B`` (truncated episodes) or 0. The return is taken before any whitening.
 
     Source: https://arxiv.org/abs/1506.02438; defaults as in PPO for language models (λ = 1 or 0.95). γ < 1 discounts
-    by verbosity. With λ=1 and V=0 it is the reward-to-go of the tokens. Segments of one token give ``r − V``. Raises
+    long turns more. With λ=1 and V=0 it is the reward-to-go of the tokens. Segments of one token give ``r − V``. Raises
     ShapeError for arrays that do not fit or are not finite, ConfigError for γ or λ outside [0, 1].
     """
     check_discounts(gamma=gamma, lam=lam)
@@ -62,8 +62,8 @@ def bilevel_token_gae(
     * tokens: the last one of a turn gets ``A^h_t``, the others ``A_j = γ V_{j+1} − V_j + γλ A_{j+1}``.
 
     ``turn_S`` (int, the row in ``reward_N`` that a token belongs to) says where turns end; looking for rewards that
-    are not 0 would lose every turn that was paid nothing. A turn without trained tokens hands its reward to the one
-    before it; before the first such turn there was no decision to credit.
+    are not 0 would lose every turn that was paid nothing. The reward of a turn without trained tokens is added to the
+    one before it; before the first such turn there was no decision to credit.
 
     Source: VAGEN, https://arxiv.org/abs/2510.16907, whose scripts use γ_h = 0.95 and λ 0.95–1. Turns of one token make
     it ``turn_gae`` with γ_h. Raises ShapeError for arrays that do not fit or are not finite, ConfigError for γ_h, γ or
@@ -97,9 +97,9 @@ def reinforce_plus_plus_tokens(
 ) -> FloatArray:
     """``G_j = r_j + γ G_{j+1}`` inside each segment, whitened over all tokens of the batch: float32[S].
 
-    Source: https://arxiv.org/abs/2501.03262; the penalty on KL belongs into ``reward_S``. ``reinforce_plus_plus`` is
-    the same per turn. Equal returns give exactly 0. Raises ShapeError for arrays that do not fit or are not finite,
-    ConfigError for γ outside [0, 1].
+    Source: https://arxiv.org/abs/2501.03262; subtract a KL penalty from ``reward_S`` beforehand.
+    ``reinforce_plus_plus`` is the same per turn. Equal returns give exactly 0. Raises ShapeError for arrays that do not
+    fit or are not finite, ConfigError for γ outside [0, 1].
     """
     check_discounts(gamma=gamma)
     check_flat(reward_S=reward_S, segment_S=segment_S)
@@ -112,7 +112,7 @@ def prefix_counts(ids_L: IntArray, segment_L: IntArray, cohort_B: IntArray) -> I
     """|λ| of each token: the trajectories of its cohort that agree up to and with this token, at least 1: int32[L].
 
     ``ids_L`` must hold *all* tokens, also tool output, because a prefix is shared only if the context is;
-    ``segment_L`` is the trajectory of each, one without tokens is left out. Nothing shared gives 1 everywhere.
+    ``segment_L`` is the trajectory of each, one without tokens is left out. Where nothing is shared it is 1.
     Source: https://arxiv.org/abs/2509.21154. Raises ShapeError for arrays that do not fit.
     """
     check_flat(ids_L=ids_L, segment_L=segment_L)
@@ -169,7 +169,7 @@ def check_flat(**arrays: npt.NDArray[Any]) -> None:
 
 def _check_order(name: str, number_S: IntArray) -> None:
     if number_S[0] < 0 or (np.diff(number_S) < 0).any():
-        raise ShapeError(f"{name} must start at 0 or above and never go down")
+        raise ShapeError(f"{name} must start at 0 or above and never decrease")
 
 
 def _bootstrap(bootstrap_B: FloatArray | None, segment_S: IntArray) -> Float64Array:

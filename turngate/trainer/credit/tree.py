@@ -1,6 +1,6 @@
-"""Siblings as trees: the turns that trajectories share are one node.
+"""Siblings as trees: a turn that several trajectories share is one node.
 
-What siblings share is either recorded or found:
+Which turns are shared is either recorded, or found by comparing:
 
 * "recorded": a trajectory that branched off another one carries copies of the turns before the branch.
   ``measured["parent_B"]`` says off which trajectory (−1 = none) and ``measured["branch_B"]`` how many turns they share;
@@ -25,7 +25,7 @@ from turngate.types import BoolArray, TurnTable
 Merge: TypeAlias = Literal["recorded", "action_observation", "tokens"]
 MERGES: tuple[Merge, ...] = get_args(Merge)
 LABELS: Mapping[Merge, str] = {"action_observation": "act_N", "tokens": "said_N"}
-"""The column by which turns are alike; "recorded" has none."""
+"""The column that is compared; "recorded" has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,7 +148,7 @@ def _origins(parent_B: Int64Array) -> Int64Array:
 
 
 def _first_alike(table: TurnTable, label_N: Int64Array) -> Int64Array:
-    """The row of the first sibling whose turns have the same labels up to this one; labels below 0 equal none."""
+    """The row of this turn in the first sibling with the same labels up to it; labels below 0 equal no other."""
     _, label_N = np.unique(np.where(label_N < 0, -1 - np.arange(len(label_N)), label_N), return_inverse=True)
     owner_N = np.empty(len(label_N), np.int64)
     by_depth = np.argsort(table.index_N, kind="stable")

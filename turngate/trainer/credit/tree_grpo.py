@@ -1,4 +1,4 @@
-"""Tree-GRPO: a trajectory against all siblings, and against those of its own tree."""
+"""Tree-GRPO: compares a trajectory with all siblings, and again with those of its own tree."""
 
 import numpy as np
 

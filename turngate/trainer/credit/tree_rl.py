@@ -1,4 +1,4 @@
-"""TreeRL: a turn is worth how far it leads above the task's mean and above the turn before it."""
+"""TreeRL: credit is how much the mean payment after a turn exceeds the task's mean and that of the turn before."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from turngate.types import FloatArray, TurnTable
 
 
 def tree_rl(table: TurnTable) -> FloatArray:
-    """TreeRL: for branched rollouts: the mean payment behind a turn, against the task's and that of the turn before.
+    """TreeRL: for branched rollouts: the mean payment after a turn, less that of the task and that of the turn before.
 
     ``A = ((V − V(root)) + (V − V(node above))) / sqrt(trajectories through the node)``: float32[N].
 

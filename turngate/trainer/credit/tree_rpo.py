@@ -1,4 +1,4 @@
-"""TreeRPO: sibling nodes form the group, and a node is worth the mean of its children."""
+"""TreeRPO: compares nodes that follow the same node; a node's value is the mean of its children's."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -16,8 +16,8 @@ from turngate.types import FloatArray, TurnTable
 Scale: TypeAlias = Annotated[
     Literal["none", "bernoulli", "sample"],
     Field(
-        description="What differences are divided by: none: nothing; bernoulli: √(mean (1 − mean)), for rewards "
-        "in [0, 1]; sample: their standard deviation."
+        description="What differences between branches are divided by. none: nothing; bernoulli: √(mean (1 − mean)), "
+        "for rewards in [0, 1]; sample: their standard deviation."
     ),
 ]
 Prune: TypeAlias = Annotated[
@@ -35,7 +35,7 @@ def tree_rpo(
     prune: Prune = 0.0,
     eps: Eps = 1e-6,
 ) -> FloatArray:
-    """TreeRPO: for branched rollouts: the mean payment behind a turn, against those that follow the same turn.
+    """TreeRPO: for branched rollouts: the mean payment after a turn, compared with the turns that follow the same one.
 
     ``A = (V − mean) / σ`` over the nodes that follow the same node, or begin the cohort: float32[N].
 

@@ -1,4 +1,4 @@
-"""GAE over turns: a critic says what the state before each turn was worth."""
+"""GAE over turns: advantages from a critic's values of the state before each turn."""
 
 import numpy as np
 
@@ -18,12 +18,12 @@ def turn_gae(table: TurnTable, *, gamma: Gamma = 0.99, lam: Lam = 0.9, whitened:
     V is ``measured["value_N"]``, the critic's value before each turn. After the last turn it is
     ``measured["bootstrap_B"]`` if that is there (the value of the state in which a truncated episode stopped, 0 for a
     finished one), else 0. ``whitened`` moves and scales the result to mean 0 and variance 1 over all policy tokens of
-    the batch (reads ``measured["tokens_N"]``), which lets long turns rule; then a batch without differences is 0.
+    the batch (reads ``measured["tokens_N"]``), in which long turns weigh more; a batch without differences then gets 0.
 
-    Source: Turn-PPO, https://arxiv.org/abs/2512.17008, γ=0.99 and λ=0.9 from there. No siblings take part: a cohort of
-    one is as good as any. With V=0 and λ=1 it is ``returns(baseline="none")``; with one turn it is ``r − V``. The
-    gradient is unbiased for γ=λ=1 and any V that is a function of the state, where no later action changes what a turn
-    was paid (not with gates that open on the outcome; ``Rubric.book_last`` repairs that). Raises ShapeError (see
+    Source: Turn-PPO, https://arxiv.org/abs/2512.17008, γ=0.99 and λ=0.9 from there. Siblings are not compared, so a
+    cohort of one is as good as any. With V=0 and λ=1 it is ``returns(baseline="none")``; with one turn it is ``r − V``.
+    The gradient is unbiased for γ=λ=1 and any V that is a function of the state, where no later action changes what a
+    turn was paid (not with gates that open on the outcome; ``Rubric.book_last`` repairs that). Raises ShapeError (see
     ``validate``), also without ``value_N``, ConfigError for γ or λ outside [0, 1].
     """
     advantage_N = _advantage(table, gamma, lam)
@@ -33,7 +33,7 @@ def turn_gae(table: TurnTable, *, gamma: Gamma = 0.99, lam: Lam = 0.9, whitened:
 
 
 def value_targets(table: TurnTable, *, gamma: float = 0.99, lam: float = 0.9) -> FloatArray:
-    """What the critic of ``turn_gae`` should have said before each turn, ``A_t + V_t`` before whitening: float32[N]."""
+    """The targets of ``turn_gae``'s critic, ``A_t + V_t`` before whitening, one per turn: float32[N]."""
     advantage_N = _advantage(table, gamma, lam)
     return (advantage_N + column(table, "value_N", "turn_gae")).astype(np.float32)
 

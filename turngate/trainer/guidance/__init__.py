@@ -1,7 +1,7 @@
-"""The seam for guidance: who gets help, planned from past unguided results.
+"""Guidance: a guide decides which episodes get help, such as a hint, from the results of past unguided ones.
 
-A guide plans one entry per sibling (None = unguided). Rollouts inject what it plans, credit keeps guided and unguided
-siblings in cohorts of their own, and evaluation never asks a guide.
+A guide plans one entry per sibling (None = unguided). Rollouts put the planned help into the context, and credit
+compares guided siblings with guided ones only, unguided with unguided. Evaluation never asks a guide.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from turngate.types import Guidance, Metrics, ScoredGroup, Task
 
 
 class Guide(Protocol):
-    """Plans help and learns from results."""
+    """Plans which siblings get help, and learns from results."""
 
     def plan(self, task: Task, group_size: int) -> Sequence[Guidance | None]:
         """One entry per sibling."""
         ...
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        """See the results of a step."""
+        """Take in the results of a step."""
         ...
 
     def metrics(self) -> Metrics:
-        """What to report, ``guide/…``."""
+        """Metrics of the guide, named ``guide/…``."""
         ...
 
 
 class GuidePart(Part):
-    """Who gets help: opens a ``Guide``. A subclass writes ``open``."""
+    """Which episodes get help. A subclass writes ``open``, which returns a ``Guide``."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "guide"
@@ -43,7 +43,7 @@ class GuidePart(Part):
 
 
 class NoGuidePart(GuidePart):
-    """Nobody gets help."""
+    """No guidance: no episode gets help."""
 
     type: Literal["none"] = "none"
 
@@ -53,15 +53,15 @@ class NoGuidePart(GuidePart):
 
 
 class NoGuide:
-    """Nobody gets help."""
+    """Plans no guidance."""
 
     def plan(self, task: Task, group_size: int) -> Sequence[Guidance | None]:
-        """All unguided."""
+        """None for every sibling."""
         return (None,) * group_size
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        """Nothing to learn from."""
+        """Does nothing."""
 
     def metrics(self) -> Metrics:
-        """Nothing to report."""
+        """No metrics."""
         return {}

@@ -1,8 +1,10 @@
 """The loss: one objective, corrections, penalties, and ``PolicyLoss``, which puts them together.
 
-Importing it defines every shipped part and loads no torch: that is imported when a loss is computed. ``tokens`` is what
-a loss sees, ``base`` the three families; ``objectives``, ``covariance``, ``corrections``, ``entropy`` and ``kl`` hold
-the parts, ``settings`` the section of a config.
+Importing this package defines every shipped part and loads no torch, which is imported when a loss is computed.
+
+* ``tokens``: the data that a loss is computed from; ``base``: the three families of parts;
+* ``objectives``, ``covariance``, ``corrections``, ``entropy``, ``kl``: the parts;
+* ``policy_loss``: puts the parts together; ``settings``: the section ``loss`` of a config.
 """
 
 from turngate.trainer.loss.base import Correction, Gain, Objective, Penalty

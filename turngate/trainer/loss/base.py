@@ -1,8 +1,9 @@
 """The three families of parts that a loss is made of: one objective, corrections, and penalties.
 
-A part is data until it is called with ``Tokens``. What depends on the whole batch (a selection, an anchor, a
-coefficient that adapts) is fixed by ``survey`` before the first pass, so that cutting a batch into passes changes
-nothing; a part that decides token by token leaves ``survey`` alone. To write one of your own, see ``Objective``.
+A batch goes through the model in several passes, and a part is called with the ``Tokens`` of each. Some parts depend on
+the whole batch, for instance on its tokens of highest covariance. Such a part overrides ``survey``, which sees the
+whole batch before the first pass and fixes what depends on it, so the result does not depend on how the batch is cut.
+To write a part of your own, see ``Objective``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Gain:
-    """What an objective makes of each token: [S]. ``value`` is to be raised; ``limited``: a bound took the gradient."""
+    """What an objective returns, per token: [S]. Training raises ``value``; ``limited`` is true where a bound removed
+    the gradient."""
 
     value: torch.Tensor
     limited: torch.Tensor
@@ -34,7 +36,7 @@ PenaltyOf: TypeAlias = "Callable[[Tokens], tuple[torch.Tensor, Metrics]]"
 
 
 class Objective(Part):
-    """Credit and ratio of each token in, the value to be raised out. Knows no weights and no normalisation.
+    """Turns the credit and the importance ratio of each token into a value to be raised; weights are applied later.
 
     An objective of your own is a subclass in a module that Python finds, or a function ``(tokens, *, …) -> Gain`` whose
     keyword-only arguments are its settings:
@@ -54,25 +56,26 @@ class Objective(Part):
     fallback: ClassVar[str] = "clipped"
     from_function: ClassVar[bool] = True
     uses_ratio: ClassVar[bool] = True
-    """Whether it carries π_θ/π_old itself, so that weighting by the same ratio would count it twice."""
+    """Whether the objective contains the ratio π_θ/π_old, so that a correction by the same ratio would count it
+    twice."""
 
     @property
     def needs(self) -> Needs:
-        """What it asks of the forward pass and of the caller."""
+        """What this part needs from the forward pass and from the caller."""
         return Needs()
 
     def __call__(self, tokens: Tokens) -> Gain:
-        """The objective of each token. Without a survey, ``tokens`` are taken for the whole batch."""
+        """The objective of each token. If ``survey`` was not called, ``tokens`` are taken for the whole batch."""
         if self.function is None:
-            raise ConfigError(f"objective '{self.type}' has no __call__, so there is nothing to raise; write one")
+            raise ConfigError(f"objective '{self.type}' has no __call__, so it gives no value to raise; write one")
         gain: Gain = self.function(tokens, **self.settings())
         return gain
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
-        """What acts on this batch, and what to remember for the next one.
+        """What is called on the passes of this batch in place of this part, and what to remember for the next batch.
 
-        ``tokens`` are the whole batch, detached, for a part whose ``needs`` say ``survey``; others see single passes.
-        Whatever is random derives from ``seed`` and from the tokens, so that neither packing nor resuming changes it.
+        ``tokens`` are the whole batch, detached, if ``needs.survey`` is true; else this is called on single passes.
+        Anything random must derive from ``seed`` and from the tokens, so that neither packing nor resuming changes it.
         """
         return self, memory
 
@@ -86,7 +89,7 @@ class Correction(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "correction"
     weighs: ClassVar[bool] = False
-    """Whether it multiplies by the ratio; else it only keeps (1) or drops (0)."""
+    """Whether the factor contains the ratio; else it only keeps (1) or drops (0) a token."""
 
     @abstractmethod
     def __call__(self, log_rho: torch.Tensor, tokens: Tokens) -> torch.Tensor:
@@ -94,20 +97,21 @@ class Correction(Part):
 
 
 class Penalty(Part):
-    """An addition to the loss, weighted by itself."""
+    """A term that is added to the loss, with a weight of its own."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "penalty"
 
     @property
     def needs(self) -> Needs:
-        """What it asks of the forward pass and of the caller."""
+        """What this part needs from the forward pass and from the caller."""
         return Needs()
 
     @abstractmethod
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
-        """A sum over ``tokens``, and sums to report. Without a survey, they are taken for the whole batch."""
+        """A sum over ``tokens``, and metrics that are sums too. If ``survey`` was not called, they are taken for the
+        whole batch."""
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
-        """What acts on this batch, and what to remember for the next one (see ``Objective.survey``)."""
+        """What is called on the passes of this batch, and what to remember for the next (see ``Objective.survey``)."""
         return self, memory

@@ -1,12 +1,12 @@
-"""The way from the sampler to the policy that is updated: importance weights and rejections, in torch, flat.
+"""Corrections for tokens that another policy sampled than the one that is updated: weights and rejections.
 
-μ is the sampler, π_old the snapshot from before the first update, ρ = π_old/μ of a token (log ρ cut to ±20). Without a
-snapshot the current policy, with its gradient stopped, stands for π_old. All weights are stop-gradient. Tokens without
-policy weight enter no product and no mean.
+μ is the sampler, π_old the policy before the first update of a step, ρ = π_old/μ of a token (log ρ cut to ±20). If no
+snapshot of π_old was taken, the current policy stands for it, with its gradient stopped. No gradient flows through a
+correction. Tokens without policy weight enter no product and no mean.
 
 Two kinds of corrections, which multiply: weights (truncated or masked importance sampling) and rejections (0 or 1 for a
 whole unit). A product over a long unit explodes: with ρ = 1.1 per token it is 2.6 after 10 tokens and 13,781 after 100.
-Token weights are biased with low variance; for agents take tokens, or turns by their geometric mean.
+Weights per token are biased but have low variance. For agents, use tokens, or turns with their geometric mean.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ Reduce: TypeAlias = Literal["product", "mean"]
 
 
 def unit_log_ratio(log_rho: torch.Tensor, tokens: Tokens, unit: Unit, reduce: Reduce) -> torch.Tensor:
-    """log of the unit's product or geometric mean of ρ, given to each of its tokens, cut to ±20: [S]."""
+    """For each token, the log of the product or geometric mean of ρ over its unit, cut to ±20: [S]."""
     over = sum_over if reduce == "product" else mean_over
     total = over(log_rho, owners(tokens, unit), tokens.counted)
     return total.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
 class _Weight(Correction):
-    """Importance sampling."""
+    """Base of the corrections that weigh by the importance ratio."""
 
     weighs: ClassVar[bool] = True
     unit: Unit = "token"
     """Unit over which the importance ratio is computed: token, turn or whole sequence."""
     reduce: Reduce = "product"
-    """How the ratios of a unit's tokens become one: their product, or their geometric mean."""
+    """How the ratios of a unit's tokens become one: their product (unbiased, but extreme for long units), or their
+    geometric mean."""
 
     @model_validator(mode="after")
     def _reduces(self) -> Self:
@@ -55,16 +56,16 @@ class _Weight(Correction):
 class Truncated(_Weight):
     """TIS: weighs each unit by its importance ratio ρ to the sampler, up to a largest weight.
 
-    Truncated importance sampling: ``min(ρ_unit, cap)``. TIS per token, per turn or per trajectory.
+    Truncated importance sampling: ``min(ρ_unit, cap)``, per token, turn or trajectory.
 
     Source: Yao et al. 2025 for sampler and learner of different engines; Ionides 2008. cap = 2 is verl's default (1.5
-    to 5 in use); below 1 it would also cut on-policy weights. Turns and trajectories reduce by the ``product``, which
-    is unbiased below the cap, or by the geometric ``mean``, which a long unit does not saturate.
+    to 5 in use); below 1 it would also cut on-policy weights. For turns and trajectories ``reduce`` is the
+    ``product``, which is unbiased below the cap, or the geometric ``mean``, which stays moderate for long units.
     """
 
     type: Literal["tis"] = "tis"
     cap: float = Field(2.0, ge=1)
-    """Largest weight; a larger one has less bias and more variance."""
+    """Largest weight of a unit; raise it for less bias and more variance."""
 
     def __call__(self, log_rho: torch.Tensor, tokens: Tokens) -> torch.Tensor:
         """[S]."""
@@ -74,7 +75,7 @@ class Truncated(_Weight):
 class Masked(_Weight):
     """MIS: weighs each unit by its importance ratio ρ to the sampler, and drops it where the ratio is far from 1.
 
-    Masked importance sampling: ρ_unit inside [low, high], else 0.
+    Masked importance sampling: ρ_unit where it lies in [low, high], else 0.
 
     Defaults 0.5 and 2 (MIS). IcePop (Ling team, https://arxiv.org/abs/2510.18855) is the token form with 0.5 and 5. The
     trajectory form with the product takes [1/C, C].
@@ -82,7 +83,7 @@ class Masked(_Weight):
 
     type: Literal["mis"] = "mis"
     low: float = Field(0.5, ge=0, le=1)
-    """Units with a smaller ratio are dropped."""
+    """Units (tokens, turns or sequences) with a smaller ratio are dropped."""
     high: float = Field(2.0, ge=1)
     """Units with a larger ratio are dropped."""
 
@@ -93,7 +94,7 @@ class Masked(_Weight):
 
 
 class _Rejection(Correction):
-    """Keep or drop."""
+    """Base of the corrections that keep or drop whole units."""
 
     unit: Literal["turn", "sequence"] = "sequence"
     """Unit that is kept or dropped as a whole: one turn, or the whole sequence."""
@@ -142,14 +143,15 @@ class DivergenceRejection(_Rejection):
 class VetoRejection(_Rejection):
     """Drops turns or episodes with even one token that the learner finds far less likely than the sampler did.
 
-    Drop a turn or a trajectory if any of its tokens has ρ below ``floor``: something there went wrong.
+    Drop a turn or a trajectory if any of its tokens has ρ below ``floor``: such a token hints at an error, for instance
+    in the cache.
 
     Default 1e-4 (verl; 1e-6 to 1e-4 in use).
     """
 
     type: Literal["veto"] = "veto"
     floor: float = Field(1e-4, gt=0, lt=1)
-    """Smallest ratio that a token may have."""
+    """Least ratio that a token may have; one token below it drops its whole unit."""
 
     def __call__(self, log_rho: torch.Tensor, tokens: Tokens) -> torch.Tensor:
         """[S]."""
@@ -164,12 +166,14 @@ class NegativeDriftMask(_Rejection):
 
     Pushing down what the policy has already left only destabilises (DeepSeek-V3.2's sequence mask,
     https://arxiv.org/abs/2512.02556). Here A is the token's own. ``delta`` = 0.5 is not the paper's constant; choose
-    it. Zeroing only negatives biases upwards. Looks at the current policy, not at π_old.
+    it. Zeroing only negatives biases upwards. The drift is measured against the
+    current policy, not against π_old.
     """
 
     type: Literal["negative_drift"] = "negative_drift"
     delta: float = Field(0.5, gt=0)
-    """Mean of log sampler − log policy over a unit, in nats per token, above which its bad tokens are dropped."""
+    """Tokens with negative credit are dropped in units where the mean of log sampler − log policy exceeds this; in nats
+    per token."""
 
     def __call__(self, log_rho: torch.Tensor, tokens: Tokens) -> torch.Tensor:
         """[S]."""
@@ -197,7 +201,7 @@ def weight_of(corrections: Sequence[Correction], tokens: Tokens) -> torch.Tensor
 
 
 def mean_weight(corrections: Sequence[Correction], tokens: Tokens) -> float:
-    """The mean of ``weight_of`` over tokens that carry policy credit, by which normalising divides; 0 without any."""
+    """The mean of ``weight_of`` over the tokens that carry policy credit, for ``normalize``; 0 if there are none."""
     counted = tokens.counted
     return float(weight_of(corrections, tokens)[counted].mean()) if counted.any() else 0.0
 

@@ -1,12 +1,12 @@
-"""Entropy control by covariance: the few tokens that would cost the most entropy are held back.
+"""Entropy control by covariance: updates are limited at the few tokens that would lower entropy most.
 
 The entropy of a softmax policy falls with Cov(log π, A) (Cui et al., https://arxiv.org/abs/2505.22617). A token's part
 of it is ``(A − mean A)·(log π − mean log π)`` over the policy tokens of the batch of one optimizer step. A few tokens
-hold nearly all of it. Which ones is a question about the whole batch, so ``survey`` fixes them. All A equal: every
-covariance is 0.
+hold nearly all of it. Which ones they are depends on the whole batch, so ``survey`` selects them. If all A are equal,
+every covariance is 0.
 
-A known trap with agents: the syntax of a tool call is likely under the policy and inherits the turn's A, so it attracts
-the selection.
+A known weakness with agents: the syntax of a tool call is likely under the policy and has the turn's A, so its tokens
+are often among the selected ones.
 """
 
 from __future__ import annotations
@@ -34,37 +34,38 @@ def covariance(logprob: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
 
 
 class _Selective(Objective):
-    """An objective that treats tokens differently which the whole batch selects."""
+    """Base of the objectives that select some tokens of the whole batch and treat them differently."""
 
     @property
     def needs(self) -> Needs:
-        """A look at the whole batch."""
+        """The whole batch."""
         return Needs(survey=True)
 
     def __call__(self, tokens: Tokens) -> Gain:
-        """[S]; the selection is that of the given tokens."""
+        """[S]; the selection is made among the given tokens."""
         act, _ = self.survey(tokens, {}, 0)
         return act(tokens)
 
 
 class KlCov(_Selective):
-    """KL-Cov: the policy gradient, with the few tokens that drive entropy down most held near the old policy.
+    """KL-Cov: the policy gradient, with a penalty that keeps the few tokens that lower entropy most near the old
+    policy.
 
     ``r·A``, and at the tokens of highest covariance ``r·A − coef·|log π − log π_old|``. Nothing is clipped.
 
     Chosen are the top ``share`` of the batch's policy tokens, at least one; ties go to the earlier token. Defaults of
-    the authors' code: share 0.002, coef 1. At r = 1 the penalty has no gradient, so on-policy this is REINFORCE and
-    only later steps on the same data are held.
+    the authors' code: share 0.002, coef 1. At r = 1 the penalty has no gradient, so on-policy this is REINFORCE, and
+    the penalty acts in later updates on the same data only.
     """
 
     type: Literal["kl_cov"] = "kl_cov"
     share: float = Field(0.002, gt=0, le=1)
-    """Share of the batch's tokens that is held back, those of highest covariance."""
+    """Share of the batch's tokens that get the penalty: those of highest covariance."""
     coef: float = Field(1.0, gt=0)
-    """Strength of the penalty on their distance from the old policy."""
+    """Strength of the penalty on these tokens, per nat of distance from the old policy."""
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
-        """Fix the chosen tokens."""
+        """Select the tokens."""
         return partial(self._held, chosen=self._choose(tokens)), memory
 
     def _held(self, tokens: Tokens, *, chosen: torch.Tensor) -> Gain:
@@ -83,15 +84,13 @@ class KlCov(_Selective):
 
 
 class ClipCov(_Selective):
-    """Clip-Cov: PPO's clipped surrogate without a gradient at a few of the tokens that drive entropy down.
-
-    No gradient at a few tokens with covariance between ``low`` and ``high``.
+    """Clip-Cov: PPO's clipped surrogate without a gradient at a few of the tokens that lower entropy.
 
     ``share`` of the batch's policy tokens, at least one, are drawn without replacement among those strictly inside the
     bounds that the clip does not hold already; with fewer candidates, all of them; with none, this is the clipped
-    surrogate without dual clip. Each token's lot derives from the run's seed, its sampler log-probability and its
-    credit, so neither packing nor resuming changes the draw. Defaults of the authors' code: share 2e-4, bounds 1 and 5,
-    clip 0.2.
+    surrogate without dual clip. The random number of each token derives from the run's seed, its sampler
+    log-probability and its credit, so neither packing nor resuming changes the draw. Defaults of the authors' code:
+    share 2e-4, bounds 1 and 5, clip 0.2.
     """
 
     type: Literal["clip_cov"] = "clip_cov"
@@ -100,7 +99,7 @@ class ClipCov(_Selective):
     clip_high: float = Field(0.2, ge=0)
     """The ratio is clipped above 1 + clip_high."""
     share: float = Field(2e-4, gt=0, le=1)
-    """Share of the batch's tokens that is drawn to be left without gradient."""
+    """Share of the batch's tokens that are drawn at random to get no gradient."""
     low: float = 1.0
     """Only tokens with a covariance above this may be drawn."""
     high: float = 5.0
@@ -113,7 +112,7 @@ class ClipCov(_Selective):
         return self
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[GainOf, Memory]:
-        """Fix the chosen tokens."""
+        """Select the tokens."""
         return partial(self._held, chosen=self._choose(tokens, seed)), memory
 
     def _held(self, tokens: Tokens, *, chosen: torch.Tensor) -> Gain:

@@ -1,4 +1,4 @@
-"""Keeping the policy's entropy: a bonus, the entropy of the nucleus, and SIREN's pull towards an anchor."""
+"""Keeping up the policy's entropy: a bonus on all tokens, and SIREN, which holds uncertain tokens at a target."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ else:
 
 ANCHOR = "siren_anchor_nats"
 ROUNDING = 1e-6  # cumulative probabilities within this of the bound still count as inside
-FEWEST = 5  # trajectories with fewer tokens than this have no quantile worth the name
+FEWEST = 5  # a quantile of fewer tokens than this says nothing
 
 
 def entropy_of(logprob: torch.Tensor) -> torch.Tensor:
-    """``−Σ p·log p`` in nats over the last axis: [...]. Impossible entries (−inf) count nothing and get no gradient."""
+    """``−Σ p·log p`` in nats over the last axis: [...]. Entries of probability 0 (−inf) add 0 and get no gradient."""
     finite = torch.where(logprob == -torch.inf, 0.0, logprob)
     return -(logprob.exp() * finite).sum(-1)
 
@@ -32,9 +32,10 @@ def entropy_of(logprob: torch.Tensor) -> torch.Tensor:
 def nucleus_entropy(logprob: torch.Tensor, mass: float) -> torch.Tensor:
     """Entropy in nats of the likeliest tokens, renormalised, over the last axis: [...].
 
-    Kept are tokens, likeliest first, while their cumulative probability is at most ``mass``, and always the first. So
-    unlike in top-p sampling, the token that crosses the bound is left out. mass = 1 is the whole entropy, and a first
-    token above ``mass`` gives 0. Gradient flows through the kept tokens; which are kept is a constant.
+    Tokens are kept, likeliest first, while their cumulative probability is at most ``mass``; the first is always kept.
+    So unlike in top-p sampling, the token that crosses the bound is left out. mass = 1 gives the whole entropy, and a
+    first token with a probability above ``mass`` gives 0. Gradient flows through the kept tokens; which are kept is a
+    constant.
 
     Source: SIREN, https://arxiv.org/abs/2509.25133.
     """
@@ -50,7 +51,7 @@ def above_quantile(
 ) -> torch.Tensor:
     """bool[S]: counted tokens strictly above the ``quantile`` of their trajectory's counted tokens (interpolated).
 
-    A trajectory with fewer than ``fewest`` counted tokens has all of them chosen. Equal values: none is above.
+    In a trajectory with fewer than ``fewest`` counted tokens all of them are chosen; if all values are equal, none is.
     """
     chosen = torch.zeros_like(counted)
     for one in sorted(set(segment[counted].tolist())):
@@ -61,14 +62,14 @@ def above_quantile(
 
 
 class EntropyBonus(Penalty):
-    """Entropy bonus: keeps sampling diverse by raising the entropy of every token; negative: lowers it.
+    """Entropy bonus: keeps sampling diverse by raising the entropy of every token.
 
-    ``−coef·Σ w·H``: raises the entropy H of every policy token alike; a negative coefficient lowers it.
+    Adds ``−coef·Σ w·H`` to the loss, H the entropy of each policy token; a negative coefficient lowers entropy.
     """
 
     type: Literal["entropy"] = "entropy"
     coef: float
-    """Strength of the bonus; 1e-4 to 1e-2 in use."""
+    """Strength of the bonus per nat of entropy, 1e-4 to 1e-2 in use; raise it if entropy collapses."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
@@ -77,13 +78,13 @@ class EntropyBonus(Penalty):
         return self
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
-        """A scalar; the entropy is reported with every loss."""
+        """A scalar, and no metrics: every loss reports the entropy."""
         return -self.coef * (tokens.policy_weight * tokens.entropy).sum(), {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Peaks:
-    """What the whole batch says: which places are peaks, how many, and their mean entropy."""
+    """The peak tokens of the whole batch: their places, and their mean entropy."""
 
     place: torch.Tensor
     entropy: float
@@ -99,29 +100,32 @@ class Siren(Penalty):
     Selective entropy regularisation adds ``coef·(H − anchor)²``. H is the mean nucleus entropy (see
     ``nucleus_entropy``) of the peak tokens of the batch: those strictly above the ``peak`` quantile of their trajectory
     (all tokens of a trajectory with fewer than five). Without ``anchor``, H of the first batch is taken and remembered
-    with the learner's state, so that a resumed run keeps it. A bad first policy makes a bad anchor. Defaults: coef
-    0.005, nucleus 0.8, peak 0.8, the authors' code. No peak in the batch: 0.
+    with the learner's state, so that a resumed run keeps it. If the first policy has too little or
+    too much entropy, so has the anchor. Defaults: coef
+    0.005, nucleus 0.8, peak 0.8, the authors' code. Without any
+    peak in the batch the penalty is 0.
 
-    H belongs to a batch, so ``survey`` fixes it; each pass adds its share, with gradient ``2·coef·(H − anchor)·∇H``.
+    H is a mean over the batch, so ``survey`` fixes it; each pass adds its share of the penalty, with gradient
+    ``2·coef·(H − anchor)·∇H``.
     """
 
     type: Literal["siren"] = "siren"
     coef: float = Field(0.005, gt=0)
-    """Strength of the pull towards the anchor."""
+    """Strength of the penalty on the squared distance from the anchor."""
     nucleus: float = Field(0.8, gt=0, le=1)
-    """Only the likeliest tokens that together hold this much probability count in an entropy."""
+    """An entropy is computed over the likeliest tokens that together hold at most this much probability."""
     peak: float = Field(0.8, ge=0, lt=1)
-    """Only tokens with an entropy above this quantile of their trajectory are pulled."""
+    """Only tokens whose entropy lies above this quantile of their trajectory are held at the target."""
     anchor: float | None = None
-    """Entropy to keep, in nats; leave it out for that of the first batch."""
+    """Target entropy, in nats; leave it out to take that of the first batch."""
 
     @property
     def needs(self) -> Needs:
-        """The nucleus entropy, and a look at the whole batch."""
+        """The nucleus entropy, and the whole batch."""
         return Needs(survey=True, nucleus=self.nucleus)
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
-        """Fix peaks and anchor."""
+        """Find the peak tokens, and set the anchor."""
         peaks = self._find(tokens)
         anchor = self.anchor if self.anchor is not None else memory.get(ANCHOR)
         if anchor is None and peaks.count:

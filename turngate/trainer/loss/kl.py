@@ -1,4 +1,4 @@
-"""Staying near a reference model: estimators of KL(π ‖ π_ref) per token, and a penalty with the right gradient.
+"""Staying close to a reference model: estimators of KL(π ‖ π_ref) per token, and a penalty with the right gradient.
 
 x = log π − log π_ref of a token sampled from π, in nats (Schulman 2020, http://joschu.net/blog/kl-approx.html):
 
@@ -8,7 +8,8 @@ k2   x²/2             biased, low variance           as a loss: the gradient of
 k3   e^{−x} − 1 + x   unbiased, never negative       as a loss: the gradient of KL(π_ref ‖ π), the other one
 ==== ================ ============================== ====================================================
 
-So value and gradient are taken apart here. For the same thing inside the reward see ``signals.kl_reward``.
+So here the value that is reported and the gradient are chosen separately. For KL as part of the reward see
+``signals.kl_reward``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Estimator: TypeAlias = Literal["k1", "k2", "k3"]
 log = logging.getLogger(__name__)
 COEFFICIENT = "kl_coef"
 LARGEST_WEIGHT = 10.0
-"""A token that became more than ten times as likely as it was for its sampler pulls no harder than at ten times."""
+"""Largest importance weight of a token in the penalty, so that no single token dominates."""
 
 
 def kl_estimate(x: torch.Tensor, estimator: Estimator) -> torch.Tensor:
@@ -48,8 +49,8 @@ def kl_estimate(x: torch.Tensor, estimator: Estimator) -> torch.Tensor:
 def adapted(coef: float, kl: float, *, target: float, n: int, horizon: int) -> float:
     """``coef·(1 + clip(kl/target − 1, ±0.2)·min(n/horizon, 1))``: the coefficient after a batch of ``n`` episodes.
 
-    Source: Ziegler et al., https://arxiv.org/abs/1909.08593. At kl = target it stays. That a batch counts for at most
-    one horizon is ours: with one of more than five horizons the formula would turn the coefficient negative.
+    Source: Ziegler et al., https://arxiv.org/abs/1909.08593. At kl = target it stays the same. That a batch
+    counts for at most one horizon is ours: without it, a batch of more than five horizons could turn it negative.
     """
     return coef * (1 + max(-0.2, min(0.2, kl / target - 1)) * min(n / horizon, 1))
 
@@ -62,25 +63,28 @@ class KlPenalty(Penalty):
     ``gradient="exact"`` (default): whatever k is reported, the gradient is ``coef·Σ w·ρ·x·∇log π``, which is unbiased
     for ∇KL(π ‖ π_ref), on-policy and off-policy (up to the bound of ρ). It equals autograd of ρ·k2, and of r·k3 with r
     carrying gradient (DeepSeek-V3.2, https://arxiv.org/abs/2512.02556). ``gradient="estimator"`` differentiates k
-    itself, as many trainers do: k1 then pulls nowhere and is refused; k3 pulls along ∇KL(π_ref ‖ π), which is warned
-    about once.
+    itself, as many trainers do: k1 then has no gradient in expectation and is refused; k3 has that of KL(π_ref ‖ π),
+    of which a warning is logged once.
 
-    ``target`` and ``horizon`` (both or neither): the coefficient adapts after each batch (see ``adapted``), and is kept
-    with the learner's state. Default coef 1e-3, a common one. π = π_ref: value and gradient are 0. Needs
-    ``reference_logprob``.
+    With ``target`` and ``horizon`` (both or neither) the coefficient adapts after each batch (see ``adapted``); it is
+    saved with the learner. The default coef of 1e-3 is a common one. At π = π_ref value and gradient are
+    0. Needs ``reference_logprob``.
     """
 
     type: Literal["kl"] = "kl"
     coef: float = Field(1e-3, gt=0)
-    """Strength of the penalty (β in most papers); with a target, the one to begin with."""
+    """Strength of the penalty per nat of divergence (β in most papers); with a target, its first value. Raise it to
+    stay closer to the model that training began from."""
     estimator: Literal["k1", "k2", "k3"] = "k3"
-    """How the divergence of a token is estimated, for the value that is added and reported."""
+    """Estimator of a token's divergence, for the value that is reported. k1 is unbiased and can be negative, k2 is
+    biased with low variance, k3 is unbiased and never negative."""
     gradient: Literal["exact", "estimator"] = "exact"
-    """exact: the gradient of KL(policy ‖ reference); estimator: that of the estimator itself, another one for k3."""
+    """exact: the gradient of KL(policy ‖ reference), whatever the estimator; estimator: the gradient of the estimator
+    itself, which for k3 is that of KL(reference ‖ policy)."""
     target: float | None = Field(None, gt=0)
     """Divergence, in nats per token, towards which the coefficient adapts; leave it out for a fixed coefficient."""
     horizon: int | None = Field(None, ge=1)
-    """Episodes over which the coefficient adapts by at most 20 %; needed with a target."""
+    """Number of episodes over which the coefficient changes by at most 20 %; needed with a target."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
@@ -94,11 +98,11 @@ class KlPenalty(Penalty):
 
     @property
     def needs(self) -> Needs:
-        """The reference model; a look at the whole batch if the coefficient adapts."""
+        """The reference model, and the whole batch if the coefficient adapts."""
         return Needs(reference=True, survey=self.target is not None)
 
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
-        """The coefficient of this batch, and the next one from the KL measured in it."""
+        """Fix the coefficient of this batch, and compute the next one from the KL measured in it."""
         if self.target is None or self.horizon is None:
             return self, memory
         coef = memory.get(COEFFICIENT, self.coef)

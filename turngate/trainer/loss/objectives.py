@@ -1,11 +1,12 @@
-"""What is made of credit and ratio, token by token: one small class per published objective.
+"""Objectives: how credit and importance ratio become the value of a token; one small class per published method.
 
 Notation: x = log π_θ − log π_old of a token, r = exp(x), A its credit, sg(·) stop-gradient. All return the value to be
 raised, [S]. On-policy (x = 0) the gradient of every one is that of REINFORCE, A·∇log π, unless it says otherwise.
 
-Credit differs from turn to turn here, while GSPO and GMPO were published for one A per sequence. They are taken in
-their token form: the unit's ratio decides value and clipping, and the gradient of each token is weighted by that
-token's own A. With one A per unit and tokens averaged in the unit, value and gradient are those of the published form.
+Credit differs from turn to turn here, while GSPO and GMPO were published for one A per sequence. They are used in
+their token form: the ratio of the whole unit decides value and clipping, and the gradient of each token is weighted by
+that token's own A. If A is the same throughout a unit and tokens are averaged in it, value and gradient are the
+published ones.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ class _DualClip(Objective):
     clip_high: float = Field(0.28, ge=0)
     """A token that became more likely than 1 + clip_high times its old probability is pushed up no further."""
     dual_clip: float = Field(3.0, gt=1)
-    """Where the advantage is negative, the objective is at least dual_clip times it, so one token cannot dominate."""
+    """Where the advantage is negative, the objective is at least dual_clip times the advantage, so that one token with
+    a large ratio cannot dominate."""
 
 
 class Clipped(_DualClip):
     """PPO's clipped surrogate: a token that has moved far enough from its old probability is pushed no further.
 
-    PPO's clipped surrogate (https://arxiv.org/abs/1707.06347, eq. 7), bounds apart (DAPO, 2503.14476), dual clip.
-
-    ``min(r·A, clip(r, 1−clip_low, 1+clip_high)·A)``; where A < 0 the objective is at least ``dual_clip·A`` (Ye et al.,
-    https://arxiv.org/abs/1912.09729), so that one token which the policy has left cannot dominate. Defaults: DAPO's
+    ``min(r·A, clip(r, 1−clip_low, 1+clip_high)·A)`` (https://arxiv.org/abs/1707.06347, eq. 7), with separate bounds
+    (DAPO, https://arxiv.org/abs/2503.14476). Where A < 0 the value is at least ``dual_clip·A`` (Ye et al.,
+    https://arxiv.org/abs/1912.09729), so that one token whose ratio has become large cannot dominate. Defaults: DAPO's
     0.2 and 0.28; dual clip 3 is verl's. A = 0 gives 0.
     """
 
@@ -65,13 +66,13 @@ class Clipped(_DualClip):
 class Gspo(Objective):
     """GSPO: like PPO's clipped surrogate, with one ratio for a whole episode or turn instead of one for each token.
 
-    Group sequence policy optimisation (https://arxiv.org/abs/2507.18071). With x_j the log-ratio of token j and sg no
-    gradient, ``s = exp(mean_j x_j)`` over the unit's policy tokens; each token has ``s_j = sg(s)·π/sg(π)``, equal to s
-    with the gradient of its own log π, and the objective ``min(s_j·A_j, clip(s_j, 1−clip_low, 1+clip_high)·A_j)``. A
-    unit is clipped as a whole for each sign of A. Defaults: the paper's 3e-4 and 4e-4, so tiny that nearly everything
-    clips where sampler and learner differ by more than rounding: correct for that first. ``unit="turn"`` is ours: one
-    ratio per decision of an agent, so that a long episode is not judged by one number. A unit of one token: PPO's
-    ratio. Meant for an aggregate that averages inside the unit.
+    Group sequence policy optimisation (https://arxiv.org/abs/2507.18071). With x_j the log-ratio of token j, ``s =
+    exp(mean_j x_j)`` over the unit's policy tokens; each token has ``s_j = sg(s)·π/sg(π)``, equal to s with the
+    gradient of its own log π, and the objective ``min(s_j·A_j, clip(s_j, 1−clip_low, 1+clip_high)·A_j)``. A unit is
+    clipped as a whole for each sign of A. Defaults: the paper's 3e-4 and 4e-4, so small that nearly every unit is
+    clipped where sampler and learner differ by more than rounding; correct for that first. ``unit="turn"`` is ours: one
+    ratio per decision of an agent, so that a long episode does not have a single ratio. A unit of one token has PPO's
+    ratio. Use it with an aggregate that averages inside the unit.
     """
 
     type: Literal["gspo"] = "gspo"
@@ -93,16 +94,15 @@ class Gspo(Objective):
 class Cispo(Objective):
     """CISPO: the policy gradient under clipped importance weights, so that no token loses its gradient.
 
-    Clipped importance weights (MiniMax-M1, https://arxiv.org/abs/2506.13585): no token loses its gradient.
-
-    ``sg(clip(r, floor, cap))·A·log π``. ``cap`` is the largest weight itself, 5 as ScaleRL has it (2510.13786); verl's
-    ``clip_ratio_high = 0.28`` means cap = 1.28 and floor = 0.8. On-policy weights are 1, so floor ≤ 1 ≤ cap. Tokens
-    with r → 0 vanish; a large cap means large variance.
+    ``sg(clip(r, floor, cap))·A·log π`` (MiniMax-M1, https://arxiv.org/abs/2506.13585). ``cap`` is the largest weight
+    itself, 5 as ScaleRL has it (2510.13786); verl's ``clip_ratio_high = 0.28`` means cap = 1.28 and floor = 0.8.
+    On-policy weights are 1, so floor ≤ 1 ≤ cap. Tokens with r → 0 lose their gradient; a large cap means large
+    variance.
     """
 
     type: Literal["cispo"] = "cispo"
     floor: float = Field(0.0, ge=0, le=1)
-    """Smallest weight of a token; above 0, tokens that the policy has left keep some gradient."""
+    """Smallest weight of a token; above 0, tokens that have become very unlikely keep some gradient."""
     cap: float = Field(5.0, ge=1)
     """Largest weight of a token; what others write as a clip of 0.28 is 1.28 here."""
 
@@ -118,19 +118,19 @@ class Gmpo(Objective):
 
     Geometric-mean policy optimisation (https://arxiv.org/abs/2507.20673), per sequence or per turn.
 
-    x is cut on the side where it would help, at most ``clip_high`` where A > 0 and at least ``−clip_low`` where A < 0,
-    both where A = 0 (bounds are of the logarithm; the paper's 0.4). The unit's ratio is ``ρ = exp(mean_j x_j)``, and
-    each token has ``A_j·sg(ρ)·exp(x_j − sg(x_j))``, which is A·ρ with the gradient A·ρ·∇log π of tokens that were not
-    cut. Meant for an aggregate that averages inside the unit.
+    x is cut on the side where a larger step would raise the objective: at most ``clip_high`` where A > 0 and at least
+    ``−clip_low`` where A < 0, both where A = 0 (bounds are of the logarithm; the paper's 0.4). The unit's ratio is ``ρ
+    = exp(mean_j x_j)``, and each token has ``A_j·sg(ρ)·exp(x_j − sg(x_j))``, which is A·ρ with the gradient A·ρ·∇log π
+    of tokens that were not cut. Use it with an aggregate that averages inside the unit.
     """
 
     type: Literal["gmpo"] = "gmpo"
     unit: Literal["turn", "sequence"] = "sequence"
     """Unit over which the geometric mean of the ratios is taken: one turn, or the whole sequence."""
     clip_low: float = Field(0.4, gt=0)
-    """The logarithm of a token's ratio is cut below −clip_low."""
+    """Lower bound of the logarithm of a token's ratio, as −clip_low, where the advantage is negative."""
     clip_high: float = Field(0.4, gt=0)
-    """The logarithm of a token's ratio is cut above clip_high."""
+    """Upper bound of the logarithm of a token's ratio, where the advantage is positive."""
 
     def __call__(self, tokens: Tokens) -> Gain:
         """[S]. ``limited`` are tokens whose x was cut."""
@@ -145,11 +145,11 @@ class Gmpo(Objective):
 class Sapo(Objective):
     """SAPO: the gradient of a token fades smoothly as its ratio leaves 1, instead of being clipped.
 
-    Soft adaptive policy optimisation (https://arxiv.org/abs/2511.20347): a smooth gate instead of a clip.
+    Soft adaptive policy optimisation (https://arxiv.org/abs/2511.20347).
 
     ``A·(4/τ)·sigmoid(τ·(r − 1))`` with τ = ``tau_positive`` where A > 0, else ``tau_negative``; the paper's 1.0 and
-    1.05 let a bad token's gradient fade a little sooner. The gate's slope is 1 at r = 1, so on-policy it is REINFORCE
-    in the gradient (its value is 2A/τ).
+    1.05 let the gradient of a token with A < 0 fade a little sooner. The slope is 1 at r = 1, so on-policy the gradient
+    is that of REINFORCE (the value is 2A/τ).
     """
 
     type: Literal["sapo"] = "sapo"
@@ -169,9 +169,8 @@ class Sapo(Objective):
 class Reinforce(Objective):
     """The plain policy gradient, without ratio and clipping: for one update per step.
 
-    ``A·log π``: the plain policy gradient (Williams 1992). Uses no ratio.
-
-    Right on-policy only; off-policy give it a correction that weighs, which makes it importance-weighted REINFORCE.
+    ``A·log π`` (Williams 1992). It is right on-policy only; off-policy add a correction that weighs, which makes it
+    importance-weighted REINFORCE.
     """
 
     type: Literal["reinforce"] = "reinforce"
@@ -185,29 +184,28 @@ class Reinforce(Objective):
 class SimKo(_DualClip):
     """SimKO: PPO's clipped surrogate that, at uncertain tokens, shares credit with the likeliest alternatives.
 
-    Clipped surrogate that shares credit with rivals at uncertain tokens (https://arxiv.org/abs/2510.14807).
-
-    At tokens whose entropy lies strictly above the ``quantile`` of their trajectory's tokens:
+    https://arxiv.org/abs/2510.14807. At tokens whose entropy lies strictly above the ``quantile`` of their trajectory's
+    tokens:
 
     * A > 0: r becomes ``(1−alpha)·r + (alpha/K)·Σ_k sg(r)·π_k/sg(π_k)`` over the K = ``candidates`` likeliest tokens:
       the same value, while a share ``alpha`` of the gradient raises the K candidates alike;
     * A < 0 and the sampled token is the likeliest: A is multiplied by ``boost``.
 
-    Published for whole answers that are right or wrong; here the sign of a token's A takes that place, and A = 0 is
-    untouched. Defaults: the authors' code, alpha 0.01, K = 3, quantile 0.8, boost 1.1. alpha = 0 and boost = 1 would be
+    The paper treats whole answers as right or wrong; here the sign of a token's A decides, and A = 0 changes nothing.
+    Defaults: the authors' code, alpha 0.01, K = 3, quantile 0.8, boost 1.1. alpha = 0 and boost = 1 would be
     ``Clipped`` and are refused. On-policy the gradient is REINFORCE's except at the tokens named above. Needs whole
     trajectories in one pass.
     """
 
     type: Literal["simko"] = "simko"
     alpha: float = Field(0.01, ge=0, le=1)
-    """Share of the gradient of a good uncertain token that goes to the likeliest tokens instead."""
+    """Share of the gradient that goes to the likeliest tokens, at uncertain tokens with positive advantage."""
     candidates: int = Field(3, ge=1)
-    """How many likeliest tokens share it."""
+    """Number of likeliest tokens among which this share is split."""
     quantile: float = Field(0.8, ge=0, lt=1)
     """A token is uncertain if its entropy lies above this quantile of its trajectory."""
     boost: float = Field(1.1, ge=1)
-    """Factor on the advantage of a bad uncertain token that is the likeliest one."""
+    """Factor on a negative advantage, at uncertain tokens where the sampled token is the likeliest."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:

@@ -1,8 +1,8 @@
 """The loss of a batch: an objective, corrections, penalties and cross-entropy over flat tokens, in torch.
 
-Every loss is a plain weighted sum over tokens: ``Tokens`` carries the normalisation in its weights, so the sum over
-micro-batches is the loss of the batch, whichever way it was cut. Metrics are such sums too and simply add up. What
-depends on the whole batch (a selection, an anchor) is fixed before by ``survey``.
+Every loss is a weighted sum over tokens, whose weights already contain the normalisation. So the losses of
+micro-batches add up to the loss of the batch, however it was cut, and so do metrics. What depends on the whole batch (a
+selection, an anchor) is fixed beforehand by ``survey``.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ else:
 class PolicyLoss:
     """``−Σ w·c·objective + penalties − Σ ce_weight·log π_plain``.
 
-    w is ``policy_weight``, c the product of the corrections (1 without), a weight without gradient; ``normalize``
-    divides c by its mean over the batch's policy tokens. ``decoupled``: the ratio of the objective is taken against a
-    snapshot from before the first update (π_old), and the corrections cover the way from the sampler (μ) to it:
+    w is ``policy_weight``. c is the product of the corrections, without gradient (1 if there are none); ``normalize``
+    divides c by its mean over the batch's policy tokens. With ``decoupled``, the ratio of the objective is taken to a
+    snapshot from before the first update (π_old), and the corrections account for π_old against the sampler (μ):
     decoupled PPO (Hilton et al. 2021, https://arxiv.org/abs/2110.00641; AReaL, https://arxiv.org/abs/2505.24298).
-    Otherwise the sampler stands for π_old. Whatever the parts draw derives from ``seed``.
+    Otherwise the sampler stands for π_old. What the parts draw at random derives from ``seed``.
 
-    Rejected tokens keep their place in the normalisation: rejection makes the step smaller and does not weigh the
-    survivors up, unless ``normalize`` does. All rejected: the policy loss is 0.
+    Rejected tokens still count in the normalisation: rejection makes the update smaller and does not give the other
+    tokens more weight, unless ``normalize`` is set. If all are rejected, the policy loss is 0.
 
     Raises ConfigError for a combination that would count a ratio twice or have no effect.
     """
@@ -62,20 +62,20 @@ class PolicyLoss:
                 f"decoupled without a correction has no effect: objective '{self.objective.type}' uses no ratio"
             )
         if self.normalize and not self.correction:
-            raise ConfigError("normalize without a correction has no effect")
+            raise ConfigError("normalize has no effect without a correction; leave it out, or add a correction")
         types = [penalty.type for penalty in self.penalties]
         for kind in types:
             if types.count(kind) > 1:  # what it remembers from step to step would be written over by the other one
-                raise ConfigError(f"penalty '{kind}' is there {types.count(kind)} times; give it once")
+                raise ConfigError(f"penalty '{kind}' is listed {types.count(kind)} times; list it once")
 
     @property
     def needs(self) -> Needs:
-        """What all parts ask for together. Raises ConfigError if two of them cannot both have it."""
+        """What all parts need together. Raises ConfigError if the needs of two of them exclude each other."""
         whole = Needs(proximal=self.decoupled, survey=self.normalize)
         return reduce(Needs.__or__, [self.objective.needs, *(penalty.needs for penalty in self.penalties)], whole)
 
     def survey(self, tokens: Tokens, memory: Memory) -> tuple[Loss, Memory]:
-        """This loss with everything fixed that the whole batch decides. ``tokens`` are all of it, detached."""
+        """This loss with everything fixed that depends on the whole batch, whose ``tokens`` are given, detached."""
         gain_of, memory = self.objective.survey(tokens, memory, self.seed)
         penalties: list[PenaltyOf] = []
         for penalty in self.penalties:
@@ -97,7 +97,7 @@ class PolicyLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fixed:
-    """A policy loss in which nothing depends any more on how its batch is cut."""
+    """A policy loss after ``survey``: nothing in it depends any more on how the batch is cut."""
 
     gain_of: GainOf
     correction: tuple[Correction, ...]

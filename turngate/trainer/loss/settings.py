@@ -19,18 +19,19 @@ class LossSettings(BaseModel):
     objective: Objective = Clipped()
     """How credit and importance ratio become the loss of a token: which clipping, if any."""
     aggregate: Literal["token", "sequence", "turn", "sum"] | Annotated[int, Field(ge=1)] = "token"
-    """How the losses of tokens become one. token: mean over all tokens; sequence: mean over episodes of the mean over
-    their tokens; turn: the same over the means of their turns; sum: mean over episodes of their sums; a number: these
-    sums divided by it."""
+    """How the losses of tokens are averaged. token: mean over all tokens, so that long episodes weigh more; sequence:
+    every episode weighs the same; turn: so does every turn of an episode; sum: mean over episodes of the sum over their
+    tokens; a number: these sums divided by it, for instance the token budget of an episode."""
     decoupled: bool = False
-    """Take the importance ratio to the weights before the first update of a step instead of to the sampler's; for
-    several minibatches, or episodes sampled by older weights."""
+    """Whether the importance ratio is taken to the weights before the first update of the step instead of to the
+    sampler's; for several minibatches per step, or episodes that older weights sampled."""
     correction: tuple[Correction, ...] = ()
-    """Weights, or rejections, of tokens for which sampler and policy differ; of several, the weights are multiplied."""
+    """Weights or rejections for tokens on which sampler and policy differ; several are multiplied."""
     normalize: bool = False
-    """Divide the weights of the corrections by their mean over the batch."""
+    """Whether the weights of the corrections are divided by their mean over the batch, so that corrections do not make
+    updates smaller."""
     penalties: tuple[Penalty, ...] = ()
-    """Additions to the loss: an entropy bonus, the distance to a reference model …"""
+    """Terms added to the loss, such as an entropy bonus or the divergence from a reference model."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
@@ -42,11 +43,11 @@ class LossSettings(BaseModel):
 
     @property
     def needs_reference(self) -> bool:
-        """Whether something compares the policy with the model that training began from."""
+        """Whether the loss compares the policy with the model that training began from."""
         return self.policy_loss(seed=0).needs.reference
 
     def policy_loss(self, seed: int) -> PolicyLoss:
-        """The loss itself; whatever it draws derives from ``seed``."""
+        """The loss itself; what it draws at random derives from ``seed``."""
         return PolicyLoss(
             objective=self.objective,
             correction=self.correction,

@@ -1,7 +1,7 @@
-"""What a loss sees: the trained tokens of one pass, and what it may ask for beyond the basics.
+"""The data that a loss is computed from: the trained tokens of one pass, and what a loss may need beyond them.
 
-The seam between the learner, which makes ``Tokens``, and everything that is computed from them: objectives, corrections
-and penalties. A pass always holds whole segments, so sums over a turn or a trajectory are complete in it.
+The learner makes ``Tokens``; objectives, corrections and penalties are computed from them. A pass always holds whole
+segments, so sums over a turn or a trajectory are complete in it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ Unit: TypeAlias = Literal["token", "turn", "sequence"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a loss asks of the forward pass and of the caller. ``|`` joins two of them.
+    """What a loss needs from the forward pass and from the caller; ``|`` joins the needs of two.
 
-    ``proximal``, ``reference``: columns of log-probabilities by a snapshot taken before the first update, and by a
-    frozen reference model. ``survey``: a look at the whole batch before its gradient. ``nucleus``: the entropy over
-    that much of the probability. ``candidates``: the log-probabilities of so many likeliest tokens.
+    * ``proximal``, ``reference``: log-probabilities under a snapshot from before the first update, and under a frozen
+      reference model;
+    * ``survey``: the whole batch, before its gradient is computed;
+    * ``nucleus``: the entropy over the likeliest tokens that hold this much probability;
+    * ``candidates``: the log-probabilities of this many likeliest tokens.
     """
 
     proximal: bool = False
@@ -41,7 +43,7 @@ class Needs:
 
     def __or__(self, other: Needs) -> Needs:
         if None not in (self.nucleus, other.nucleus) and self.nucleus != other.nucleus:
-            raise ConfigError(f"two parts of one loss ask for nucleus {self.nucleus} and {other.nucleus}; use one")
+            raise ConfigError(f"two parts of one loss need nucleus {self.nucleus} and {other.nucleus}; set them equal")
         return Needs(
             proximal=self.proximal or other.proximal,
             reference=self.reference or other.reference,
@@ -94,7 +96,8 @@ class Tokens:
 
     @property
     def old_logprob(self) -> torch.Tensor:
-        """The denominator of the ratio that objectives clip: the snapshot's if there is one, else the sampler's."""
+        """Log-probability in the denominator of the objectives' ratio: the snapshot's if there is one, else the
+        sampler's."""
         return self.sampled_logprob if self.proximal_logprob is None else self.proximal_logprob
 
     @property
@@ -115,7 +118,7 @@ class Tokens:
 
 
 def gather(parts: Sequence[Tokens]) -> Tokens:
-    """Several passes of one batch as one, detached and in the order of the batch."""
+    """Joins several passes of one batch, detached and in the order of the batch."""
     order = torch.cat([part.place for part in parts]).argsort()
     columns: dict[str, torch.Tensor | None] = {}
     for field in fields(Tokens):
@@ -137,7 +140,7 @@ def owners(tokens: Tokens, unit: Unit) -> torch.Tensor:
 
 
 def mean_over(values: torch.Tensor, owner: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-    """Mean of ``values`` over the counted tokens of the same owner, given to each token: [S]. Without any: 0."""
+    """Mean of ``values`` over the counted tokens of the same owner, given to each token: [S]. 0 if none is counted."""
     number = _sums(counted.to(values.dtype), owner)
     return (_sums(torch.where(counted, values, 0), owner) / number.clamp(min=1))[owner]
 
@@ -164,15 +167,15 @@ class Loss(Protocol):
 
 
 Memory: TypeAlias = Mapping[str, float]
-"""What a loss keeps from step to step. It is saved with the learner."""
+"""What a loss remembers from step to step. It is saved with the learner."""
 
 
 @runtime_checkable
 class Surveyed(Protocol):
-    """A loss that has to see the whole batch: a selection, a quantile or a mean of it decides about each token."""
+    """A loss that has to see the whole batch, because a selection, quantile or mean of it affects each token."""
 
     def survey(self, tokens: Tokens, memory: Memory) -> tuple[Loss, Memory]:
-        """The loss with what the batch decides fixed, and what to remember for the next batch.
+        """The loss with everything fixed that depends on the batch, and what to remember for the next batch.
 
         ``tokens`` are all of the batch, detached and in its order.
         """
@@ -180,6 +183,6 @@ class Surveyed(Protocol):
 
 
 def needs_of(loss: Loss) -> Needs:
-    """What ``loss`` asks for; a plain function asks for nothing."""
+    """What ``loss`` needs; a plain function needs nothing."""
     needs: Needs = getattr(loss, "needs", Needs())
     return needs

@@ -1,8 +1,9 @@
-"""What a signal is, and all signals of a run as one.
+"""What a signal is: a source of table columns that credit reads beside the rewards.
 
-A ``Signal`` looks at the kept episodes of a step before credit and fills in columns of the turn table. What it found
-may come with a lesson for afterwards: a critic has returns to learn, an implicit reward model has outcomes. Only
-signals that the credit rule reads are made (``turngate.run.credit.signals_of``).
+Before credit is computed, every ``Signal`` looks at the episodes that are learned from and fills in columns of the turn
+table, for instance a critic's values. A signal that holds a model to be trained also returns a function
+``AfterCredit``, which is called once credit is known: a critic then learns returns, an implicit reward model outcomes.
+A run has only those signals whose columns its credit rule reads (``turngate.run.credit.signals_of``).
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ from turngate.trainer.pack import boundaries, pack, rows
 from turngate.types import Batch, FloatArray, IntArray, Metrics, ScoredGroup, Trajectory, TurnTable
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
-Lesson: TypeAlias = Callable[[TurnTable], tuple[Mapping[str, FloatArray], Metrics]]
-"""From the table that credit saw: columns [L] for the learner's ``measured``, and metrics. Called once per step."""
+AfterCredit: TypeAlias = Callable[[TurnTable], tuple[Mapping[str, FloatArray], Metrics]]
+"""What a signal does once credit is known, called once per step with the table that credit was computed from.
+
+It returns columns [L] for the policy's learner (``measured`` of ``forward_backward``, such as the returns that a critic
+learns), and metrics. A signal with a model of its own trains it here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Played:
-    """The kept episodes of a step, as trajectories, as turns, and as tokens that carry no credit yet.
+    """The episodes of a step that are learned from: as trajectories, as a table, and as a batch without credit yet.
 
-    ``spoken_S``: places of the policy tokens in ``batch``; ``turn_S``: the row of the table that each belongs to.
-    ``before_N``, ``after_N``: places after which the agent is to act, and has acted (``pack.boundaries``).
+    ``spoken_S`` are the indices of the policy tokens in ``batch``, and ``turn_S`` the row of the table that each
+    belongs to. ``before_N`` and ``after_N`` are, for each turn, the indices of the last token before the agent writes
+    and of the last token that it writes (``pack.boundaries``).
     """
 
     trajectories: tuple[Trajectory, ...]
@@ -47,23 +52,23 @@ class Played:
 
 
 def nothing(table: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
-    """Nothing to learn after this step."""
+    """For signals without anything to train: no columns, no metrics."""
     return {}, {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
-    """Columns of the table, and what is to be learned once credit is known."""
+    """What a signal returns: columns of the table, and what to do once credit is known."""
 
     columns: Columns
-    lesson: Lesson = nothing
+    after_credit: AfterCredit = nothing
 
 
 class Signal(Protocol):
-    """One source of columns."""
+    """One source of table columns."""
 
     def measure(self, played: Played) -> Found:
-        """Look at the episodes, by today's weights."""
+        """The columns for these episodes, under the weights of this step before its update."""
         ...
 
 
@@ -73,17 +78,19 @@ def _as_it_is(table: TurnTable) -> TurnTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """All signals of a run. ``learners`` are models of theirs that train, by name: checkpoints save them.
+    """All signals of a run.
 
-    ``view`` changes the table before credit and lessons see it: a negative control, which must fool a critic too.
+    ``learners`` are the models that signals train, by name; checkpoints save them. ``view`` changes the finished table
+    before credit and the signals' training see it. A negative control uses it to pay at random, because its critic must
+    learn from the same false payments as its policy.
     """
 
     sources: tuple[Signal, ...] = ()
     learners: Mapping[str, Learner] = field(default_factory=dict)
     view: Callable[[TurnTable], TurnTable] = _as_it_is
 
-    def measure(self, groups: Sequence[ScoredGroup], table: TurnTable) -> tuple[TurnTable, Lesson]:
-        """The table with every column, and all lessons as one."""
+    def measure(self, groups: Sequence[ScoredGroup], table: TurnTable) -> tuple[TurnTable, AfterCredit]:
+        """The table with the columns of all signals, and one function that calls every signal's ``AfterCredit``."""
         if not self.sources:
             return self.view(table), nothing
         played = played_of(groups, table)
@@ -92,20 +99,20 @@ class Signals:
         for one in found:
             measured.update(one.columns)
 
-        def lesson(seen: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
+        def after_credit(seen: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
             columns: dict[str, FloatArray] = {}
             metrics: Metrics = {}
             for one in found:
-                more, noted = one.lesson(seen)
+                more, noted = one.after_credit(seen)
                 columns.update(more)
                 metrics.update(noted)
             return columns, metrics
 
-        return self.view(replace(table, measured=measured)), lesson
+        return self.view(replace(table, measured=measured)), after_credit
 
 
 def played_of(groups: Sequence[ScoredGroup], table: TurnTable) -> Played:
-    """What signals look at."""
+    """What signals are handed: the kept groups with their table, packed."""
     trajectories = tuple(trajectory for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(table.n_turns, np.float32), aggregate="sum")
     spoken_S = np.flatnonzero(batch.policy_weight_L).astype(np.int32)

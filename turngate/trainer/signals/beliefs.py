@@ -33,10 +33,10 @@ class Entropies:
 class Beliefs:
     """``gain_N``: what each turn adds to the policy's belief in the right answer (see ``credit.igpo``).
 
-    The belief before a turn is ``exp(mean log π)`` over the tokens of the answer, as if the assistant gave it there,
-    with the sampler's temperature and the whole vocabulary. ``answer`` gives what the assistant says first, which does
-    not count, and the answer. One more forward pass over the context of each turn. ``log`` takes differences of
-    logarithms.
+    The belief before a turn is ``exp(mean log π)`` over the tokens of the right answer, as if the assistant gave it at
+    that point, at the sampler's temperature and over the whole vocabulary. ``answer`` returns two texts for a task: an
+    introduction, which is not measured, and the answer. With ``log``, gains are differences of log-probabilities. Costs
+    one more forward pass over the context of each turn.
     """
 
     learner: Learner
@@ -52,7 +52,8 @@ class Beliefs:
         return Found(columns={"gain_N": gain_N.astype(np.float32)})
 
     def _asked(self, played: Played) -> tuple[list[IntArray], list[BoolArray]]:
-        """Per turn: everything before it is spoken, and the right answer instead, which is what is asked for."""
+        """For each turn: the ids of everything before it followed by the right answer, and marks on the answer's
+        tokens."""
         ids, asked = [], []
         for trajectory in played.trajectories:
             first, answer = (self.chat.encode_turn(text)[:-1] for text in self.answer(trajectory.task))

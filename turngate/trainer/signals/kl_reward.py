@@ -1,4 +1,4 @@
-"""KL to a reference model inside the reward, turn by turn: the form whose gradient is right for free.
+"""KL to a reference model as part of the reward, turn by turn: the policy gradient is then right by itself.
 
 With k1 = log π_old − log π_ref in the reward, the policy gradient of the return is that of
 ``return − coef·KL(π ‖ π_ref)`` over the whole episode, also for what a turn does to the KL of later turns, which no
@@ -23,8 +23,8 @@ from turngate.types import TurnTable
 class Divergence:
     """A signal: ``kl_N``, ``Σ (log μ − log π_ref)`` over the policy tokens of each turn, 0 for a turn without any.
 
-    ``base`` is the frozen reference; μ is the sampler as it was when it spoke. The name is another than that of
-    ``LogRatios``, whose numbers may be a reward model's.
+    ``base`` is the frozen reference, μ the sampler with the log-probabilities that it recorded. The column is not named
+    ``logratio_N``, because that one (``LogRatios``) may hold the log-ratios of a reward model.
     """
 
     base: Learner
@@ -36,13 +36,14 @@ class Divergence:
 
 
 def with_kl_in_reward(table: TurnTable, *, coef: float) -> TurnTable:
-    """The table with ``coef · kl_N`` taken from what each turn was paid: a view for ``base.Signals``.
+    """The table with ``coef · kl_N`` subtracted from what each turn was paid: a ``view`` of ``base.Signals``.
 
-    Each turn pays for its own tokens, so credit with returns sees the KL that a turn leads to. ``settled_B`` pays the
-    sum, for rules that read the outcome apart from the process. ``outcome_B`` and what single components were paid are
-    left alone: ``outcome="earned"``, ``gdpo`` and ``hero`` do not see the KL.
+    Each turn is charged for its own tokens, so credit that sums returns also charges a turn for the KL of later ones.
+    ``settled_B`` is charged the sum over the episode, for rules that read the outcome apart from the process.
+    ``outcome_B`` and what single components were paid stay as they are, so ``outcome="earned"``, ``gdpo`` and ``hero``
+    do not see the KL.
 
-    Default in use elsewhere: coef 1e-3 to 1e-2. Raises ConfigError for coef ≤ 0, ShapeError without the column or for
+    Values in use elsewhere: coef 1e-3 to 1e-2. Raises ConfigError for coef ≤ 0, ShapeError without the column or for
     an entry that is not finite.
     """
     if not coef > 0:

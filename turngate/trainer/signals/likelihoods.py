@@ -1,4 +1,4 @@
-"""How likely a learner finds given texts: questions as one batch, through ``Learner.logprobs``."""
+"""How likely a learner's model finds given texts: all of them as one batch, through ``Learner.logprobs``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from turngate.types import Batch, BoolArray, FloatArray, IntArray
 def likelihoods_of(learner: Learner) -> Likelihoods:
     """Log-probabilities of given texts under the learner's weights as they are when asked.
 
-    At the sampler's temperature, over the whole vocabulary, without gradient, a bounded number of tokens per pass (the
-    learner's). Raises ShapeError for texts and marks that do not fit, and for a first token that is asked for, because
-    nothing predicts it.
+    They are measured at the sampler's temperature, over the whole vocabulary and without gradient; the learner bounds
+    the number of tokens per pass. Raises ShapeError for ids and marks of different shapes, and if the first token of a
+    text is asked for, because nothing predicts it.
     """
 
     def likelihoods(ids: Sequence[IntArray], asked: Sequence[BoolArray]) -> list[FloatArray]:
@@ -33,7 +33,7 @@ def likelihoods_of(learner: Learner) -> Likelihoods:
 
 
 def _questions(ids_L: IntArray, asked_L: BoolArray, lengths: Sequence[int]) -> Batch:
-    """One segment per text; the tokens that are asked for are its policy tokens."""
+    """The texts as a batch: one segment each, the tokens to be measured marked as policy tokens."""
     zeros_L = np.zeros(len(ids_L), np.float32)
     return Batch(
         ids_L=ids_L,

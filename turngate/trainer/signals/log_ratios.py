@@ -1,4 +1,4 @@
-"""Log-ratios of another model beside the policy, and how that model learns."""
+"""Log-ratios between two models, and how the implicit reward model among them is trained."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from turngate.trainer.signals.base import Columns, Found, Played, nothing
 from turngate.types import Batch, FloatArray, Metrics, TurnTable
 
 RewardLoss: TypeAlias = Callable[[TurnTable], tuple[float, npt.NDArray[np.float64]]]
-ALONG = PolicyLoss(objective=Reinforce())  # Σ −advantage·log π: descends along any gradient with respect to log π
+ALONG = PolicyLoss(objective=Reinforce())  # Σ −advantage·log π: its gradient is any gradient with respect to log π
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRatios:
     """``logratio_S``, ``log π_φ − log π_ref`` of each policy token, and ``logratio_N``, its sum over a turn.
 
-    ``model`` is φ and ``base`` the reference; None is the sampler, as it was when it spoke. With ``loss`` (from the
-    table to a number and its gradient with respect to each trajectory's Σ log-ratio: ``credit.implicit``), φ takes one
-    step after each measurement, so the numbers of a step are those of φ before it has seen the outcomes. Models are
-    measured over the whole vocabulary; a sampler that cuts its own is what it was.
+    ``model`` is φ and ``base`` the reference; None stands for the sampler, with the log-probabilities that it recorded.
+    ``loss`` trains φ (see ``credit.implicit``): from the table it computes a number, and its gradient with respect to
+    each trajectory's summed log-ratio. φ takes one update per step, after it was measured, so the columns of a step
+    come from a φ that has not seen that step's outcomes. Models are measured over the whole vocabulary; the recorded
+    log-probabilities of a sampler with top-p or top-k are those of its truncated distribution.
     """
 
     model: Learner | None = None
@@ -38,10 +39,10 @@ class LogRatios:
         ratio_N = played.sums(ratio_L).astype(np.float32)
         columns: Columns = {"logratio_S": ratio_L[played.spoken_S], "logratio_N": ratio_N}
 
-        def lesson(table: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
+        def after_credit(table: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
             return {}, self._learn(replace(table, measured={**table.measured, "logratio_N": ratio_N}), played)
 
-        return Found(columns=columns, lesson=nothing if self.loss is None else lesson)
+        return Found(columns=columns, after_credit=nothing if self.loss is None else after_credit)
 
     @staticmethod
     def _logprobs(learner: Learner | None, batch: Batch) -> FloatArray:

@@ -14,7 +14,10 @@ from turngate.types import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class TokenRows:
-    """``turn_S``, which every signal brings along, and ``surprisal_S``: −log μ of each policy token, in nats."""
+    """``surprisal_S``: −log μ of each policy token in nats, μ the sampler.
+
+    ``turn_S`` comes with every signal (``base.Signals``), so this also serves rules that read nothing else by token.
+    """
 
     def measure(self, played: Played) -> Found:
         """See ``base.Signal``."""
@@ -25,8 +28,8 @@ class TokenRows:
 class EvidenceColumns:
     """Columns that an environment measured: ``names`` maps a column ``…_N`` to the evidence that it holds per turn.
 
-    A yes is 1 and a no is 0. NaN where there is no such evidence about a turn, or one without a value; of several the
-    one measured last counts. Raises ShapeError for evidence about a turn that was not played.
+    True becomes 1 and False 0. A turn without such evidence, or with evidence of value None, gets NaN; of several facts
+    about a turn the last one counts. Raises ShapeError for evidence about a turn that was not played.
     """
 
     names: Mapping[str, str]

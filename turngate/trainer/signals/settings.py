@@ -1,7 +1,7 @@
-"""The settings of what credit rules read beyond rewards, as data: a critic, an implicit reward model, and signals.
+"""The config sections for what credit rules read beyond rewards: a critic, a reward model and other signals.
 
-``turngate.run.credit`` makes signals of them; ``turngate.config`` holds them as its sections ``value``,
-``reward_model`` and ``signals``. No torch.
+They are the sections ``value``, ``reward_model`` and ``signals`` of ``turngate.config``; ``turngate.run.credit`` makes
+signals of them. Imports no torch.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from turngate.trainer.learner import Critic
 MODEL_COLUMNS = frozenset(
     {"value_N", "value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
 )
-"""Columns that training can always measure, for rules that read them."""
+"""Columns that every training run can measure, if its rule reads them."""
 
 CRITIC_COLUMNS = frozenset({"value_N", "value_S", "bootstrap_B"})
-"""Those among them that are measured only where a critic is trained."""
+"""Those of them that need a critic."""
 
 ENTROPY_COLUMNS = frozenset({"entropy_N", "entropy_S"})
-"""Exact entropies, which rules take in place of surprisal where they are measured."""
+"""Exact entropies; where they are measured, rules read them instead of surprisal, which estimates them."""
 
 
 BY_COMPONENT = frozenset({"gdpo", "hero"})
-"""Rules that read what single components were paid."""
+"""Rules that read what single reward components were paid."""
 
 
 class SignalSettings(BaseModel):
@@ -39,31 +39,33 @@ class SignalSettings(BaseModel):
 class ValueSection(SignalSettings):
     """The critic of a credit rule that reads values, such as turn_gae; leave it out for the defaults.
 
-    A critic has to see what it judges: with a filter that drops groups of equal siblings it learns the worth of the
-    others only. So a rule with a critic has no filter, unless train.filters says otherwise.
+    A critic has to be trained on all the states that it values. A filter that drops groups of equal siblings would hide
+    their states from it, so a rule with a critic has no filter unless train.filters names one.
 
-    ``bootstrap`` suits limits that are no part of the task. Where truncated work is verified and paid, it comes on top
-    of that payment, and an agent that stalls is credited with what it might still have done.
+    ``bootstrap`` suits limits (of turns, tokens or time) that are not part of the task itself. Where truncated work is
+    verified and paid, set it to false: the bootstrapped value would come on top of that payment, so an agent that
+    stalls would be credited with what it might still have done.
     """
 
     trunk: Literal["detached", "shared"] = "detached"
-    """shared: the critic's loss also trains the model below its head; detached: the head alone."""
+    """detached: the critic's loss trains only its own head; shared: it also trains the model below, the policy."""
     lr_factor: float = Field(3.0, gt=0)
-    """Learning rate of the critic's head, as a multiple of learner.lr."""
+    """Learning rate of the critic's head, as a multiple of learner.lr; raise it for a critic that lags behind."""
     epochs: int = Field(10, ge=1)
-    """How often the head learns from the states of one update; raise it for a critic that lags behind."""
+    """How many times the head goes over the states of one update; raise it for a critic that lags behind."""
     coef: float = Field(0.5, gt=0)
-    """Weight of the critic's loss in a shared trunk."""
+    """Weight of the critic's loss beside the policy's; for trunk = "shared" only."""
     clip: float | None = Field(None, gt=0)
-    """Clip the critic's loss where a value moves farther than this from the one before the update; leave it out for
-    none."""
+    """Largest change of a value in one update that the critic's loss rewards, in units of reward (PPO's value
+    clipping); leave it out for no clipping."""
     warmup: int = Field(0, ge=0)
-    """Number of first updates in which only the critic learns and the policy stays as it is."""
+    """Number of updates at the start in which only the critic learns and the policy stays as it is."""
     lam: float = Field(1.0, ge=0, le=1)
-    """λ of the returns that the critic learns; 1 = what was really paid, whatever the critic believes."""
+    """λ of the returns that the critic learns: at 1 they are what was really paid; the lower, the more they rest on the
+    critic's own values, with less variance and more bias."""
     bootstrap: bool = True
-    """Whether the critic's value stands for what a truncated episode might still have been paid; else that counts as
-    0."""
+    """Whether a truncated episode is credited with the critic's value of the state in which it stopped, for what it
+    might still have been paid; false counts that as 0."""
 
     def critic(self) -> Critic:
         """How the learner learns values."""
@@ -74,7 +76,7 @@ class ValueSection(SignalSettings):
     def _has_effect(self) -> Self:
         if self.trunk == "detached" and self.coef != type(self).model_fields["coef"].default:
             raise ValueError(
-                "coef has no effect on a detached trunk: AdamW divides by the scale of the head's gradient"
+                "coef has no effect with trunk = 'detached': AdamW divides by the scale of the head's gradient"
             )
         return self
 
@@ -84,14 +86,15 @@ class RewardModelSection(SignalSettings):
     defaults."""
 
     model: Literal["trained", "policy"] = "trained"
-    """trained: a model of its own that learns from outcomes; policy: the policy against the model it began from."""
+    """trained: a second model, which learns from outcomes; policy: the policy itself, compared with the model that
+    training began from."""
     lr_factor: float = Field(2.0, gt=0)
     """Learning rate of the reward model, as a multiple of learner.lr."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
         if self.model == "policy" and self.lr_factor != type(self).model_fields["lr_factor"].default:
-            raise ValueError("lr_factor has no effect: the policy is the reward model, and nothing else is trained")
+            raise ValueError("lr_factor has no effect with model = 'policy': no reward model is trained; leave it out")
         return self
 
 
@@ -99,29 +102,32 @@ class SimilarSection(SignalSettings):
     """When two observations count as one state."""
 
     threshold: float = Field(0.95, gt=0, le=1)
-    """Least share of words or characters that two texts have in common to count as one state; 1 = equal texts."""
+    """Share of words or characters that two texts must have in common, at least, to count as one state; 1 = equal
+    texts."""
     unit: Literal["words", "characters"] = "words"
-    """What texts are compared by; characters are finer and take much longer."""
+    """What the share is counted in; characters see smaller differences and take much longer."""
 
 
 class SignalsSection(SignalSettings):
-    """How what a credit rule reads beside payments is measured; nothing is measured that no rule reads."""
+    """How the columns that a credit rule reads beside payments are measured; only columns that it reads are."""
 
     entropy: Literal["sampled", "exact"] = "sampled"
-    """sampled: entropy is estimated from the sampled tokens; exact: it is computed, by one more forward pass."""
+    """sampled: estimate entropy from the log-probabilities of the sampled tokens; exact: compute it, by one more
+    forward pass."""
     answer: str | None = None
-    """The right answer as the assistant would write it; {name} is an entry of the task's private data. Leave out for
-    the oracle's actions."""
+    """For rules that read gain_N, such as igpo: the right answer as the assistant would write it, where {name} stands
+    for an entry of the task's private data. Leave it out to take the actions of the environment's oracle."""
     log_gain: bool = False
-    """Information gain as a difference of log-probabilities instead of probabilities."""
+    """Whether information gain is a difference of log-probabilities; false: of probabilities."""
     evidence: dict[str, str] = Field(default_factory=dict)
-    """Columns from the environment's evidence about turns, for instance {format_N = "parsed"}."""
+    """Columns to fill from evidence about turns, by column, for instance {format_N = "parsed"}: format_N then holds
+    what the environment recorded as parsed."""
 
     similar: SimilarSection | None = None
-    """Fill similar_N, for rules whose anchors are states that are nearly alike (gigpo with anchors = "similar")."""
+    """When two observations count as one state, for gigpo with anchors = "similar"; leave it out for other rules."""
     kl_in_reward: float | None = Field(None, gt=0)
-    """What each turn pays for one nat of log-ratio to the model that training began from; raise it to stay closer to
-    that model. Leave it out for nothing."""
+    """What a turn is charged, in units of reward, for each nat of its log-ratio to the model that training began from;
+    raise it to stay closer to that model. Leave it out to charge nothing."""
 
     @field_validator("answer")
     @classmethod
@@ -144,7 +150,7 @@ class SignalsSection(SignalSettings):
         return MODEL_COLUMNS | exact | similar | frozenset(self.evidence)
 
     def check_effect(self, reads: frozenset[str], rule: CreditRule) -> None:
-        """Raise ValueError for a setting that ``rule``, which reads the columns ``reads``, does not need."""
+        """Raise ValueError for a setting without effect on ``rule``, which reads the columns ``reads``."""
         name = rule.type
         unread = sorted(set(self.evidence) - reads)
         if unread:
@@ -153,8 +159,8 @@ class SignalsSection(SignalSettings):
             raise ValueError(f"signals.entropy has no effect: credit '{name}' reads no entropy")
         if self.kl_in_reward is not None and (name in BY_COMPONENT or getattr(rule, "outcome", "") == "earned"):
             raise ValueError(
-                f"signals.kl_in_reward has no effect: credit '{name}' reads single components, or the outcome as "
-                "earned, which do not hold it"
+                f"signals.kl_in_reward has no effect: credit '{name}' reads single components or the outcome as "
+                "earned, from which the KL is not subtracted"
             )
         if self.similar is not None and "similar_N" not in reads:
             raise ValueError(f"signals.similar has no effect: credit '{name}' compares no similar states")

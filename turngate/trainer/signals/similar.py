@@ -1,4 +1,4 @@
-"""Signals that compare siblings with each other: states that are nearly alike, and tokens that are the same."""
+"""Signals that compare siblings: which states are nearly the same text, and which tokens siblings share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from turngate.trainer.signals.base import Found, Played
 class SimilarStates:
     """``similar_N``, for ``gigpo(anchors="similar")``: turns of a cohort whose observations are nearly the same text.
 
-    ``threshold`` is the least difflib ratio of two observations that are one state, ``unit`` what is compared, see
-    ``credit.anchors.join_similar``; −1 where the observation says nothing.
+    ``threshold`` is the least difflib ratio at which two observations count as one state, and ``unit`` what the ratio
+    is taken over (see ``credit.anchors.join_similar``). A turn whose observation is empty gets −1, unknown.
     """
 
     threshold: float = 0.95
@@ -30,7 +30,7 @@ class SimilarStates:
 
 @dataclass(frozen=True, slots=True)
 class SharedTokens:
-    """``sharing_S``, for ``lambda_grpo_tokens``: how many siblings agree with a token and with everything before it.
+    """``sharing_S``, for ``lambda_grpo_tokens``: how many siblings have this token and the same tokens before it.
 
     A trajectory counts itself. Guided and unguided siblings are of different cohorts and share nothing.
     """

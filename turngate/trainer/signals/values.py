@@ -20,10 +20,11 @@ VARIED = 1e-12  # returns with less variance have nothing to explain
 class Values:
     """A critic's values: ``value_N`` before each turn, or ``value_S`` before each policy token (``per_token``).
 
-    ``targets`` gives the returns to learn from the table, in the same shape (``credit.VALUE_TARGETS``). With
-    ``bootstrap``, ``bootstrap_B`` is the value of the state in which a truncated episode stopped, 0 for a finished
-    one. That state lies after the agent's last words and before the environment's reply, which nobody recorded; so the
-    critic also learns such states where what follows is known: the next return, or 0 after a finished episode.
+    ``targets`` computes the returns that the critic learns from the table, in the same shape as its values
+    (``credit.VALUE_TARGETS``). With ``bootstrap`` there is a column ``bootstrap_B``: the critic's value of the state in
+    which a truncated episode stopped, and 0 for a finished one. That state lies after the agent's last tokens and
+    before the environment's reply, which was not recorded. The critic therefore also learns states of this kind where
+    it is known what followed: the next return, or 0 after a finished episode.
     """
 
     learner: Learner
@@ -43,15 +44,16 @@ class Values:
         if self.bootstrap:
             columns["bootstrap_B"] = self._bootstrap(played, value_L)
 
-        def lesson(table: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
+        def after_credit(table: TurnTable) -> tuple[Mapping[str, FloatArray], Metrics]:
             target_M = self.targets(table)
             return self._returns(played, at_M, target_M) | {"old_value_L": value_L}, explained(value_L[at_M], target_M)
 
-        return Found(columns=columns, lesson=lesson)
+        return Found(columns=columns, after_credit=after_credit)
 
     @staticmethod
     def _bootstrap(played: Played, value_L: FloatArray) -> FloatArray:
-        """The value in which each truncated trajectory stopped, 0 for a finished one and one without turns."""
+        """The value of the state in which each truncated trajectory stopped; 0 for finished ones and ones without
+        turns."""
         table = played.table
         cut_B = np.array([trajectory.ending.truncated for trajectory in played.trajectories])
         last_M = np.flatnonzero(np.append(table.index_N[1:] == 0, True) & cut_B[table.traj_N])
@@ -60,7 +62,8 @@ class Values:
         return bootstrap_B
 
     def _returns(self, played: Played, at_M: IntArray, target_M: FloatArray) -> dict[str, FloatArray]:
-        """``return_L`` and ``value_weight_L``: a mean over all states that have something to learn."""
+        """``return_L`` and ``value_weight_L``, whose weights make the loss a mean over all states that have a
+        target."""
         return_L = np.zeros(played.batch.n_tokens, np.float32)
         taught_L = np.zeros(played.batch.n_tokens, np.bool_)
         if self.bootstrap:
@@ -70,7 +73,7 @@ class Values:
         return {"return_L": return_L, "value_weight_L": (taught_L / max(1, taught_L.sum())).astype(np.float32)}
 
     def _afterwards(self, played: Played, target_M: FloatArray) -> tuple[IntArray, FloatArray]:
-        """States after a turn, and what they are worth: the return of what comes next, 0 after the end."""
+        """States after a turn, and their targets: the return of what comes next, 0 after the end."""
         table = played.table
         row_M = played.turn_S if self.per_token else np.arange(table.n_turns)
         next_N = np.searchsorted(row_M, np.arange(table.n_turns), side="right")
@@ -86,8 +89,8 @@ class Values:
 def explained(value_M: FloatArray, return_M: FloatArray) -> Metrics:
     """``value/explained_variance``, ``1 − Var(G − V)/Var(G)``: 1 is perfect, 0 is a constant, below 0 is worse.
 
-    Missing where all returns are alike, for then there is nothing to explain. ``value/mean`` and ``value/return`` are
-    the means of both, before the update.
+    G are the returns, V the critic's values before the update. Missing where all returns are equal. ``value/mean`` is
+    the mean of V and ``value/return`` the mean of G.
     """
     found = {"value/mean": float(value_M.mean()), "value/return": float(return_M.mean())}
     spread = float(return_M.var(dtype=np.float64))

@@ -1,7 +1,7 @@
-"""The critic's head: what a state is worth, read off the model's last hidden state, and how it is learned.
+"""The critic's head, which computes the value of a state from the model's last hidden state, and its loss.
 
 ``value_L[l]`` is the value of the state after token ``l`` of a batch. So the value of a state in which the agent is to
-act stands on the last token before it acts, and the value of the state in which an episode stopped on its last token.
+act is at the last token before it acts, and the value of the state in which an episode stopped is at its last token.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ValueTargets:
-    """States, [M, width], and what they were worth: [M] each (see ``value_loss``)."""
+    """Hidden states, [M, width], and their targets, weights and old values: [M] each (see ``value_loss``)."""
 
     states: torch.Tensor
     target: torch.Tensor
@@ -26,7 +26,7 @@ class ValueTargets:
 
 
 class ValueHead(torch.nn.Module):
-    """One number per hidden state, in float32; 0 everywhere until it is trained."""
+    """A linear head that gives one number per hidden state, in float32; 0 for every state until it is trained."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -48,7 +48,8 @@ def value_loss(
 ) -> torch.Tensor:
     """``Σ_m weight_m · ½ (value_m − target_m)²``; with ``clip`` the clipped form (see ``Critic``).
 
-    All are [M]; ``old`` is the value before the update, needed with ``clip`` only. Nothing to learn gives 0.
+    All are [M]; ``old`` is the value before the update, needed with ``clip`` only. Without any
+    state the loss is 0.
     """
     error = (value - target).square()
     if clip is not None and old is not None:

@@ -1,4 +1,4 @@
-"""``TorchLearner``: four verbs over flat arrays. It knows tokens, weights and a loss, and nothing about episodes."""
+"""``TorchLearner``: the learner that runs in this process. It knows tokens, weights and a loss, and no episodes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Samplin
 class TorchLearner:
     """AdamW on a transformers causal language model.
 
-    ``sampling`` is the sampler's: log-probabilities are those of the distribution that was sampled from (see
-    ``truncated_log_softmax``). A token that the policy would no longer sample at all has ratio 0 and no gradient, so it
-    gets weight 0 and keeps its place in the normalisation; ``policy/outside_support_share`` counts such tokens.
-    Cross-entropy always means the distribution without top-p and top-k.
+    ``sampling`` holds the sampler's settings: log-probabilities are taken under the distribution that it samples from
+    (see ``truncated_log_softmax``). A token that top-p or top-k now cuts off has ratio 0 and no gradient; it gets
+    weight 0 but still counts in the normalisation. ``policy/outside_support_share`` is the share of such tokens.
+    Cross-entropy always uses the distribution without top-p and top-k.
 
     A pass holds whole segments, never a part of one, so that losses may sum over turns and trajectories. Weights are
-    kept and updated in float32, whatever they came in (``model`` is cast in place): in bfloat16 a step of 1e-5 is lost
-    in the rounding of most of them. ``dtype`` is the precision of the forward pass alone.
+    kept and updated in float32, whatever their precision was (``model`` is cast in place), because in bfloat16 an
+    update of 1e-5 would be lost to rounding for most of them. ``dtype`` is the precision of the forward pass alone.
 
-    ``critic`` adds a value head, which is no part of ``weights()``: nobody samples from it. Its gradient is clipped on
-    its own, so that a critic that errs does not shorten the policy's step.
+    ``critic`` adds a value head. It is not among ``weights()``, because the sampler does not need it. Its gradient is
+    clipped separately, so that a large error of the critic does not make the policy's update smaller.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TorchLearner:
         self._lr, self._clip_norm = lr, clip_norm
         self._memory: Memory = {}
         self._critic, self._n_updates = critic, 0
-        self._targets: list[ValueTargets] = []  # what the head has to learn until the next optim_step
+        self._targets: list[ValueTargets] = []  # what the head is trained on before the next optim_step
         width = self._passes.head.weight.shape[1]
         self._value_head = None if critic is None else ValueHead(width).to(self._device)
         groups: list[dict[str, Any]] = [{"params": self._parameters, "weight_decay": weight_decay}]
@@ -65,14 +65,15 @@ class TorchLearner:
             groups.append({"params": list(self._value_head.parameters()), "weight_decay": 0.0})
         self._optimizer = torch.optim.AdamW(groups, lr=lr, betas=betas, fused=self._device.type == "cuda")
 
-    # --- the four verbs -----------------------------------------------------------------------------------------------
+    # --- training -----------------------------------------------------------------------------------------------------
 
     def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
-        """Add the gradient of ``loss`` over ``batch`` to what is accumulated; additive metrics.
+        """Add the gradient of ``loss`` over ``batch`` to the accumulated one; returns metrics, which are sums over
+        passes.
 
-        A loss that needs it sees the whole batch first, in a forward pass of its own. While a critic warms up, its loss
-        is the only one. Raises ShapeError for a column that ``loss`` needs and nobody measured, ConfigError for returns
-        without a critic, RunError for a loss that is not finite.
+        A loss that needs a survey sees the whole batch first, in a forward pass of its own. While a critic warms up,
+        only its loss is trained. Raises ShapeError for a column that ``loss`` needs and that is not in ``measured``,
+        ConfigError for returns without a critic, RunError for a loss that is not finite.
         """
         metrics: Metrics = {}
         if self._warms_up:
@@ -90,7 +91,8 @@ class TorchLearner:
         return metrics
 
     def token_gradient(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> FloatArray:
-        """∂loss/∂log π of each token: float32[L], 0 where nothing is trained. Accumulates and remembers nothing."""
+        """∂loss/∂log π of each token: float32[L], 0 where nothing is trained. Changes neither the accumulated gradient
+        nor the memory."""
         result = np.zeros(batch.n_tokens, np.float32)
         fixed, _ = self._survey(batch, loss, measured)
         for one in self._passes.over(batch, loss, measured):
@@ -101,7 +103,7 @@ class TorchLearner:
         return result
 
     def gradient_norm(self, batch: Batch, coefficient_L: FloatArray) -> float:
-        """‖Σ_l coefficient_l·∇log π(token l)‖ over all parameters. Accumulates nothing."""
+        """‖Σ_l coefficient_l·∇log π(token l)‖ over all parameters. Leaves the accumulated gradient as it is."""
         total = [torch.zeros_like(parameter) for parameter in self._parameters]
         zeros = np.zeros_like(coefficient_L)
         wanted = replace(batch, policy_weight_L=coefficient_L, ce_weight_L=zeros, logprob_L=zeros)
@@ -112,7 +114,7 @@ class TorchLearner:
         return float(torch.stack([part.norm() for part in total]).norm())
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
-        """Clip the accumulated gradient, take one AdamW step at ``lr · lr_scale`` and forget the gradient."""
+        """Clip the accumulated gradient, take one AdamW step at ``lr · lr_scale`` and reset the gradient."""
         metrics = {"learner/grad_norm": self._clipped(self._parameters), "learner/lr": self._lr * lr_scale}
         policy_group, *value_group = self._optimizer.param_groups
         policy_group["lr"] = self._lr * lr_scale
@@ -127,13 +129,14 @@ class TorchLearner:
         return metrics
 
     def weights(self) -> Mapping[str, torch.Tensor]:
-        """The live parameters by name; copy what you keep."""
+        """The parameters by name, without a copy: the next update changes them."""
         return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """The model's log-probability of every policy token, float32[L]; 0 elsewhere, −inf outside its support.
+        """The model's log-probability of every policy token, float32[L]; 0 elsewhere, −inf where top-p or top-k cuts
+        the token off.
 
-        ``whole``: of the distribution without top-p and top-k, so never −inf.
+        ``whole``: of the distribution without top-p and top-k, so it is never −inf.
         """
         return self._passes.measure(
             batch, lambda said: said.plain_logprob if whole and said.plain_logprob is not None else said.logprob
@@ -181,7 +184,7 @@ class TorchLearner:
     # --- loss ---------------------------------------------------------------------------------------------------------
 
     def _survey(self, batch: Batch, loss: Loss, measured: Measured) -> tuple[Loss, Memory]:
-        """``loss`` with everything fixed that the whole batch decides, and what it wants to be remembered."""
+        """``loss`` with everything fixed that depends on the whole batch, and what it asks to be remembered."""
         if not needs_of(loss).survey or not isinstance(loss, Surveyed):
             return loss, self._memory
         with torch.no_grad():
@@ -191,7 +194,7 @@ class TorchLearner:
     def _descend(self, value: torch.Tensor, parts: Metrics, metrics: Metrics) -> None:
         """Add the gradient of one pass, and its metrics to ``metrics``."""
         if not torch.isfinite(value):
-            raise RunError(f"the loss is {value.item()}; lower the learning rate or look at the advantages")
+            raise RunError(f"the loss is {value.item()}; lower learner.lr, or look for huge advantages")
         if value.requires_grad:
             value.backward()  # type: ignore[no-untyped-call]
         for name, part in parts.items():
@@ -200,7 +203,7 @@ class TorchLearner:
     def _clipped(self, parameters: list[torch.nn.Parameter]) -> float:
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm))
         if not np.isfinite(norm):
-            raise RunError(f"the gradient norm is {norm}; nothing was updated")
+            raise RunError(f"the gradient norm is {norm}, so nothing was updated; lower learner.lr")
         return norm
 
     # --- critic -------------------------------------------------------------------------------------------------------
@@ -211,11 +214,13 @@ class TorchLearner:
 
     def _need_critic(self) -> tuple[Critic, ValueHead]:
         if self._critic is None or self._value_head is None:
-            raise ConfigError("there are returns to learn or values to tell, but this learner has no critic; give one")
+            raise ConfigError(
+                "returns are to be learned or values computed, but this learner has no critic; open it with one"
+            )
         return self._critic, self._value_head
 
     def _value_part(self, one: Pass, measured: Measured) -> tuple[torch.Tensor, Metrics]:
-        """The critic's share of the loss of one pass."""
+        """The critic's part of the loss of one pass."""
         if one.states is None:
             return torch.zeros((), device=self._device), {}
         critic, head = self._need_critic()
@@ -235,7 +240,7 @@ class TorchLearner:
         return critic.coef * loss, {"value/loss": loss.item()}
 
     def _further_epochs(self) -> None:
-        """The further epochs of the head over the states of this update."""
+        """Train the head for its remaining epochs on the states of this update."""
         learned, self._targets = self._targets, []
         if not learned:
             return

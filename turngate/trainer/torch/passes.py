@@ -1,4 +1,4 @@
-"""The forward pass: a batch in passes over whole segments, and what the model says about their tokens."""
+"""The forward pass: cuts a batch into passes over whole segments, and measures their tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """What the forward pass says about the trained tokens: [S]; see ``Tokens``. −inf in ``logprob``: out of support."""
+    """What the forward pass measures on the trained tokens: [S]; see ``Tokens``. ``logprob`` is −inf where top-p or
+    top-k cuts the token off."""
 
     logprob: torch.Tensor
     entropy: torch.Tensor
@@ -36,13 +37,14 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pass:
-    """One micro-batch after its forward pass. ``states``: [M, width], those after ``rows.valued_flat``."""
+    """One micro-batch after its forward pass. ``states``, [M, width], are the hidden states after
+    ``rows.valued_flat``."""
 
     rows: Rows
     tokens: Tokens
     states: torch.Tensor | None
     outside: float | None
-    """Share of the batch's policy weight whose tokens the policy would not sample any more; None if it cuts nothing."""
+    """Share of the batch's policy weight on tokens that top-p or top-k now cuts off; None without top-p and top-k."""
 
 
 class Passes:
@@ -58,9 +60,9 @@ class Passes:
         self._bf16 = precision_of(dtype, self._device) is torch.bfloat16
 
     def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:
-        """The passes over a batch with what ``loss`` asks for, and the values that are to be learned.
+        """The passes over a batch, with what ``loss`` needs and the states whose values are learned.
 
-        Raises ShapeError for a column that is missing or does not fit.
+        Raises ShapeError for a column that is missing or has another shape.
         """
         needs = Needs() if loss is None else needs_of(loss)
         batch, measured = _complete(batch, needs, measured)
@@ -73,7 +75,7 @@ class Passes:
             yield Pass(rows=rows, tokens=tokens, states=states, outside=self._outside(batch, rows, tokens))
 
     def measure(self, batch: Batch, read: Callable[[Predicted], torch.Tensor]) -> FloatArray:
-        """What the model says about every policy token: float32[L]; 0 elsewhere. No gradient."""
+        """``read`` of the prediction for every policy token: float32[L]; 0 elsewhere. No gradient."""
         result = np.zeros(batch.n_tokens, np.float32)
         spoken = batch.policy_weight_L != 0
         with torch.no_grad():
@@ -105,7 +107,7 @@ class Passes:
         return hidden
 
     def _predict(self, rows: Rows, hidden: torch.Tensor, needs: Needs) -> Predicted:
-        """About the trained tokens. Only the hidden states that predict one of them meet the vocabulary."""
+        """Predictions for the trained tokens; logits are computed only where one of these is predicted."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
             logits = self.head(hidden[rows.row, rows.column - 1])
         logits, chosen = logits.float(), rows.ids[rows.row, rows.column][:, None]
@@ -162,9 +164,10 @@ class Passes:
 
 
 def _complete(batch: Batch, needs: Needs, measured: Measured) -> tuple[Batch, Measured]:
-    """Check that every column is there, and stand in for sampler logprobs that were never recorded (not finite).
+    """Check that all columns are there, and fill in sampler log-probabilities that were not recorded (not finite).
 
-    With a snapshot at hand such a token counts as sampled from it: weight 1, and said aloud. Raises ShapeError.
+    If the snapshot's are at hand, such a token counts as sampled from the snapshot, which gives it off-policy weight 1;
+    a warning is logged. Raises ShapeError for a column that is missing, has another shape or cannot be filled in.
     """
     for name, wanted in (("proximal_L", needs.proximal), ("reference_L", needs.reference)):
         if wanted and name not in measured:
@@ -185,7 +188,7 @@ def _complete(batch: Batch, needs: Needs, measured: Measured) -> tuple[Batch, Me
     first = int(np.flatnonzero(missing_L)[0])
     if "proximal_L" not in measured:
         raise ShapeError(
-            f"the sampler's logprob of token {first} is {batch.logprob_L[first]}; a decoupled loss can do without it"
+            f"the sampler's logprob of token {first} is {batch.logprob_L[first]}; loss.decoupled = true does without it"
         )
     log.warning("%d policy tokens have no sampler logprob: their off-policy weight is 1", int(missing_L.sum()))
     return replace(batch, logprob_L=np.where(missing_L, measured["proximal_L"], batch.logprob_L)), measured

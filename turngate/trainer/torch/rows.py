@@ -1,4 +1,4 @@
-"""Segments as right-padded rows: how much of a batch goes through the model at once."""
+"""Segments as right-padded rows, a bounded number of tokens at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Whole segments, where their trained tokens stand, and which states are valued."""
+    """Whole segments, the places of their trained tokens, and the places whose states get a value."""
 
     ids: torch.Tensor  # [r, t]
     row: torch.Tensor  # [S]
@@ -30,9 +30,10 @@ class Rows:
 def rows_of(
     batch: Batch, trained: BoolArray, valued: BoolArray, *, at_most: int, device: torch.device
 ) -> Iterator[Rows]:
-    """Segments of similar length together, ``at_most`` padded tokens each, but at least one segment.
+    """The batch as several ``Rows``: segments of similar length together, at most ``at_most`` tokens with padding.
 
-    ``trained`` and ``valued``, bool[L], mark tokens to predict, and tokens after which a state is valued.
+    A segment that is longer than that comes alone. ``trained`` and ``valued``, bool[L], mark the tokens to predict, and
+    the tokens after which the value of the state is wanted.
     """
     starts = np.flatnonzero(batch.position_L == 0)
     lengths = np.diff(np.append(starts, batch.n_tokens))

@@ -12,7 +12,7 @@ import turngate.judging
 from tests.helpers.scripted_judge import CRITERION, DOWN, FAST, NO, fair, is_null, item, judge, said, yes
 from turngate.envs.tasks import TaskList
 from turngate.errors import ConfigError
-from turngate.judging import Docket
+from turngate.judging import BlockingJudge
 from turngate.rewards.judge import Fault, FaultKind, Rule, item_of_text
 from turngate.types import Task
 
@@ -30,7 +30,7 @@ def letters(*prompts):
 
 def example(who):
     """The names in the example of the package, after it was run with this judge, and what failed in it."""
-    names = {"judge": who, "Docket": Docket, "tasks": letters("Ms Lee got a broken lamp. Answer her.")}
+    names = {"judge": who, "BlockingJudge": BlockingJudge, "tasks": letters("Ms Lee got a broken lamp. Answer her.")}
     (test,) = doctest.DocTestFinder(recurse=False).find(turngate.judging, "turngate.judging", extraglobs=names)
     results = doctest.DocTestRunner().run(test, out=lambda text: None, clear_globs=False)
     return test.globs, results
@@ -51,19 +51,19 @@ def test_a_judge_that_fails_makes_the_episode_unusable_and_never_a_zero():
     assert (record.value["judge"], record.value["version"], record.value["missing"]) == ("scripted", "1", "void")
 
 
-def ask(docket, *items):
+def ask(blocking, *items):
     with ThreadPoolExecutor(len(items)) as threads:
-        return [future.result(30) for future in [threads.submit(docket.pointwise, one, CRITERION) for one in items]]
+        return [future.result(30) for future in [threads.submit(blocking.pointwise, one, CRITERION) for one in items]]
 
 
 def test_items_that_come_together_share_their_canaries():
-    with Docket(judge(fair), **PATIENT) as docket:
-        answers = ask(docket, *map(item, range(6)))
+    with BlockingJudge(judge(fair), **PATIENT) as blocking:
+        answers = ask(blocking, *map(item, range(6)))
         assert [answer.passed for answer in answers] == [True] * 6
-        assert (docket.tally.n_calls, docket.tally.n_canaries) == (6 + 4, 4)
-        assert docket.pointwise(item(7), CRITERION).passed  # another batch
-        assert docket.tally.n_canaries == 8
-        assert docket.pointwise(item_of_text("k", "t", "."), CRITERION) is Rule.TOO_SHORT
+        assert (blocking.tally.n_calls, blocking.tally.n_canaries) == (6 + 4, 4)
+        assert blocking.pointwise(item(7), CRITERION).passed  # another batch
+        assert blocking.tally.n_canaries == 8
+        assert blocking.pointwise(item_of_text("k", "t", "."), CRITERION) is Rule.TOO_SHORT
     assert not [thread for thread in threading.enumerate() if thread.name == "judge"]
 
 
@@ -71,28 +71,34 @@ def test_each_gets_its_own_verdict():
     def script(prompt, n):
         return NO if is_null(prompt) or "is 3" in prompt else yes(prompt)
 
-    with Docket(judge(script), **PATIENT) as docket:
-        assert [answer.passed for answer in ask(docket, *map(item, range(5)))] == [True, True, True, False, True]
+    with BlockingJudge(judge(script), **PATIENT) as blocking:
+        assert [answer.passed for answer in ask(blocking, *map(item, range(5)))] == [
+            True,
+            True,
+            True,
+            False,
+            True,
+        ]
 
 
 def test_criteria_are_batches_of_their_own():
     other = replace(CRITERION, name="other")
-    with Docket(judge(fair), **PATIENT) as docket, ThreadPoolExecutor(2) as threads:
-        futures = [threads.submit(docket.pointwise, item(0), criterion) for criterion in (CRITERION, other)]
+    with BlockingJudge(judge(fair), **PATIENT) as blocking, ThreadPoolExecutor(2) as threads:
+        futures = [threads.submit(blocking.pointwise, item(0), criterion) for criterion in (CRITERION, other)]
         assert [future.result(30).passed for future in futures] == [True, True]
-        assert docket.tally.n_canaries == 8
+        assert blocking.tally.n_canaries == 8
 
 
 def test_a_mistake_of_the_caller_reaches_all_who_wait():
     def script(prompt, n):
         raise ConfigError("wrong key")
 
-    with Docket(judge(script), **PATIENT) as docket:
+    with BlockingJudge(judge(script), **PATIENT) as blocking:
         with ThreadPoolExecutor(2) as threads:
-            futures = [threads.submit(docket.pointwise, item(n), CRITERION) for n in range(2)]
+            futures = [threads.submit(blocking.pointwise, item(n), CRITERION) for n in range(2)]
             assert [str(future.exception(30)) for future in futures] == ["wrong key"] * 2
         with pytest.raises(ConfigError, match="wrong key"):
-            docket.pointwise(item(3), CRITERION)
+            blocking.pointwise(item(3), CRITERION)
 
 
 async def hang():
@@ -100,11 +106,11 @@ async def hang():
 
 
 def test_nobody_waits_longer_than_allowed():
-    with Docket(
+    with BlockingJudge(
         judge(lambda prompt, n: hang(), settings=FAST.model_copy(update=dict(deadline_s=600))), wait_s=0.1
-    ) as docket:
-        assert docket.pointwise(item(0), CRITERION) == Fault(kind=FaultKind.TIMEOUT, detail="no verdict within 0.1 s")
-    assert docket.tally.faults == {FaultKind.TIMEOUT: 1}
+    ) as blocking:
+        assert blocking.pointwise(item(0), CRITERION) == Fault(kind=FaultKind.TIMEOUT, detail="no verdict within 0.1 s")
+    assert blocking.tally.faults == {FaultKind.TIMEOUT: 1}
 
 
 def test_closing_lets_nobody_wait():
@@ -115,13 +121,15 @@ def test_closing_lets_nobody_wait():
         return hang()
 
     with ThreadPoolExecutor(1) as threads:
-        with Docket(judge(script, settings=FAST.model_copy(update=dict(call_s=600, deadline_s=600)))) as docket:
-            future = threads.submit(docket.pointwise, item(0), CRITERION)
+        with BlockingJudge(
+            judge(script, settings=FAST.model_copy(update=dict(call_s=600, deadline_s=600)))
+        ) as blocking:
+            future = threads.submit(blocking.pointwise, item(0), CRITERION)
             assert started.wait(30)
-        with pytest.raises(RuntimeError, match="closed before there was a verdict"):
+        with pytest.raises(RuntimeError, match="stopped before there was a verdict"):
             future.result(30)
-    with pytest.raises(RuntimeError, match="use 'with Docket"):
-        docket.pointwise(item(0), CRITERION)
+    with pytest.raises(RuntimeError, match="inside 'with BlockingJudge"):
+        blocking.pointwise(item(0), CRITERION)
 
 
 def test_a_speaker_that_does_not_open_is_told_at_once(monkeypatch):
@@ -130,5 +138,5 @@ def test_a_speaker_that_does_not_open_is_told_at_once(monkeypatch):
 
     who = judge(fair)
     monkeypatch.setattr(type(who.speaker), "__aenter__", broken)
-    with pytest.raises(ConfigError, match="no such file"), Docket(who):
+    with pytest.raises(ConfigError, match="no such file"), BlockingJudge(who):
         pass

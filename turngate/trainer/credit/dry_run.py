@@ -1,4 +1,7 @@
-"""Which columns does a rule read? It says so itself: it is tried out on a few small trajectories, and we watch."""
+"""Which columns does a credit rule read? The rule is run once on a small made-up table, which records its look-ups.
+
+So a config that names a rule whose columns cannot be filled is refused before training begins.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ TOKENS = 3  # policy tokens of each turn
 
 
 BRANCHES = frozenset({"parent_B", "branch_B"})
-"""What ``tabulate`` knows of a trajectory that branched off another one; without branching it says nothing."""
+"""Columns about which trajectory branched off which; they mean nothing in a run whose rollouts do not branch."""
 
 _MEASURED = frozenset(
     {"value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
@@ -28,13 +31,13 @@ _ADVICE = {
 } | dict.fromkeys(_MEASURED, "only training measures it")
 
 
-class _Watched(dict[str, Column]):
-    """Columns that remember who was asked for. ``spare`` stands in for any component that nobody named."""
+class _RecordingColumns(dict[str, Column]):
+    """Columns that record which of them are read. ``spare`` answers for any reward component that has no column."""
 
     def __init__(self, columns: Mapping[str, Column], spare: Column | None) -> None:
         super().__init__(columns)
         self.read: set[str] = set()
-        self.lacking = ""  # the last one that was asked for and is not there
+        self.lacking = ""  # the last column that the rule asked for in vain
         self.spare = spare
 
     def __contains__(self, name: object) -> bool:
@@ -48,7 +51,7 @@ class _Watched(dict[str, Column]):
         return super().__getitem__(name) if found is None else found  # raises KeyError
 
 
-def rehearse(
+def columns_read(
     rule: Callable[[TurnTable], object],
     offered: Iterable[str] = (),
     *,
@@ -56,14 +59,14 @@ def rehearse(
     components: Iterable[str] | None = None,
     branching: bool = False,
 ) -> frozenset[str]:
-    """The columns of ``measured`` that ``rule`` reads when those of ``tabulate`` and the ``offered`` ones are there.
+    """The columns of ``measured`` that ``rule`` reads, out of those of ``tabulate`` and the ``offered`` ones.
 
-    One task, ``siblings`` trajectories of two turns with three policy tokens each; the first one succeeds, the second
-    branched off it after one turn. ``components`` are those of the rubric; None = not known, every name is one.
-    ``branching`` says whether rollouts branch: without it there are no ``BRANCHES``, on which a rule over trees would
-    train as if every trajectory were a tree of its own.
+    The table has one task and ``siblings`` trajectories of two turns with three policy tokens each. The first
+    trajectory succeeds, and the second branched off it after one turn. ``components`` are the rubric's (None = not
+    known, so any name is taken for one). ``branching`` says whether rollouts branch; without it the columns
+    ``BRANCHES`` are left out, because a rule over trees would train as if every trajectory were a tree of its own.
 
-    Raises ShapeError, naming it, for a column that the rule needs and nobody offers; ConfigError for settings that the
+    Raises ShapeError, naming the column, if the rule needs one that is not offered; ConfigError for settings that the
     rule refuses.
     """
     b, n = siblings, 2 * siblings
@@ -71,7 +74,7 @@ def rehearse(
     named = ("outcome", "process") if components is None else components
     paid = {f"{PAID}{name}_B": paid_B for name in named}
     measured = _recorded(b, branching) | paid | {name: _offered(name, b) for name in offered}
-    columns = _Watched(measured, paid_B if components is None else None)
+    columns = _RecordingColumns(measured, paid_B if components is None else None)
     first_N = np.arange(n) % 2 == 0
     table = TurnTable(
         reward_N=(np.arange(n) == 1).astype(np.float32),
@@ -98,12 +101,14 @@ def _refusal(name: str) -> str:
     if name in BRANCHES:
         return (
             "it needs branches (parent_B, branch_B), which no rollout of this run makes; take a rule for siblings that "
-            "were sampled apart, or tempo or lambda_grpo with merge = 'tokens' or 'action_observation'"
+            "were sampled independently, or tempo or lambda_grpo with merge = 'tokens' or 'action_observation'"
         )
     if name.startswith(PAID):
         return f"it needs column '{name}', but the rubric has no component '{name.removeprefix(PAID)[:-2]}'"
-    advice = _ADVICE.get(name, f'the environment\'s evidence can: signals.evidence = {{{name} = "..."}}')
-    return f"it needs column '{name}', which nothing here fills; {advice}"
+    advice = _ADVICE.get(
+        name, f'fill it with evidence that the environment records: signals.evidence = {{{name} = "..."}}'
+    )
+    return f"it needs column '{name}', which nothing in this run fills; {advice}"
 
 
 def _recorded(b: int, branching: bool) -> dict[str, Column]:
