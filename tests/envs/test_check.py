@@ -387,10 +387,10 @@ BROKEN = [
     (ResetsToText, "reset", "returned a str as observation"),
     (ResetsWithoutInfo, "reset", r"returned Observation; it must return \(Observation, info\)"),
     (CannotStart, "reset", r"raised EnvError\(.*no display"),
-    (AnswersANumber, "answer", "the answer of AnswersANumber is 42; it must be text or None"),
+    (AnswersANumber, "answer", r"answer\(\) of AnswersANumber returned 42; it must return text or None"),
     (AnswersForTheAgent, "answer", r"the answer to task 'sum/\d' shows private\['answer'\] although nothing was done"),
-    (CannotAnswer, "answer", r"CannotAnswer broke when it was asked for the answer: KeyError\('said'\)"),
-    (EvidenceCannotBeStored, "handed_over", r"broke in turn 0: evidence 'raw' holds \{1, 2\} \(set\); it must be what"),
+    (CannotAnswer, "answer", r"answer\(\) of CannotAnswer raised KeyError\('said'\)"),
+    (EvidenceCannotBeStored, "handed_over", r"broke in turn 0: evidence 'raw' holds \{1, 2\} \(set\); it must be a"),
     (HandsOverNumpy, "handed_over", "evidence 'all' holds a numpy int64, which is converted; hand over a plain Python"),
     (
         WritesHalfACharacter,
