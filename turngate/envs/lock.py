@@ -38,7 +38,7 @@ class LockTasks:
     splits: tuple[str, ...] = ("train", "heldout")
 
     def size(self, split: str) -> None:
-        """Endless."""
+        """None: there is no end of tasks. Raises UnknownName."""
         if split not in self.splits:
             raise UnknownName("split", split, self.splits)
 
