@@ -135,7 +135,7 @@ def test_an_answer_that_is_no_text_breaks_the_episode(wrong):
 
     env = Odd()
     env.reset(seed=0)
-    with pytest.raises(EnvError, match=r"the answer of Odd is .*; it must be text or None"):
+    with pytest.raises(EnvError, match=r"answer\(\) of Odd returned .*; it must return text or None"):
         env.step("end")
 
 

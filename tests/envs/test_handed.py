@@ -80,8 +80,8 @@ CIRCLE.append(CIRCLE)
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ({1, 2}, "holds {1, 2} (set); it must be what JSON can say"),
-        (b"raw", "holds b'raw' (bytes); it must be what JSON can say"),
+        ({1, 2}, "holds {1, 2} (set); it must be a value that JSON has"),
+        (b"raw", "holds b'raw' (bytes); it must be a value that JSON has"),
         (1j, "holds 1j (complex)"),
         ([object], "holds <class 'object'> (type)"),
         ({1: 2}, "has the key 1 (int); keys must be text"),
@@ -103,8 +103,11 @@ def test_what_no_file_can_hold_is_refused_by_name(value, problem):
         ("fact", "the evidence is 'fact' (str)"),
         ([{"name": "x"}], "the evidence holds {'name': 'x'} (dict); it must hold Evidence only"),
         ((Evidence(name="", value=1),), "the name of a fact is '' (str); it must be text, and not empty"),
-        ((Evidence(name="x", value=1, by="me"),), "evidence 'x' is by 'me' (str); write 'env', 'verifier' or 'judge'"),
-        ((Evidence(name="x", value=1, turn="first"),), "evidence 'x' is about turn 'first' (str)"),
+        (
+            (Evidence(name="x", value=1, by="me"),),
+            "evidence 'x' has by='me' (str); it must be 'env', 'verifier' or 'judge'",
+        ),
+        ((Evidence(name="x", value=1, turn="first"),), "evidence 'x' has turn='first' (str)"),
     ],
 )
 def test_facts_that_are_none_are_refused(facts, problem):

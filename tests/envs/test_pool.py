@@ -140,7 +140,7 @@ def test_a_thread_beyond_its_deadline_is_abandoned_and_replaced():
                 first, _ = await env.reset()
                 with pytest.raises(AgentFault, match=r"'step' of the environment took longer than 0\.1 s"):
                     await env.step("do wait a")
-                with pytest.raises(EnvError, match="lost to a deadline before 'step'"):
+                with pytest.raises(EnvError, match="passed its deadline before 'step' and was abandoned"):
                     await env.step("do nothing -")
             async with pool.lease() as env:
                 second, _ = await env.reset()
@@ -278,7 +278,7 @@ def test_closing_in_the_middle_of_steps(mode):
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(result) for result in results] == [EnvError] * 3
         assert "closed" in str(results[2])
-        with pytest.raises(EnvError, match="the pool is closed"):
+        with pytest.raises(EnvError, match="the environment pool is closed"):
             async with pool.lease():
                 pass
         await pool.close()
@@ -353,7 +353,7 @@ def test_an_environment_that_cannot_be_closed_is_a_warning(mode, how, caplog):
         run(scenario())
     raised = {"raises": "OSError('still in use')", "exits": "SystemExit(3)"}[how]
     assert [record.getMessage() for record in caplog.records] == [
-        f"an environment could not be closed, and what it held may be left: {raised}"
+        f"an environment could not be closed; processes or files of it may be left behind: {raised}"
     ]
 
 

@@ -294,7 +294,7 @@ def test_a_rubric_of_all_components_survives_json():
         (lambda: EventCost(name="x", evidence="e", budget=0), "budget > 0"),
         (lambda: EventCost(name="x", evidence="e", free=-1), "free ≥ 0"),
         (lambda: LengthCost(name="x", start=5, limit=5), "start < limit"),
-        (lambda: InformationGain(name="x", high=2.0), "telescopes"),
+        (lambda: InformationGain(name="x", high=2.0), "sums gains of −1 to 1"),
     ],
 )
 def test_settings_that_break_the_bounds_raise(make: Any, words: str):

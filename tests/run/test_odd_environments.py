@@ -132,7 +132,7 @@ def test_each_oddity_costs_one_episode_or_is_converted(odd):
     } | dict.fromkeys(("number", "set", "none", "name", "raise", "exit"), "env_error")
     where = "OddLock broke in turn 1: "
     assert ended["number"].error == f"{where}the text of an observation is 17 (int); it must be text"
-    assert ended["set"].error.startswith(f"{where}evidence 'raw' holds {{1, 2}} (set); it must be what JSON can say")
+    assert ended["set"].error.startswith(f"{where}evidence 'raw' holds {{1, 2}} (set); it must be a value that")
     assert ended["none"].error == f"{where}act() returned None; it must return an Outcome"
     assert ended["name"].error == f"{where}the name of a fact is 7 (int); it must be text, and not empty"
     assert ended["raise"].error == "the lock is jammed ?"
@@ -238,8 +238,9 @@ def test_an_environment_that_cannot_be_closed_costs_no_run(tmp_path, isolation, 
     assert (tmp_path / "runs" / "odd" / "report" / "summary.md").exists()
     raised = {"raise": "OSError('the lock cannot be put away')", "exit": "SystemExit(5)"}[how]
     assert "Traceback" not in done.stderr
-    assert f"'test/BadClose-v0' could not be closed, and what it held may be left: {raised}" in done.stderr
-    assert f"an environment could not be closed, and what it held may be left: {raised}" in done.stderr
+    left = f"could not be closed; processes or files of it may be left behind: {raised}"
+    assert f"'test/BadClose-v0' {left}" in done.stderr
+    assert f"an environment {left}" in done.stderr
 
 
 def test_a_run_whose_environments_hang_stops_with_a_line_and_leaves_nothing(tmp_path):

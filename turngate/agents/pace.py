@@ -1,14 +1,15 @@
-"""When an engine takes its next decode step, and when an episode that was away comes back.
+"""When a decoding engine takes its next step, and when an episode rejoins the batch after its environment has answered.
 
-Every lane is *parked* either in the engine (its request waits or is being decoded) or outside (its environment steps in
-another thread). The engine calls ``before_step`` ahead of each decode step.
+A *lane* plays one episode after another. At any moment it waits either in the engine (its request is queued or being
+decoded) or outside (its environment steps in another thread); it is then *parked*. The engine calls ``before_step``
+before each decode step.
 
-``AsReady`` lets episodes rejoin as soon as their environment has answered: fastest, but which episodes share a batch
-then depends on thread timing, and so do the last bits of the logits.
+``AsReady`` lets an episode rejoin as soon as its environment has answered. This is fastest, but which episodes share a
+batch then depends on thread timing, and so do the last bits of the logits.
 
 ``FixedOrder`` lets an episode rejoin a fixed number of decode steps after it left, in the order of leaving. The others
-decode meanwhile, so environments still overlap with the model and no turn waits for all others; only an environment
-that is slower than that many decode steps is waited for. Batches then depend on nothing but the seed.
+decode meanwhile, so environments and model still work at the same time; the engine waits only for an environment that
+takes longer than that many decode steps. Which episodes share a batch then depends on nothing but the seed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ T = TypeVar("T")
 
 
 class Pace(ABC):
-    """Counts lanes and lets them rejoin."""
+    """Decides when lanes rejoin the engine. ``lanes``: how many there are; ``in_engine``: how many wait in the
+    engine."""
 
     def __init__(self) -> None:
         self.lanes = 0
@@ -30,7 +32,7 @@ class Pace(ABC):
 
     @abstractmethod
     async def outside(self, call: Awaitable[T]) -> T:
-        """Run ``call`` outside the engine; returns when the lane may go on."""
+        """Await ``call``, a call to the environment; returns its result when the lane may rejoin the engine."""
 
     @abstractmethod
     async def before_step(self) -> None:
@@ -38,21 +40,22 @@ class Pace(ABC):
 
 
 class AsReady(Pace):
-    """Rejoin at once."""
+    """An episode rejoins as soon as its environment has answered."""
 
     async def outside(self, call: Awaitable[T]) -> T:
         """Wait for the call and go on."""
         return await call
 
     async def before_step(self) -> None:
-        """Let answered lanes hand in their requests; if nobody has any, wait for the first."""
+        """Let lanes whose environment has answered submit their requests; if the engine has none, wait for the
+        first."""
         await asyncio.sleep(0)
         while self.lanes and not self.in_engine:
             await asyncio.sleep(0.0002)
 
 
 class FixedOrder(Pace):
-    """Rejoin exactly ``lag`` decode steps later, in the order of leaving."""
+    """An episode rejoins exactly ``lag`` decode steps after it left, in the order of leaving."""
 
     def __init__(self, lag: int = 1) -> None:
         super().__init__()
@@ -75,8 +78,8 @@ class FixedOrder(Pace):
         return await task
 
     async def before_step(self) -> None:
-        """Let those rejoin whose time has come, and wait until every lane is parked again."""
-        await asyncio.sleep(0)  # deadlines and cancellations are heard between any two steps
+        """Let the lanes rejoin that are due, and wait until every lane is parked again."""
+        await asyncio.sleep(0)  # so that deadlines and cancellations take effect between any two steps
         await self._parked()
         self._step += 1
         while self._away and self._away[0][0] <= self._step:
@@ -87,6 +90,6 @@ class FixedOrder(Pace):
             await self._parked()
 
     async def _parked(self) -> None:
-        """Let the released lane run until it is in the engine or outside again, before the next one moves."""
+        """Let the released lane run until it waits in the engine or outside again, before the next one is released."""
         while self.in_engine + len(self._away) < self.lanes:
             await asyncio.sleep(0)

@@ -1,8 +1,7 @@
-"""Questions to the policy about recorded episodes: what would it say, had it to answer after this turn?
+"""Probing: asking the policy, at a turn of a recorded episode, what it would say if it had to answer now.
 
-The words of a question are put into the assistant's mouth after what was recorded, and the policy goes on from there.
-No environment takes part, nothing enters the trajectory, and the recorded tokens stay as they are: only the new words
-are tokenised.
+The text of a probe is appended to the recorded tokens as the assistant's own words, and the policy samples on from
+there. No environment takes part and the trajectory is not changed; only the new words are tokenised.
 """
 
 from __future__ import annotations
@@ -24,9 +23,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One question: ``text`` is what the assistant is made to say after ``turn``, then it samples ``n`` times on.
+    """One probe of a recorded episode: the assistant is made to say ``text`` after ``turn``, and ``n`` continuations of
+    at most ``max_tokens`` tokens are sampled.
 
-    ``reply`` and what "after" means: see ``ids_after``. Samples are drawn from the whole vocabulary.
+    ``reply``: whether the environment's answer to the turn comes before ``text`` (see ``ids_after``). ``temperature``:
+    that of the samples, which are drawn from the whole vocabulary.
     """
 
     trajectory: Trajectory
@@ -41,16 +42,20 @@ class Probe:
 def ids_after(trajectory: Trajectory, turn: int, chat: Chat, *, reply: bool = True, words: bool = True) -> IntArray:
     """All tokens up to and including ``turn``, so that the assistant speaks next: int32[L].
 
-    With ``reply``, what came back from the environment follows too, and the assistant begins a new turn. Without it,
-    and after the last turn, whose reply nobody recorded, the assistant goes on with the words of ``turn``: their
-    end-of-turn token is left out. ``words=False`` leaves out everything that the assistant wrote except end-of-turn
-    tokens: the same observations without its reasoning. Raises ShapeError for a turn that the episode does not have.
+    With ``reply``, the environment's answer to the turn follows, and the assistant begins a new turn. Without it the
+    assistant continues its words of ``turn``, whose end-of-turn token is left out; so it does after the last turn,
+    whose answer is not recorded. ``words=False`` leaves out all that the assistant wrote except end-of-turn tokens,
+    which gives the same observations without its reasoning. Raises ShapeError for a turn that the episode does not
+    have.
     """
     n_turns = len(trajectory.turns)
     if not 0 <= turn < n_turns:
         raise ShapeError(f"trajectory '{trajectory.id}' has {n_turns} turns, counted from 0; there is no turn {turn}")
     if not len(trajectory.turns[0].context_ids):
-        raise ShapeError(f"trajectory '{trajectory.id}' was played by a server, which gives text alone: it has no ids")
+        raise ShapeError(
+            f"trajectory '{trajectory.id}' has no token ids, because a server that returns only text played it; probe "
+            "episodes of a local policy"
+        )
     parts: list[IntArray] = []
     for one in trajectory.turns[: turn + 1]:
         said = one.completion.ids_K

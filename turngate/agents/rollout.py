@@ -1,7 +1,8 @@
 """Plays episodes: many at once, each at its own speed.
 
-A lane plays one episode after the other. While one episode's environment steps, the policy decodes for the others;
-an episode that ends makes room at once. What breaks inside one episode ends that episode, typed, and nothing else.
+A *lane* plays one episode after another. While the environment of one episode steps, the policy decodes for the others;
+when an episode ends, its lane begins the next one at once. An error inside an episode ends that episode only, with an
+ending that says what broke.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from turngate.types import (
 )
 
 REASON_CHARS = 2_000
-"""Longest reason of a broken episode that is recorded."""
+"""Most characters of an error message that are recorded for a broken episode."""
 
 
 class World(Protocol):
-    """One environment, driven from a coroutine (see ``turngate.envs.pool``)."""
+    """One environment, called from a coroutine (see ``turngate.envs.pool``)."""
 
     async def reset(self, task: Task, seed: int, notation: str = "") -> tuple[Observation, Info]:
-        """Begin an episode whose calls are written in ``notation``: its first observation, and info."""
+        """Begin an episode in which the policy writes calls in ``notation``: its first observation, and info."""
         ...
 
     async def step(self, action: str) -> tuple[Observation, float, bool, bool, Info]:
@@ -59,7 +60,7 @@ class World(Protocol):
         ...
 
     async def finish(self, ending: Ending) -> tuple[float, Info]:
-        """Cut the episode short: the rest of the reward, and info."""
+        """End the episode now: the rest of the reward, and info."""
         ...
 
 
@@ -73,17 +74,18 @@ class Worlds(Protocol):
         ...
 
     def free(self, task: Task) -> bool:
-        """Whether ``lease`` would not wait."""
+        """Whether ``lease`` would return at once."""
         ...
 
 
 def nobody(what: object) -> None:
-    """Nobody wants to hear when something ends."""
+    """Default callback: does nothing when an episode or a group ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLimits:
-    """``turn_tokens``: most tokens of one completion; ``context``: most tokens of an episode."""
+    """Limits of an episode. ``turn_tokens``: most tokens of one completion; ``context``: most tokens of a whole
+    episode; ``episode_s``: seconds after which no further turn begins."""
 
     turn_tokens: int
     context: int
@@ -92,7 +94,7 @@ class TokenLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One episode to play."""
+    """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any."""
 
     id: str
     task: Task
@@ -102,7 +104,7 @@ class Episode:
 
 @dataclass(slots=True)
 class _Play:
-    """The growing state of one episode."""
+    """An episode that is being played: what has been said and recorded so far."""
 
     episode: Episode
     tools: tuple[Mapping[str, JSON], ...] = ()
@@ -134,7 +136,7 @@ class _Play:
 
 
 class Player:
-    """A policy, its chat format, the limits under which it plays, and the distribution that is sampled from."""
+    """Plays episodes with a policy: its chat format, the limits of an episode, and how tokens are sampled."""
 
     def __init__(
         self,
@@ -147,17 +149,17 @@ class Player:
         self.policy, self.chat, self.limits, self.sampling = policy, chat, limits, sampling
 
     def greedy(self) -> Player:
-        """The same, taking the likeliest token."""
+        """The same player, but it always takes the most likely token (temperature 0)."""
         return Player(self.policy, self.chat, self.limits, sampling=Sampling(temperature=0.0))
 
     async def play(
         self, worlds: Worlds, episodes: Sequence[Episode], *, ended: Callable[[Trajectory], None] = nobody
     ) -> list[Trajectory]:
-        """Play all episodes, as many at once as policy and environments allow; results in the order given.
+        """Play all episodes, as many at once as policy and environments allow. Returns them in the order given.
 
-        ``ended`` hears of each episode as soon as it ends.
-        What is not an EpisodeError ends all lanes and is raised as it is, also ConfigError for the first observation
-        with an image that the policy does not take. Raises ValueError for an id used twice.
+        ``ended`` is called with each trajectory as soon as its episode ends. An EpisodeError ends its episode only; any
+        other error stops all episodes and is raised, also ConfigError for the first observation with an image that the
+        policy does not take. Raises ValueError for two episodes with the same id.
         """
         twice = [name for name, count in Counter(episode.id for episode in episodes).items() if count > 1]
         if twice:
@@ -228,7 +230,7 @@ class Player:
             play.ids.append(completion.ids_K)
             try:
                 reply, _, terminated, truncated, info = await outside(world.step(completion.text))
-            except AgentFault as fault:  # of one that could not say so itself: it hung, or its process died
+            except AgentFault as fault:  # raised by the pool: the environment hung, or its process died
                 action = Action(text=completion.text)
                 play.turns.append(self._turn(play, observation, context, completion, action))
                 return play.fail(fault, turn=len(play.turns) - 1)
@@ -312,9 +314,10 @@ async def play_groups(
     seed: int,
     ended: Callable[[Group], None] = nobody,
 ) -> list[Group]:
-    """One group per task with one sibling per entry of its plan. ``seed`` must differ from step to step.
+    """Play one group per task, with one sibling per entry of its plan: the help that it gets, None for none.
 
-    ``ended`` hears of each group as soon as its last episode has ended, while others are still played.
+    ``seed`` must differ from step to step. ``ended`` is called with each group as soon as its last episode has ended,
+    while others are still being played.
     """
     groups = [
         (task, [_episode(task, n, entry, seed) for n, entry in enumerate(plan)])

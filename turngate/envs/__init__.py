@@ -1,7 +1,8 @@
-"""Environments: what an agent acts in, and the plumbing around them.
+"""Environments: what an agent acts in, and what registers, runs and checks them.
 
-``base`` is the contract, ``registry`` the names, ``pool`` runs many at once, ``check`` tests one against the contract.
-The built-in environments are registered here, as data.
+``base`` defines what an environment is, ``tool_env`` the kind whose tools are methods. ``registry`` finds environments
+by name, ``pool`` runs many at once, ``check`` tests one against the contract of ``base``. The environments that ship
+are registered here, as data.
 """
 
 from turngate.envs.registry import register

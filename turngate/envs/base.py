@@ -1,8 +1,8 @@
 """``TurnEnv``: a gymnasium environment whose steps are an agent's turns.
 
-A subclass sets ``turn_spec`` and ``tasks`` and writes ``start``, ``act``, ``verify`` and, if it holds anything,
-``close``. This class keeps the contract: it parses actions, stamps evidence, counts turns, runs the verifier exactly
-once, settles the rubric and turns whatever breaks into a typed error.
+A subclass sets ``turn_spec`` and writes ``start``, ``act``, ``verify`` and, if it holds resources, ``close``. This
+class does the rest: it parses actions, notes on each piece of evidence which turn it is about, counts turns, runs the
+verifier exactly once, scores the episode with the rubric, and turns whatever breaks into a typed error.
 """
 
 from __future__ import annotations
@@ -25,53 +25,59 @@ from turngate.tools.tool import Tool
 from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Record, Score, Task, storable
 
 ANSWER_CHARS = 20_000
-"""Longest answer that is recorded; what is longer is cut, with a mark."""
+"""Most characters of an answer that are recorded; a longer answer is cut, and a mark says so."""
 OBSERVATION_CHARS = 100_000
-"""Longest text of an observation, unless an environment declares another; what is longer is cut, with a mark."""
+"""Most characters of an observation, unless ``TurnSpec`` says another number; a longer text is cut, with a mark."""
 FAULT_CHARS = 2_000
-"""Longest reason of an AgentFault that is recorded."""
+"""Most characters of an AgentFault's message that are recorded."""
 CONVERSIONS = 20
-"""So many different conversions are noted."""
+"""How many different conversions are noted (see ``TurnEnv.conversions``)."""
 
 
 class SupportsScoring(Protocol):
     """What an environment needs of a rubric (see ``turngate.rewards.Rubric``)."""
 
     def score(self, record: Record) -> Score:
-        """Settle a finished record."""
+        """Score a finished episode."""
         ...
 
     def certain(self, record: Record) -> float:
-        """What no later event can take back, in an unfinished record."""
+        """The part of an unfinished episode's reward that nothing later can take back."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSpec:
-    """What an environment declares about itself. ``fork``: how a state can be copied; ``deadline_s``: longest step.
-
-    ``observation_chars``: longest text of an observation, in characters; the rest of a longer one is cut, with a mark.
-    ``tasks``: where its tasks come from unless others are named, which must be of the same kind: a source, a part or a
-    function, whose keyword-only arguments are settings of a config's ``env.tasks``.
-    """
+    """What an environment declares about itself."""
 
     rubric: SupportsScoring
+    """How its episodes are scored, unless a run names another rubric."""
     max_turns: int
+    """Most turns of an episode; then it is cut off and verified as it stands."""
     tools: tuple[Tool, ...] = ()
+    """What the agent can call. A ``ToolEnv`` fills them in."""
     tasks: TasksLike = None
+    """Where its tasks come from unless others of the same kind are named: a source, a part that opens one, or a
+    function that makes tasks. The function's keyword-only arguments are settings of a config's ``env.tasks``."""
     deadline_s: float = 30.0
+    """Longest time of one step, in seconds. A pool gives up on a call that takes longer than twice this and 5 s."""
     observation_chars: int = OBSERVATION_CHARS
+    """Most characters of an observation; a longer text is cut, and a mark says so."""
     fork: Literal["exact", "replay", "none"] = "none"
+    """How a state can be copied: "exact" through ``save`` and ``load``, "replay" by playing the same actions again."""
     side_effects: Literal["none", "local", "external"] = "none"
+    """What actions can change outside of the environment: nothing, this machine, or other machines."""
     extra: str = ""
+    """The optional dependencies that it needs, as in ``pip install "turngate[EXTRA]"``; empty if none."""
     has_oracle: bool = False
+    """Whether ``TurnEnv.oracle`` gives actions that solve each task; ``check_env`` then plays them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an action led to. ``done``: the agent or the task ended the episode.
+    """What an action led to. ``done``: the episode is over, because the agent or the task ended it.
 
-    ``evidence`` without a turn is about the turn of the action; what names an earlier turn keeps it.
+    Evidence that names no turn is about the turn of this action; evidence about an earlier turn names that turn.
     """
 
     observation: Observation
@@ -104,9 +110,10 @@ class Snapshot:
 class TurnEnv(gymnasium.Env[Observation, Action | str]):
     """Base class of all environments. ``step`` takes an ``Action`` or plain text, which the tools' parser reads.
 
-    ``tasks`` is a task source, or the part that opens one, as a table with its ``type`` or by its name alone; None:
-    that of ``turn_spec``. ``split``: the one that a seed picks from; None: the source's first. Raises ConfigError for
-    tasks that cannot be opened, are none or do not fit, UnknownName for an unknown split.
+    ``tasks``: a task source, or the part that opens one (as a table with its ``type``, or by its name alone); None
+    takes that of ``turn_spec``. ``split``: the split that ``reset`` picks tasks from; None takes the source's first.
+    Raises ConfigError for tasks that cannot be opened, are empty or of another kind than the environment plays,
+    UnknownName for an unknown split.
     """
 
     turn_spec: ClassVar[TurnSpec]
@@ -133,27 +140,31 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
 
     @abstractmethod
     def start(self, task: Task, rng: np.random.Generator) -> Observation:
-        """Put the world of ``task`` in place and return the first observation."""
+        """Prepare everything that ``task`` needs and return the first observation. ``rng``: the only randomness to
+        use."""
 
     @abstractmethod
     def act(self, action: Action) -> Outcome:
-        """Carry out one action. A bad action is an observation; an exception means that the environment broke.
+        """Carry out one action. A bad action gives an observation that says so; an exception means that something
+        broke.
 
-        AgentFault means that the action broke it: the episode ends as a failure, and the verifier is not asked.
+        Raise AgentFault where the action broke the environment: the episode then ends as a failure, and ``verify`` is
+        not called. Any other exception is the environment's own fault, and makes the episode unusable.
         """
 
     @abstractmethod
     def verify(self) -> Iterable[Evidence]:
-        """Measure the outcome, once, after the last turn, also of work that was cut short.
+        """Measure the outcome. Called once, after the last turn, also where the episode was cut short.
 
-        AgentFault means that what the agent left behind cannot be measured; any other error, that the verifier broke.
+        Raise AgentFault where what the agent left behind cannot be measured: the episode is then a failure. Any other
+        exception means that the verifier broke, and makes the episode unusable.
         """
 
     def answer(self) -> str | None:
-        """What the agent answered, as text: what a judge reads and a vote counts. Asked once, at the end.
+        """The agent's answer as text, for judges to read and votes to count. Called once, at the end.
 
-        By default the text of its last action. None: it gave no answer. Private parts of the task are never in it,
-        unless the agent wrote them itself.
+        By default it is the text of the last action; None means that there is no answer. It never contains private
+        parts of the task, unless the agent wrote them itself.
         """
         return None if self._episode is None else self._episode.said
 
@@ -162,15 +173,16 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         raise EnvError(f"{type(self).__name__} has no oracle")
 
     def save(self) -> object:
-        """The world of the episode as it is, for ``load``; of an environment whose ``fork`` is "exact"."""
+        """The present state of the environment, as ``load`` takes it. Only for environments whose ``fork`` is
+        "exact"."""
         raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
 
     def load(self, saved: object) -> None:
-        """Make the world as it was at ``save``, which may have been in another environment of the same settings."""
+        """Return to a saved state, which may come from another environment with the same settings."""
         raise EnvError(f"{type(self).__name__} cannot be forked exactly; its fork is '{self.turn_spec.fork}'")
 
     def open_tasks(self, part: TaskSourcePart) -> TaskSource:
-        """The source of a part; for an environment that has more to give to a part of its own than nothing."""
+        """Open the task source of ``part``. Override it where opening needs something from the environment."""
         return part.open()
 
     # --- gymnasium's interface ----------------------------------------------------------------------------------------
@@ -178,10 +190,10 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def reset(  # type: ignore[override]  # gymnasium says dict[str, Any] where we say what is in it
         self, *, seed: int | None = None, options: Mapping[str, object] | None = None
     ) -> tuple[Observation, Info]:
-        """Begin an episode. ``options={"task": Task or id}`` picks the task, else the seed does.
+        """Begin an episode. ``options={"task": Task or id}`` picks the task; without it the seed does.
 
-        ``options={"notation": NAME}``: in which notation the agent was told to write calls, by whoever listed the tools
-        to it (a chat template); without it any is fine, and the environment's own text names its tools.
+        ``options={"notation": NAME}`` names the notation in which the agent was told to write tool calls, by a chat
+        template that lists the tools. Without it calls in any known notation are read.
         """
         super().reset(seed=seed)
         chosen = dict(options or {})
@@ -205,7 +217,11 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def step(  # type: ignore[override]  # as above
         self, action: Action | str
     ) -> tuple[Observation, float, bool, bool, Info]:
-        """One turn. The floats of an episode sum to its settled total; those before the last are already certain."""
+        """One turn: observation, reward, terminated, truncated, info.
+
+        A reward before the last turn is the part that nothing later can take back. The last turn pays the rest, so the
+        rewards of an episode sum to the total of its score.
+        """
         episode = self._running()
         parsed = self._read(action)
         turn = episode.n_turns
@@ -240,9 +256,9 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         return outcome.observation, reward, False, False, info
 
     def finish(self, ending: Ending) -> tuple[float, Info]:
-        """End the episode now: verify, settle, and return the rest of the reward. For a caller that cuts it short.
+        """End the episode now, for a caller that cuts it short: verify, score, and return the rest of the reward.
 
-        ``info["ending"]`` is ``ending``, or AGENT_FAULT if what the agent did keeps the outcome from being measured.
+        ``info["ending"]`` is ``ending``, or AGENT_FAULT if what the agent did makes the outcome impossible to measure.
         """
         episode = self._running()
         try:
@@ -266,29 +282,30 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
 
     @property
     def conversions(self) -> tuple[str, ...]:
-        """What it handed over that had to be converted before it could be kept: the first few, in words."""
+        """Values from the subclass that had to be converted before they could be recorded: the first few, in words."""
         return tuple(self._conversions)
 
     def snapshot(self) -> Snapshot:
-        """The running episode at this moment. ``restore`` goes on from it, as often as you like, here or elsewhere."""
+        """The running episode at this moment. ``restore`` continues from it, any number of times, also in another
+        environment with the same settings."""
         episode = self._running()
         kept = replace(episode, evidence=list(episode.evidence))
         return Snapshot(episode=kept, random=self.np_random.bit_generator.state, world=self.save())
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot, whatever ran here before."""
+        """Continue from a snapshot; an episode that was running here is dropped."""
         self._episode = None
         self.load(snapshot.world)
         self._episode = replace(snapshot.episode, evidence=list(snapshot.episode.evidence))
         self.np_random.bit_generator.state = snapshot.random
 
     def close(self) -> None:
-        """Let go of what the environment holds, for instance a task source that it opened. Safe to repeat."""
+        """Free what the environment holds, for instance a task source that it opened. Safe to repeat."""
         if isinstance(self._opened, SupportsClose):
             self._opened.close()
 
     def render(self) -> str:
-        """One line about where the episode stands."""
+        """One line: the task and the number of turns played."""
         if self._episode is None:
             return "no episode"
         return f"{self._episode.task.id}: turn {self._episode.n_turns} of {self.max_turns}"
@@ -366,9 +383,9 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         except EpisodeError:
             raise
         except Exception as error:
-            raise EnvError(f"{name} broke when it was asked for the answer: {error!r}") from error
+            raise EnvError(f"answer() of {name} raised {error!r}") from error
         if not isinstance(answer, str | None):
-            raise EnvError(f"the answer of {name} is {answer!r:.80}; it must be text or None")
+            raise EnvError(f"answer() of {name} returned {answer!r:.80}; it must return text or None")
         return Evidence(name=ANSWER, value=None if answer is None else storable(answer, ANSWER_CHARS))
 
     def _record(self, ending: Ending) -> Record:

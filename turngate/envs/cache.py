@@ -1,4 +1,4 @@
-"""A bounded memory for what is expensive to make and never changes: database images, gold rows, reports of tests."""
+"""A cache of bounded size for values that are expensive to make and never change, such as database images."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
@@ -21,7 +21,7 @@ class Cache(Generic[Key, Value]):
 
     @contextmanager
     def alone(self, key: Key) -> Iterator[None]:
-        """One thread at a time for each key: what the first makes and keeps, those who waited find."""
+        """Let one thread at a time work on ``key``, so that others wait for the value instead of making it too."""
         with self._lock:
             turn, users = self._making.get(key, (Lock(), 0))
             self._making[key] = turn, users + 1

@@ -1,4 +1,4 @@
-"""``check_env``: does an environment keep the contract that training relies on? The rules are in ``check_rules.py``."""
+"""``check_env`` tests an environment against the rules that training relies on, which are in ``check_rules.py``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEFTOVER_S = 2.0  # how long threads and processes may take to go after close()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One breach of the contract. An ``error`` makes training wrong, a ``warning`` makes it harder to trust."""
+    """One broken rule. A ``level`` of "error" makes training wrong, a "warning" makes its results harder to trust."""
 
     level: Level
     rule: str
@@ -29,10 +29,10 @@ class Finding:
 
 
 def check_env(env_or_id: TurnEnv | str, *, episodes: int = 3, seed: int = 0) -> list[Finding]:
-    """Everything that breaks the contract in ``episodes`` seeds per rule; an empty list means that nothing was found.
+    """Play short episodes and list every rule that the environment breaks; an empty list means that none was found.
 
-    An environment passed as an object is closed at the end. Raises UnknownName, ConfigError for an id that cannot be
-    built.
+    Each rule is tried with ``episodes`` seeds, which are derived from ``seed``. The environment is closed at the end,
+    also if it was passed as an object. Raises UnknownName for an unknown id, ConfigError for one that cannot be built.
     """
     before = _Footprint.now()
     env = registry.make(env_or_id) if isinstance(env_or_id, str) else env_or_id
@@ -58,7 +58,7 @@ def _findings(rule: str, level: Level, problems: Problems) -> list[Finding]:
 
 
 def _close(env: TurnEnv) -> Problems:
-    """Closing twice is closing once."""
+    """close() can be called twice."""
     env.close()
     env.close()
     yield from ()

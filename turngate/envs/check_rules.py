@@ -1,7 +1,7 @@
-"""The rules of ``check_env``: each plays short episodes and yields one message per breach.
+"""The rules of ``check_env``: each plays short episodes and yields one message for each way in which it is broken.
 
-A rule may raise; that is a finding too, so one broken part never hides the others. A breach that several rules could
-see is reported by one of them only.
+A rule may raise; that is a finding too, so one broken part never hides the others. What several rules could find is
+reported by one of them only.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _task(env: TurnEnv, info: Info) -> Task:
 
 
 def reset_rule(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Everything else stands on this one."""
+    """reset() returns an observation and info with all its keys; without that no other rule can be tried."""
     result: Any = env.reset(seed=seeds[0])
     if not (isinstance(result, tuple) and len(result) == 2):
         yield f"reset() returned {type(result).__name__}; it must return (Observation, info)"
@@ -121,7 +121,7 @@ def reset_rule(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _handed_over(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Texts and facts can be kept as they are; the environment raises EnvError for what cannot be kept at all."""
+    """Texts and facts can be recorded without being converted. What cannot be recorded at all raises EnvError."""
     for seed in seeds:
         _to_the_end(env, seed)
     yield from env.conversions
@@ -136,7 +136,7 @@ def _tasks(env: TurnEnv, seeds: Sequence[int]) -> Problems:
             if task != env.tasks.task(split, index):
                 yield f"task {index} of split '{split}' differs between two calls"
             elif env.tasks.find(task.id) != task:
-                yield f"find('{task.id}') gives another task than the one of that id"
+                yield f"find('{task.id}') gives another task than task({split!r}, {index}), whose id that is"
             if task.split != split:
                 yield f"task '{task.id}' of split '{split}' says that its split is '{task.split}'"
 
@@ -147,7 +147,7 @@ def _observation(env: TurnEnv, seeds: Sequence[int]) -> Problems:
         played = _play(env, seed)
         for turn, observation in enumerate([played.observation, *(step.observation for step in played.steps)]):
             if not isinstance(observation.text, str) or not observation.text.strip():
-                yield f"the text of observation {turn} is {observation.text!r}; it must say something"
+                yield f"the text of observation {turn} is {observation.text!r}; it must tell the agent something"
 
 
 def _state_key(env: TurnEnv, seeds: Sequence[int]) -> Problems:
@@ -193,7 +193,7 @@ def _difference(one: _Step, other: _Step) -> str:
 
 
 def _fork(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """An environment that says it forks exactly goes on from a snapshot as it did the first time."""
+    """An environment whose ``fork`` is "exact" continues from a snapshot just as it did the first time."""
     if env.turn_spec.fork != "exact":
         return
     _, info = env.reset(seed=seeds[0])
@@ -207,7 +207,7 @@ def _fork(env: TurnEnv, seeds: Sequence[int]) -> Problems:
     second = [_result(env, action) for action in plan[half:]]
     for turn, (one, other) in enumerate(zip(first, second, strict=True), start=half):
         if difference := _difference(one, other):
-            yield f"{difference} of turn {turn} differs when the episode goes on from a snapshot"
+            yield f"{difference} of turn {turn} differs when the episode continues from a snapshot"
             break
 
 
@@ -223,7 +223,7 @@ def _info(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _ending(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Terminated, truncated and ``info["ending"]`` tell one story; the score comes with the end."""
+    """Terminated, truncated and ``info["ending"]`` agree, and the last turn has the score."""
     for seed in seeds:
         for turn, step in enumerate(_to_the_end(env, seed).steps):
             ending, score = step.info.get("ending"), step.info.get("score")
@@ -235,7 +235,7 @@ def _ending(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _reward_sum(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """The floats of an episode sum to the settled total, and the ledger agrees."""
+    """The rewards of an episode's steps sum to the total of its score, and so does its ledger."""
     for seed in seeds:
         played = _to_the_end(env, seed)
         score = played.steps[-1].info.get("score")
@@ -263,7 +263,7 @@ def _answer(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Facts are Evidence; what they are about is a turn that was played, or the episode."""
+    """Facts are Evidence, and each is about a turn that was played or about the whole episode."""
     for seed in seeds:
         for turn, step in enumerate(_play(env, seed).steps):
             for fact in step.info.get("evidence", ()):
@@ -272,7 +272,7 @@ def _evidence(env: TurnEnv, seeds: Sequence[int]) -> Problems:
                 elif fact.turn not in (None, *range(turn + 1)) or (
                     fact.by == "env" and fact.turn is None and fact.name != ANSWER
                 ):
-                    yield f"evidence '{fact.name}' of turn {turn} is stamped with turn {fact.turn}"
+                    yield f"evidence '{fact.name}' of turn {turn} says that it is about turn {fact.turn}"
 
 
 def _private(env: TurnEnv, seeds: Sequence[int]) -> Problems:
@@ -300,7 +300,7 @@ def _texts(private: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _oracle(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """The declared oracle solves its tasks, so the tasks can be solved and the verifier can see it."""
+    """The declared oracle solves its tasks, which shows that they can be solved and that the verifier notices."""
     for seed in seeds if env.turn_spec.has_oracle else ():
         played = _play(env, seed)
         score = played.steps[-1].info.get("score") if played.over else None
@@ -340,7 +340,7 @@ def _garbage(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _arguments(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Arguments of the right types are answered, however odd: an agent that can break a tool can void what it loses."""
+    """Calls with odd arguments of the right types are answered: else an agent could make episodes unusable at will."""
     _to_the_end(env, seeds[0])  # what breaks in any episode is said as such, once
     for tool in env.turn_spec.tools:
         for text, number in ODD:
@@ -353,7 +353,7 @@ def _arguments(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _odd_arguments(tool: Tool, text: str, number: int) -> dict[str, object]:
-    """Of the types that the tool takes; what is neither text, a number nor one of a list is left out."""
+    """Arguments of the types that the tool takes; any that is neither text, number nor one of a list is left out."""
     function: Any = tool.schema["function"]
     fitting: dict[str, object] = {"string": text, "integer": number, "number": number}
     found: dict[str, object] = {}
@@ -366,7 +366,7 @@ def _odd_arguments(tool: Tool, text: str, number: int) -> dict[str, object]:
 
 
 def _reset_needed(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """An episode that is over stays over."""
+    """step() after the end of an episode raises gymnasium's ResetNeeded."""
     if not _to_the_end(env, seeds[0]).over:
         return  # the rule 'max_turns' speaks of it
     try:
@@ -377,7 +377,7 @@ def _reset_needed(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _max_turns(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """An agent that never gets anywhere is cut off at the limit."""
+    """An episode ends at the turn limit at the latest."""
     played = _play(env, seeds[0], ["???"] * (env.max_turns + 1))
     if len(played.steps) > env.max_turns:
         yield f"the episode went on after {env.max_turns} turns, its limit"

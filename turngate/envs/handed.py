@@ -1,13 +1,14 @@
-"""What an environment hands over, checked and made fit to be kept, in one place.
+"""Checks what an environment hands over (observations, evidence) before it is recorded.
 
-A text that is no text or a fact that no file can hold costs its episode (``Unfit``, which ``TurnEnv`` turns into an
-EnvError that names class and turn). What can be converted without changing what it says is converted, and noted:
+A value that cannot be recorded, such as an observation that is no text, raises ``Unfit``; ``TurnEnv`` turns it into an
+EnvError that names class and turn, and the episode is unusable. Where a value can be converted without changing what it
+says, it is converted and a note is kept:
 
 * numpy scalars and arrays become Python numbers and lists;
-* lone surrogates, which neither tokenizers nor files take, become ``?``;
-* the text of an observation ends after ``most`` characters, with a mark that says how many are missing.
+* lone surrogates, which neither tokenizers nor files accept, become ``?``;
+* the text of an observation is cut after ``most`` characters, with a mark that says how many are missing.
 
-``TurnEnv.conversions`` holds the notes, and ``turngate check`` tells them.
+``TurnEnv.conversions`` holds the notes, and ``turngate check`` prints them.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ import numpy as np
 from turngate.types import JSON, Action, Evidence, Observation, ToolCall, storable
 
 Note: TypeAlias = Callable[[str], None]
-"""Hears of each conversion, in words."""
+"""A function that is called with a sentence about each conversion."""
 
 DEPTH = 64
-"""Deepest value of a fact; the JSON parsers that read it back stop at about a thousand."""
+"""Most levels of nesting in the value of a fact; JSON parsers that read it back stop at about a thousand."""
 BITS = 10_000
-"""Longest whole number of a fact; Python reads back no more than 4,300 digits."""
+"""Most bits of a whole number in a fact; Python reads back no more than 4,300 digits."""
 _PLAIN = (bool, int, float, type(None))
 
 
 class Unfit(Exception):
-    """What was handed over cannot be kept; the message says what it was and what it must be."""
+    """A value cannot be recorded; the message says what it is and what it must be."""
 
 
 def observation(handed: object, note: Note, *, most: int) -> Observation:
-    """An observation whose texts are texts without lone surrogates, of at most ``most`` characters. Raises Unfit."""
+    """The observation, with its text cut to ``most`` characters and lone surrogates replaced. Raises Unfit."""
     if not isinstance(handed, Observation):
         raise Unfit(f"the observation is {_shown(handed)}; it must be an Observation")
     for name, value in (("text", handed.text), ("state_key", handed.state_key)):
@@ -55,7 +56,7 @@ def observation(handed: object, note: Note, *, most: int) -> Observation:
 
 
 def evidence(handed: object, note: Note) -> tuple[Evidence, ...]:
-    """Facts with values that JSON can say, each with a name. Raises Unfit."""
+    """The facts, each with a name and a value that JSON can represent. Raises Unfit."""
     if not isinstance(handed, Iterable) or isinstance(handed, str | bytes | Mapping):
         raise Unfit(f"the evidence is {_shown(handed)}; it must be a tuple of Evidence")
     facts = handed if isinstance(handed, tuple) else tuple(handed)
@@ -65,7 +66,7 @@ def evidence(handed: object, note: Note) -> tuple[Evidence, ...]:
 
 
 def action(handed: object) -> Action:
-    """An action that a caller read by itself. Raises Unfit."""
+    """The action that a caller passes to ``step`` as an object, if its fields have the right types. Raises Unfit."""
     if not isinstance(handed, Action):
         raise Unfit(f"the action is {_shown(handed)}; it must be text or an Action")
     for name, value in (("text", handed.text), ("thought", handed.thought), ("parse_error", handed.parse_error)):
@@ -83,9 +84,9 @@ def _fact(fact: object, note: Note) -> Evidence:
         raise Unfit(f"the name of a fact is {_shown(fact.name)}; it must be text, and not empty")
     where = f"evidence '{fact.name:.80}'"
     if fact.by not in ("env", "verifier", "judge"):
-        raise Unfit(f"{where} is by {_shown(fact.by)}; write 'env', 'verifier' or 'judge'")
+        raise Unfit(f"{where} has by={_shown(fact.by)}; it must be 'env', 'verifier' or 'judge'")
     if not isinstance(fact.turn, int | np.integer | None) or isinstance(fact.turn, bool):
-        raise Unfit(f"{where} is about turn {_shown(fact.turn)}; it must be the number of a turn, or None")
+        raise Unfit(f"{where} has turn={_shown(fact.turn)}; it must be the number of a turn, or None")
     name = _text(fact.name, "the name of a fact", note)
     turn = int(fact.turn) if isinstance(fact.turn, np.integer) else fact.turn
     value = _json(fact.value, where, note, DEPTH)
@@ -118,8 +119,8 @@ def _json(value: object, where: str, note: Note, depth: int) -> JSON:
         same = all(one is other for one, other in zip(parts, value, strict=True))
         return value if same and isinstance(value, list | tuple) else parts
     raise Unfit(
-        f"{where} holds {_shown(value)}; it must be what JSON can say: None, a truth value, number, text, list or "
-        "object with text as keys"
+        f"{where} holds {_shown(value)}; it must be a value that JSON has: None, bool, number, text, list, or dict "
+        "with text as keys"
     )
 
 

@@ -1,7 +1,7 @@
-"""``turngate/Lock-v1``: three dials, three turns, no dependencies. The toy that shows every part of the house.
+"""``turngate/Lock-v1``: three dials, three turns, no dependencies. A toy that shows every part of an environment.
 
-Each dial shows a colour, one dial per turn; the agent must press the key that the legend in the task names for that
-colour. The lock opens when all three keys were right. A wrong key does not end the episode, so credit per turn matters.
+Each turn shows the colour of one dial, and the agent must press the key that belongs to the colour, which it has to
+learn. The lock opens if all three keys were right. A wrong key does not end the episode, so credit per turn matters.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ RUBRIC = Rubric(
 
 
 class LockTasks:
-    """Endless tasks. The legend is the same for all, so that a policy can learn it; the colours differ."""
+    """Endless tasks with random colours. Each colour has the same key in all of them, so that a policy can learn it."""
 
     splits: tuple[str, ...] = ("train", "heldout")
 
     def size(self, split: str) -> None:
-        """Endless."""
+        """None: there is no end of tasks. Raises UnknownName."""
         if split not in self.splits:
             raise UnknownName("split", split, self.splits)
 
@@ -89,7 +89,7 @@ class LockEnv(TurnEnv):
 
     def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
         if max_turns is not None and max_turns < N_DIALS:
-            raise ConfigError(f"max_turns is {max_turns}, but the lock has {N_DIALS} dials")
+            raise ConfigError(f"max_turns is {max_turns}, but the lock has {N_DIALS} dials; use {N_DIALS} or more")
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         self._colours: tuple[str, ...] = ()
         self._pressed: list[str] = []

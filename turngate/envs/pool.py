@@ -1,22 +1,24 @@
-"""Many synchronous environments, driven from one event loop, each at its own speed.
+"""A pool of synchronous environments that one event loop runs side by side, each at its own speed.
 
-Every environment lives on one worker thread for its whole life (a browser's objects belong to the thread that made
-them) and is used again for the next episode. A call is handed back as soon as it is ready: no barrier between turns.
+Every environment belongs to one worker thread from its construction to its end (a browser's objects can be used only by
+the thread that made them) and is used again for the next episode. The caller gets each result as soon as it is ready;
+no environment waits for the others.
 
-``isolation="thread"`` suits environments that keep their own deadlines. ``isolation="process"`` puts each one into a
-process of its own (``process.py``), so code that hangs or crashes can be killed with everything it started.
+``isolation="thread"`` suits environments that enforce their own deadlines. ``isolation="process"`` puts each one into a
+process of its own (``process.py``), so that code that hangs or crashes can be killed with everything it started.
 
 What happens to a call:
 
 * it returns: the caller gets the result;
-* it raises one of our errors: passed on as it is. Anything else: EnvError with the original as its cause. After an
-  error that is not the caller's own, the environment is closed and built anew for the next episode;
+* it raises an error of turngate: the caller gets that error. Any other exception becomes an EnvError with the original
+  as its cause. After an error that is not the caller's own (UserError), the environment is closed, and built anew for
+  the next episode;
 * it takes longer than its deadline, or its process dies: AgentFault in ``step`` and ``finish``, where an action of the
   agent can be the cause, EnvError in ``reset``; the worker is abandoned, counted in ``lost_workers`` and replaced.
 
-An abandoned process is killed. An abandoned thread goes on until its call ends, perhaps never, so there is a bound:
-when as many threads hang as the pool may have environments (at least ``LEAST_STUCK``), ``lease`` raises RunError. All
-are daemons, so none of them keeps the program from ending.
+An abandoned process is killed. An abandoned thread cannot be killed and runs until its call ends, perhaps for ever. So
+there is a bound: when as many threads hang as the pool may have environments (at least ``LEAST_STUCK``), ``lease``
+raises RunError. Worker threads are daemons, so none of them keeps the program from ending.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ MakeEnv: TypeAlias = Callable[[], TurnEnv]
 
 OPEN_DEADLINE_S = 300.0  # building an environment may start a browser or a container
 CALLS_PER_STEP = 2  # the last step acts and verifies, each for at most the declared deadline
-MARGIN_S = 5.0  # the environment's own deadline must fire first: it ends one action, ours ends the environment
+MARGIN_S = 5.0  # the environment's own deadline must pass first: it ends one action, the pool's ends the environment
 LEAST_STUCK = 4
-"""So many threads may hang in any pool, also in a smaller one, before it gives up."""
+"""A pool of any size goes on until at least this many of its threads hang."""
 
 _log = logging.getLogger(__name__)
 _numbers = count()
@@ -60,14 +62,17 @@ class _Call:
 
 
 class _News:
-    """From the workers to the event loop. Waking the loop is the dear part of a call, so one wake serves all news."""
+    """A queue of messages from the workers to the event loop.
+
+    Waking the loop is the expensive part of a call, so one wake-up delivers all messages that have come by then.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._waking = loop, False
         self._queue: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def post(self, hear: Callable[..., None], *news: Any) -> None:
-        """Have the loop call ``hear(*news)``; from any thread."""
+        """Have the event loop call ``hear(*news)``. Can be called from any thread."""
         self._queue.append((hear, news))
         if not self._waking:
             self._waking = True
@@ -82,7 +87,7 @@ class _News:
 
 
 class _Worker(threading.Thread):
-    """One thread and its environment. ``call``, ``timer`` and the flags belong to the event loop's thread."""
+    """One thread and its environment. ``call``, ``timer`` and the flags are used by the event loop's thread only."""
 
     def __init__(self, pool: EnvPool, build: Callable[[], TurnEnv | ProcessEnv], news: _News) -> None:
         super().__init__(name=f"turngate-env-{next(_numbers)}", daemon=True)
@@ -95,7 +100,7 @@ class _Worker(threading.Thread):
         self.leased = self.lost = False
 
     def run(self) -> None:
-        """Serve calls until None comes; then close the environment."""
+        """Carry out calls until the inbox gives None; then close the environment."""
         while (call := self.inbox.get()) is not None:
             start_s = time.perf_counter()
             result, error = self._serve(call)
@@ -133,12 +138,12 @@ class _Worker(threading.Thread):
             if self._env is not None:
                 self._env.close()
         except BaseException as error:  # also SystemExit: the thread has yet to say that it is gone
-            _log.warning("an environment could not be closed, and what it held may be left: %r", error)
+            _log.warning("an environment could not be closed; processes or files of it may be left behind: %r", error)
         self._env = self.declared_s = None
 
 
 class LeasedEnv:
-    """One environment for the length of one lease; one call at a time."""
+    """An environment that is borrowed from a pool; make one call at a time."""
 
     def __init__(self, pool: EnvPool, worker: _Worker) -> None:
         self._pool, self._worker = pool, worker
@@ -158,7 +163,7 @@ class LeasedEnv:
         return result
 
     async def finish(self, ending: Ending) -> tuple[float, Info]:
-        """Cut the episode short: the rest of the reward, and info."""
+        """End the episode now: the rest of the reward, and info."""
         result: tuple[float, Info] = await self._pool.call(self._worker, "finish", ending)
         return result
 
@@ -170,8 +175,8 @@ class EnvPool:
     picklable, for instance ``functools.partial(turngate.make, "turngate/Sql-v1")``. ``deadline_s`` bounds every call;
     None takes it from what the environment declares. ``close_s`` is how long ``close`` waits for calls under way.
 
-    Accounts: ``resets``, ``calls``, ``lost_workers``, and ``env_time_s``, the time spent inside calls, summed over
-    workers (so it may exceed the wall time).
+    It counts ``resets``, ``calls`` and ``lost_workers`` (abandoned ones), and sums up ``env_time_s``, the time spent
+    inside calls of all workers, which may exceed the wall time.
     """
 
     def __init__(
@@ -209,13 +214,13 @@ class EnvPool:
     async def lease(self, task: Task | None = None) -> AsyncIterator[LeasedEnv]:
         """Borrow an environment; waits while all are in use.
 
-        Raises EnvError once the pool is closed, RunError when too many of its threads hang.
-        Every environment here plays any ``task``; see ``EnvPools`` for several kinds.
+        ``task`` makes no difference here, because every environment of the pool can play it; ``EnvPools`` has several
+        kinds. Raises EnvError once the pool is closed, RunError when too many of its threads hang.
         """
         await self._slots.acquire()
         if self._closed:
             self._slots.release()  # wakes the next one who waits, so that nobody waits for ever
-            raise EnvError("the pool is closed")
+            raise EnvError("the environment pool is closed; open a new one")
         try:
             worker = self._idle.pop() if self._idle else self._hire()
         except RunError:
@@ -229,7 +234,7 @@ class EnvPool:
             self._release(worker)
 
     def free(self, task: Task | None = None) -> bool:
-        """Whether ``lease`` would not wait."""
+        """Whether ``lease`` would return at once."""
         return not self._slots.locked()
 
     async def call(self, worker: _Worker, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -237,7 +242,9 @@ class EnvPool:
         if self._closed:
             raise EnvError(f"the pool was closed before '{method}'")
         if worker.lost:
-            raise EnvError(f"the environment was lost to a deadline before '{method}'; lease another one")
+            raise EnvError(
+                f"the environment passed its deadline before '{method}' and was abandoned; lease another one"
+            )
         if worker.call is not None or not worker.leased:
             raise RuntimeError(f"'{method}' on an environment that is {'busy' if worker.leased else 'given back'}")
         loop = asyncio.get_running_loop()
@@ -251,8 +258,8 @@ class EnvPool:
     async def close(self) -> None:
         """End every call, close every environment, and leave no thread or process behind. Safe to repeat.
 
-        Calls under way raise EnvError at once; their workers get ``close_s`` to come back and close. A process that
-        does not is killed. A thread that does not cannot be: it is named in a warning and ends with the interpreter.
+        Running calls raise EnvError at once; their workers have ``close_s`` to finish and close. A process that does
+        not is killed. A thread that does not cannot be killed: a warning names it, and it ends with the interpreter.
         """
         self._closed = True
         for worker in self._alive:
@@ -295,10 +302,10 @@ class EnvPool:
         return CALLS_PER_STEP * worker.declared_s + MARGIN_S
 
     def settle(self, worker: _Worker, result: object, error: Exception | None, elapsed_s: float) -> None:
-        """A worker came back from a call. For ``_Worker``."""
+        """Take the result of a worker's call. Called for ``_Worker`` in the event loop."""
         self.env_time_s += elapsed_s
         if worker.lost or worker.call is None:
-            return  # too late: the caller was told
+            return  # too late: the caller has got an error already
         future = worker.call.future
         if not future.done():  # a cancelled caller does not listen any more
             if error is None:
@@ -331,7 +338,7 @@ class EnvPool:
         self._release(worker)
 
     def _release(self, worker: _Worker) -> None:
-        """Free the slot when both are true: the lease is over, and no call of it (a cancelled one) is under way."""
+        """Free the slot once the lease is over and no call of it, such as a cancelled one, is still running."""
         if worker.leased or worker.call is not None:
             return
         if not worker.lost and not self._closed:
@@ -339,7 +346,7 @@ class EnvPool:
         self._slots.release()
 
     def gone(self, worker: _Worker) -> None:
-        """A worker's last message: its environment is closed, its thread about to end. For ``_Worker``."""
+        """Take a worker's last message: its environment is closed and its thread about to end."""
         worker.join()
         self._alive.discard(worker)
 

@@ -1,4 +1,4 @@
-"""The environments of a run: a pool for each, and every task goes to the pool of the environment that it names."""
+"""The environments of a run, one pool for each; a task is played in the pool of the environment that it names."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from turngate.types import Task
 
 
 class EnvPools:
-    """One pool per environment of a run, by the name that it has there; a task names it by its ``env_id``.
+    """One pool per environment of a run, by the environment's name in the run, which a task gives as its ``env_id``.
 
-    A task waits only for an environment of its own kind. ``size`` is what all pools hold together. Use it inside one
-    event loop, and close it or use ``async with``.
+    A task waits only for an environment of its own kind. ``size`` is the number of environments in all pools together.
+    Use it inside one event loop, and close it or use ``async with``.
     """
 
     def __init__(self, pools: Mapping[str, EnvPool]) -> None:
@@ -35,7 +35,7 @@ class EnvPools:
         return self._of(task).lease(task)
 
     def free(self, task: Task) -> bool:
-        """Whether ``lease`` would not wait. Raises UnknownName."""
+        """Whether ``lease`` would return at once. Raises UnknownName."""
         return self._of(task).free(task)
 
     async def close(self) -> None:
@@ -55,11 +55,11 @@ class EnvPools:
 
 
 def maker(id: str, **kwargs: object) -> MakeEnv:
-    """What builds the environments of a pool: ``make(id, **kwargs)``, but each is handed its tasks.
+    """A function that builds the environments of a pool, like ``make(id, **kwargs)`` but without tasks of their own.
 
-    So the task source is opened by whoever chooses the tasks, once, and not by every environment again. An environment
-    whose class takes no ``tasks`` makes its own as ever. What is returned can be sent to a process, also where the id
-    is registered in this one only. Raises what ``make`` raises for the id.
+    Each ``reset`` hands them their task, so the task source is opened once, by whoever chooses the tasks, and not by
+    every environment. An environment whose class takes no argument ``tasks`` makes its own. The function can be sent to
+    another process, also if the id is registered only in this one. Raises what ``make`` raises for the id.
     """
     entry = registry.find(id)
     if "tasks" in inspect.signature(registry.creator(entry)).parameters:

@@ -1,7 +1,8 @@
 """One environment in a process of its own, which can be killed together with everything that it started.
 
-The process leads its own session, so an interrupt at the terminal does not reach it and one signal to its group does.
-Processes below it that left the group are found through ``/proc`` (on Linux) before the kill.
+The process is the leader of its own session, so an interrupt at the terminal does not reach it, and one signal to its
+process group ends all of the group. Child processes that left the group are found through ``/proc`` (on Linux) and
+killed too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, Tur
 from turngate.sandbox.reaper import end_all, processes_below
 from turngate.types import Action, Ending, Info, Observation
 
-CLOSE_S = 10.0  # for an environment to put its things away before it is killed
+CLOSE_S = 10.0  # how long an environment may take to close before its process is killed
 
 _log = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ _log = logging.getLogger(__name__)
 class ProcessEnv:
     """The methods of a ``TurnEnv``, carried out by a child process.
 
-    One call at a time, from one thread; ``kill`` from any. When the process died, every method raises EnvError with
-    the exit code.
+    Make one call at a time, from one thread; ``kill`` may come from any thread. Once the process has died, every method
+    raises an error that names its exit code: AgentFault from ``step`` and ``finish``, EnvError from the others.
     """
 
     def __init__(self, make_env: bytes) -> None:
@@ -75,11 +76,11 @@ class ProcessEnv:
         if not wait([self._process.sentinel], timeout=CLOSE_S):
             _log.warning("an environment's process did not close within %g s and is killed", CLOSE_S)
         elif problem := self._last_word():
-            _log.warning("an environment could not be closed, and what it held may be left: %s", problem)
+            _log.warning("an environment could not be closed; processes or files of it may be left behind: %s", problem)
         self._bury()
 
     def _last_word(self) -> str:
-        """What went wrong when the environment closed; empty if nothing did."""
+        """The error of the environment's close(), as text; empty if it closed well."""
         with suppress(EOFError, OSError):
             while self._connection.poll():
                 result, _ = self._connection.recv()
@@ -132,18 +133,18 @@ class ProcessEnv:
 
 @dataclass(frozen=True, slots=True)
 class _Unclosed:
-    """The last word of a process whose environment could not be closed."""
+    """The last message of a process whose environment could not be closed."""
 
     problem: str
 
 
 def broken(method: str, problem: str) -> EpisodeError:
-    """The error of a call that hung or whose process died: AgentFault where an action of the agent can be the cause."""
+    """The error for a call that hung or whose process died: AgentFault if an action of the agent can be the cause."""
     return (EnvError if method in ("construction", "reset") else AgentFault)(problem)
 
 
 def pickled(make_env: Callable[[], TurnEnv]) -> bytes:
-    """``make_env`` as a process can receive it. Raises ConfigError for a lambda, a local function and the like."""
+    """``make_env`` pickled, to be sent to a process. Raises ConfigError for a lambda, a local function and the like."""
     try:
         return pickle.dumps(make_env)
     except Exception as error:  # pickle raises whatever the object's own hooks raise
@@ -154,7 +155,9 @@ def pickled(make_env: Callable[[], TurnEnv]) -> bytes:
 
 
 def _serve(connection: Connection, make_env: bytes) -> None:
-    """What the child does: build the environment, answer until the parent says None or is gone, close it."""
+    """The main function of the child: build the environment, answer calls until None comes or the parent ends, close
+    it.
+    """
     os.setsid()
     env: TurnEnv | None = None
     try:
@@ -195,7 +198,7 @@ def _reply(env: TurnEnv, method: str, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def as_env_error(error: BaseException, method: str, *, portable: bool = False) -> TurngateError:
-    """Our errors as they are, all others as EnvError. ``portable``: for another process, so without its cause."""
+    """An error of turngate as it is, any other as EnvError. ``portable``: leave out its cause, which may not pickle."""
     if isinstance(error, TurngateError):
         return error
     wrapped = EnvError(f"the environment broke in '{method}': {error!r}")

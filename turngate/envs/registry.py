@@ -9,7 +9,8 @@ A plugin is a package that declares an entry point in the group ``turngate.envs`
     [project.entry-points."turngate.envs"]
     acme = "acme_envs:register_all"
 
-Plugins load on the first unknown id, once; one that fails is named and spares the rest.
+Plugins load once, when an id is not known without them. If one fails, a warning names it and the others load all the
+same.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Registered:
 
 @dataclass(slots=True)
 class _Plugins:
-    """Whether plugins were loaded, and what became of those that failed: name → problem."""
+    """Whether plugins were loaded, and the error of each that failed, by its name."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     loaded: bool = False
@@ -62,8 +63,9 @@ _plugins = _Plugins()
 def register(id: str, entry_point: str, *, kwargs: Mapping[str, object] | None = None, description: str = "") -> None:
     """Register an environment under ``namespace/Name-vN``.
 
-    ``entry_point`` is ``"module:Class"``, imported by ``make``; ``kwargs`` are default arguments of the class. Any
-    change to tasks, tools or the meaning of a reward raises N. Raises ConfigError, DuplicateName.
+    ``entry_point`` is ``"module:Class"``, which ``make`` imports; ``kwargs`` are default arguments of the class. Raise
+    the version N with any change to tasks, tools or the meaning of a reward. Raises ConfigError for an id or entry
+    point of another form, DuplicateName for an id that is taken.
     """
     if not _ID.fullmatch(id):
         raise ConfigError(f"environment id '{id}' must look like 'namespace/Name-vN', for instance 'acme/Shop-v0'")
@@ -81,7 +83,7 @@ def register(id: str, entry_point: str, *, kwargs: Mapping[str, object] | None =
 
 
 def registered() -> dict[str, Registered]:
-    """Everything that ``make`` can build, by id in alphabetical order; loads the plugins."""
+    """Every environment that ``make`` can build, by id, in alphabetical order. Loads the plugins."""
     load_plugins()
     return dict(sorted(_registered.items()))
 
@@ -110,7 +112,7 @@ def find(id: str) -> Registered:
 
 
 def load_plugins() -> None:
-    """Let every installed plugin register; once per process. A plugin that fails is named in a warning."""
+    """Let every installed plugin register its environments, once per process. A warning names a plugin that fails."""
     with _plugins.lock:
         if _plugins.loaded:
             return
@@ -127,7 +129,7 @@ def load_plugins() -> None:
 
 
 def creator(entry: Registered) -> Callable[..., object]:
-    """What ``entry`` builds its environment with. Raises ConfigError if it cannot be imported."""
+    """Import the class or function of ``entry`` that builds its environment. Raises ConfigError if that fails."""
     module, name = entry.entry_point.split(":")
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
@@ -139,7 +141,7 @@ def creator(entry: Registered) -> Callable[..., object]:
 
 
 def _check_arguments(id: str, creator: Callable[..., object], kwargs: Mapping[str, object]) -> None:
-    """Refuse what the class would refuse, but with the closest name and before anything is built."""
+    """Raise ConfigError for arguments that the class does not take, with the closest name, before anything is built."""
     known = _arguments(creator)
     for name in kwargs:
         if known is not None and name not in known:
@@ -151,7 +153,10 @@ def _check_arguments(id: str, creator: Callable[..., object], kwargs: Mapping[st
 
 
 def _arguments(creator: Callable[..., object]) -> list[str] | None:
-    """What it takes by name. A class that hands ``**options`` on takes what the class above takes; None: anything."""
+    """The names of its arguments; None if it takes any name.
+
+    A class that passes ``**options`` on also takes the arguments of its base class.
+    """
     classes = inspect.getmro(creator) if isinstance(creator, type) else ()
     makers = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)] or [creator]
     known: list[str] = []
@@ -173,6 +178,9 @@ def _unknown(id: str) -> UnknownName:
     if versions := sorted(int(match["version"]) for match in matches):
         hints.append(f"existing versions of '{base}': " + ", ".join(f"v{version}" for version in versions))
     if not any(known.startswith(f"{id.partition('/')[0]}/") for known in _registered):
-        hints.append(f"commands know ids of yours by an entry point in the group '{PLUGIN_GROUP}', scripts by import")
+        hints.append(
+            f"commands find ids of your own through an entry point in the group '{PLUGIN_GROUP}', scripts by importing "
+            "the module that registers them"
+        )
     hints += [f"plugin '{name}' failed to load: {problem}" for name, problem in _plugins.failed.items()]
     return UnknownName("environment", id, _registered, hint="; ".join(hints))

@@ -1,6 +1,6 @@
-"""``Texts``: gymnasium's space of observations and actions here, and how several environments are stepped at once.
+"""``Texts``: the gymnasium space of observations and actions, and what gymnasium's vector environments need for it.
 
-``gymnasium.make_vec`` works in its modes "sync" and "async": a batch is a tuple with one entry per environment.
+``gymnasium.make_vec`` works in its modes "sync" and "async"; a batch is a tuple with one entry per environment.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import gymnasium
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 SLOT_BYTES = 1 << 20
-"""What an environment in a process of its own can hand to ``gymnasium.vector.AsyncVectorEnv`` through shared memory."""
+"""Largest pickled observation, in bytes, that ``gymnasium.vector.AsyncVectorEnv`` can pass through shared memory."""
 _LENGTH_BYTES = 8
 
 _Memory: TypeAlias = Any  # a ctypes array, whose type has no public name
 
 
 class Texts(gymnasium.Space[Any]):
-    """The space of texts of any length and alphabet (gymnasium's ``Text`` rejects a space or a newline).
+    """The space of texts of any length and alphabet (gymnasium's ``Text`` rejects spaces and newlines).
 
-    ``kind`` is what stands for a text besides ``str``; two spaces of the same kind and examples are equal.
+    ``kind``: the type that holds a text, besides ``str``. ``examples``: what ``sample`` picks from. Two spaces of the
+    same kind and examples are equal.
     """
 
     def __init__(self, kind: type, examples: Sequence[object], seed: int | None = None) -> None:
@@ -53,7 +54,7 @@ class Texts(gymnasium.Space[Any]):
 
 
 class _Slots(Sequence[object]):
-    """What lies in the slots at the moment of reading: gymnasium asks for it once, and copies it after every step."""
+    """A view of the present content of all slots. Gymnasium asks for it once and copies it after every step."""
 
     def __init__(self, memory: _Memory, n: int) -> None:
         self._view, self._n = memoryview(memory).cast("B"), n

@@ -1,7 +1,7 @@
-"""Where tasks come from: procedural sources that make task number ``i`` of a split on demand, and fixed lists.
+"""Task sources: what gives an environment its tasks. Some generate task number ``i`` of a split, others hold a list.
 
-A config names a source as a part, ``tasks = {type = "spider", folder = "…"}``; the parts that ship lie with their
-environments (``sql/sources.py``, ``code/sources.py``). The environment opens it.
+A config names a source as a part, ``tasks = {type = "spider", folder = "…"}``, and the environment opens it. The parts
+that ship are defined beside their environments (``sql/sources.py``, ``code/sources.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @runtime_checkable
 class TaskSource(Protocol):
-    """Tasks by split and number. The same arguments give an equal task, in every process and on every machine.
+    """Tasks by split and number. The same split and number always give the same task, on every machine.
 
     ``splits``: the names of its splits, the one for training first.
     """
@@ -41,7 +41,7 @@ class TaskSource(Protocol):
     splits: tuple[str, ...]
 
     def size(self, split: str) -> int | None:
-        """How many tasks ``split`` holds; None = as many as you ask for. Raises UnknownName."""
+        """How many tasks ``split`` holds; None = endless, made on demand. Raises UnknownName."""
         ...
 
     def task(self, split: str, index: int) -> Task:
@@ -55,10 +55,10 @@ class TaskSource(Protocol):
 
 @runtime_checkable
 class SupportsClose(Protocol):
-    """A source that holds something, such as a temporary folder, until it is closed. Closing twice is closing once."""
+    """A task source that holds something until it is closed, such as a temporary folder."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Free what the source holds. Safe to repeat."""
         ...
 
 
@@ -67,7 +67,7 @@ class SupportsClose(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """What a source could not use, and why. ``line``: in its file, from 1; None where there is no such line."""
+    """A task that a source could not use, and why. ``line``: its line in the file, from 1; None if it has none."""
 
     id: str
     reason: str
@@ -82,7 +82,9 @@ def warn_of(dropped: Sequence[Dropped], total: int, what: str) -> None:
 
 
 class TaskList:
-    """A fixed list of tasks, split by ``Task.split``; ``dropped`` is what could not be used of where it comes from."""
+    """A fixed list of tasks, split by ``Task.split``. ``dropped``: what the files held that could not be used as a
+    task.
+    """
 
     def __init__(self, tasks: Iterable[Task], dropped: Sequence[Dropped] = ()) -> None:
         by_split: dict[str, list[Task]] = {}
@@ -117,20 +119,20 @@ class TaskList:
 
 
 class TasksBySplit:
-    """Splits that are read when they are first asked for: a run that trains on one need not read the others.
+    """A source whose splits are each read when first needed: a run that trains on one does not read the others.
 
-    What is wrong with a split is a ConfigError then, also that nothing in it can be used.
+    A split that cannot be read, or holds nothing that can be used, raises ConfigError at that moment.
     """
 
     def __init__(self, readers: Mapping[str, Callable[[], TaskList]]) -> None:
-        """``readers``: what reads each split; its list holds tasks of that split only."""
+        """``readers``: for each split the function that reads it; its list holds tasks of that split only."""
         self.splits = tuple(readers)
         self._readers = dict(readers)
         self._read: dict[str, TaskList] = {}
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
-        """What could not be used in the splits that were read."""
+        """What could not be used of the splits that have been read so far."""
         return tuple(item for tasks in self._read.values() for item in tasks.dropped)
 
     def size(self, split: str) -> int:
@@ -163,12 +165,12 @@ class TasksBySplit:
 
 
 class GivenTasks:
-    """No tasks of its own: whoever resets the environment hands it the task. What the environments of a pool have."""
+    """A source without tasks, for the environments of a pool: every ``reset`` hands them the task to play."""
 
     splits: tuple[str, ...] = ("given",)
 
     def size(self, split: str) -> None:
-        """As many as are given."""
+        """None: any number of tasks may be handed over."""
         if split not in self.splits:
             raise UnknownName("split", split, self.splits)
 
@@ -182,7 +184,10 @@ class GivenTasks:
 
 
 def split_of(task_id: str, one_in: int) -> str:
-    """The split of a task by its id alone: one in so many is "heldout", the others "train"; 0 holds none out."""
+    """The split of a task by its id alone: every ``one_in``-th task on average is "heldout", the others are "train".
+
+    5 holds out about 20 % of the tasks; 0 holds out none.
+    """
     return "heldout" if one_in and derive_seed("split", task_id) % one_in == 0 else "train"
 
 
@@ -190,17 +195,18 @@ def split_of(task_id: str, one_in: int) -> str:
 
 
 class TaskSourcePart(Part):
-    """Where an environment's tasks come from, as a config names it. A subclass sets ``type`` and writes ``open``.
+    """A task source as a config names it. A subclass sets ``type``, declares its settings and writes ``open``.
 
-    A plain function is one too: it returns a list of tasks, or a TaskSource, and its keyword-only arguments are its
-    settings.
+    A plain function can take its place: it returns a list of tasks or a TaskSource, and its keyword-only arguments are
+    its settings.
     """
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "task source"
     from_function: ClassVar[bool] = True
     kind: ClassVar[str] = ""
-    """What its tasks are: an environment whose own tasks are of another kind refuses it. Empty: it does not say."""
+    """The kind of its tasks, in the plural, for instance "locks". An environment refuses a source of another kind than
+    its own tasks; with "" the source fits any environment."""
 
     @classmethod
     def find(cls, name: str) -> builtins.type[Self]:
@@ -215,7 +221,7 @@ class TaskSourcePart(Part):
         return super().names()
 
     def open(self) -> TaskSource:
-        """Read what has to be read. Raises UserError for a file that is not there or not as it should be."""
+        """Read the tasks. Raises UserError for a file that is missing or has another form than it should."""
         if self.function is None:
             raise NotImplementedError(f"{type(self).__name__} must write open()")
         try:
@@ -250,7 +256,7 @@ class TaskSourcePart(Part):
 
 @cache
 def _define_shipped() -> None:
-    """Importing a module defines its parts; an environment that nobody asks about stays unloaded."""
+    """Import the modules that define the task sources that ship. The environments themselves are not imported."""
     for module in SHIPPED:
         importlib.import_module(module)
 
@@ -273,9 +279,10 @@ class _TasksArgument(BaseModel):
 
 
 def part_of(tasks: TasksLike, default: TasksLike, env: str) -> TaskSourcePart | TaskSource:
-    """The part that an argument ``tasks`` of the environment ``env`` stands for, or the source that it is.
+    """What the argument ``tasks`` of the environment ``env`` stands for: a part to open, or a source.
 
-    Raises ConfigError for a part that does not exist, has a wrong setting or is of another kind than the default.
+    ``default``: that of the environment, for None. Raises ConfigError for a part that does not exist, has a wrong
+    setting, or gives tasks of another kind than the default.
     """
     if tasks is None:
         if default is None:
@@ -307,7 +314,7 @@ def _meant(tasks: TasksLike) -> TaskSourcePart | TaskSource:
 
 
 def _name_of(function: FunctionType) -> str:
-    """The path by which a config names a function; its part is defined from then on."""
+    """Define a function as a part, and return the path by which a config names it."""
     path = f"{function.__module__}:{function.__qualname__}"
     known = TaskSourcePart.types.get(path)
     if known is None or known.function is not function:
@@ -316,7 +323,7 @@ def _name_of(function: FunctionType) -> str:
 
 
 def _mend(tasks: object) -> str:
-    """What would make a task source of it."""
+    """How to make a task source of ``tasks``, for an error message."""
     has = [name for name in ("splits", "size", "task", "find") if hasattr(tasks, name)]
     if has:
         return f"a source also has {', '.join(name for name in ('splits', 'size', 'task', 'find') if name not in has)}"
@@ -324,7 +331,7 @@ def _mend(tasks: object) -> str:
 
 
 def opened(part: TaskSourcePart, opening: Callable[[TaskSourcePart], TaskSource]) -> TaskSource:
-    """The source of a part. Raises ConfigError with the key ``tasks`` in front of what is wrong."""
+    """The task source that ``opening`` makes of a part. Raises ConfigError, whose message begins with ``tasks``."""
     return _with_key(lambda: opening(part))
 
 
@@ -340,9 +347,9 @@ def _with_key(read: Callable[[], T]) -> T:
 
 
 def first_split(source: TaskSource, split: str | None) -> str:
-    """``split``, or the first one of the source. Raises UnknownName, and ConfigError for a source without tasks.
+    """``split``, or the first one of the source. Raises UnknownName, and ConfigError for a source without splits.
 
-    Only a split that is named is looked into: the first one may have to be read, and never be used.
+    Only a split that is named is looked into, because the first one may never be used and reading it takes time.
     """
     if split is not None:
         source.size(split)

@@ -15,8 +15,8 @@
                 self.end()
             return "found" if found else "no"
 
-This class holds what such environments repeat: which method is called, arguments as the method takes them, what to tell
-an agent that wrote something else, the facts that every call leaves, and the key of the state.
+This class does what all such environments need: it finds the method of a call, converts its arguments to the types of
+the method, answers calls that cannot be read, records facts about each call, and makes the key of the state.
 """
 
 from __future__ import annotations
@@ -42,25 +42,27 @@ COMMON_FACTS = ("tool", "repeated", "call_ok")
 
 
 class ToolError(Exception):
-    """What the agent asked for cannot be done; the message is what it observes. Raised by a tool."""
+    """Raised by a tool that cannot do what the agent asked for; the agent sees the message."""
 
 
 class ToolEnv(TurnEnv):
-    """An environment of methods. A subclass sets ``turn_spec``, whose ``tools`` are filled in, writes ``begin`` and its
-    tools; also ``verify`` where the outcome is not known on the way, and ``state`` where states can be told apart.
+    """An environment whose tools are methods. A subclass sets ``turn_spec`` (its ``tools`` are filled in), and writes
+    ``begin`` and its tools. It also writes ``verify`` if the outcome is measured at the end, and ``state`` if its
+    states can be told apart.
 
     Raises ConfigError, when the class is defined, for two tools of one name and for what ``tool`` refuses.
 
-    Every turn has the fact ``parsed``: the text was a call, written without a flaw. Every call has those of
-    ``common_facts``: ``tool`` (its name), ``repeated`` (the same call in the same state once more) and ``call_ok``
-    (False = it raised ToolError or called ``fail``); then come those that the tool recorded.
+    Each turn has the fact ``parsed``: whether the text was a call without a flaw. Each call has the facts named in
+    ``common_facts``: ``tool`` (its name), ``repeated`` (whether the same call was made before in the same state) and
+    ``call_ok`` (False if it raised ToolError or called ``fail``). After them come the facts that the tool recorded.
     """
 
     calls_per_turn: ClassVar[int] = 1
-    """How many calls one turn may hold; they are carried out in order."""
+    """Most calls in one turn; they are carried out in order. A turn with more is refused as a whole."""
     common_facts: ClassVar[tuple[str, ...]] = COMMON_FACTS
+    """Which of the facts ``tool``, ``repeated`` and ``call_ok`` are recorded for each call."""
     refusals: ClassVar[tuple[type[Exception], ...]] = (ToolError,)
-    """What its tools raise where they cannot do what was asked: the agent observes the message."""
+    """Exceptions by which its tools say that they cannot do what was asked; the agent sees the message."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -81,54 +83,54 @@ class ToolEnv(TurnEnv):
     # --- what a subclass writes ---------------------------------------------------------------------------------------
 
     def begin(self, task: Task) -> str:
-        """Put the world of ``task`` in place; what the agent sees first."""
+        """Prepare everything that ``task`` needs, and return what the agent sees first."""
         raise NotImplementedError(f"{type(self).__name__} has no begin(task)")
 
     def state(self) -> str | None:
-        """Tells states apart, for instance ``f"{self.task.id} {self.board}"``. None: unknown.
+        """A text that is equal for equal states, for instance ``f"{self.task.id} {self.board}"``; None if not known.
 
-        Equal only where equal actions lead to equal ends, so the task is part of it.
+        Two states are equal only if the same actions lead to the same results, so the task is part of the text.
         """
         return None
 
     def present(self, text: str) -> str:
-        """An observation as the agent sees it, for instance shortened."""
+        """The text of an observation as the agent shall see it, for instance shortened."""
         return text
 
     def refusal(self, problem: str) -> str:
-        """What an agent sees of a call that could not be done."""
+        """What the agent sees of a call that could not be carried out. ``problem``: the message of the exception."""
         return f"error: {problem}"
 
     def changed(self) -> Iterable[Evidence]:
-        """Facts about the world after the calls of a turn."""
+        """Facts about the state after the calls of a turn, recorded with those of the calls."""
         return ()
 
     def verify(self) -> Iterable[Evidence]:
-        """Nothing more than was recorded on the way; see ``TurnEnv.verify``."""
+        """No facts besides those that the tools recorded; see ``TurnEnv.verify``."""
         return ()
 
     # --- what its tools use -------------------------------------------------------------------------------------------
 
     task: Task
-    """The task that is played."""
+    """The task of the present episode."""
     rng: np.random.Generator
-    """The only randomness of an episode."""
+    """The random numbers of the episode; use no others, so that a seed repeats it."""
     turn: int
-    """Number of the turn, from 0; −1 before the first."""
+    """Number of the present turn, from 0; −1 before the first."""
     shown: str
-    """The text of the observation that is being made; "" in ``begin``."""
+    """The text of the present observation, for ``changed`` and ``state``; "" in ``begin``."""
 
     def record(self, name: str, value: JSON) -> None:
-        """A fact about this turn."""
+        """Record a fact (evidence) about this turn."""
         known = type(value) in (bool, str)
         self._facts.append(_fact(name, value, self.turn) if known else Evidence(name=name, value=value, turn=self.turn))
 
     def end(self) -> None:
-        """The episode ends with this call."""
+        """End the episode with this call."""
         self._ended = True
 
     def fail(self) -> None:
-        """The call did not do what was asked, although it has something to show: ``call_ok`` is False."""
+        """Record ``call_ok`` as False for this call, although it returns a text: it did not do what was asked."""
         self._ok = False
 
     # --- the turn -----------------------------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ class ToolEnv(TurnEnv):
         return f"{len(calls)} tool calls in one turn, none was carried out; write {most}"
 
     def _carry_out(self, call: ToolCall) -> str:
-        """One call: what it has to say. Its facts stand before those that it records."""
+        """Carry out one call and return its text. Its common facts come before those that the tool records."""
         tool = find(call.name, self.turn_spec.tools)
         if tool is None:  # of a recorded action; what was read has been checked
             return self._refused(unknown(call.name, self.turn_spec.tools))
@@ -227,5 +229,5 @@ def _methods(cls: type) -> dict[str, Tool]:
 
 @lru_cache(maxsize=4096)
 def _fact(name: str, value: Any, turn: int) -> Evidence:
-    """Facts are many and few are different. For bools and texts, which no other value is equal to."""
+    """A fact, made once for each different value, because few differ. Only for bools and texts: 1 equals True."""
     return Evidence(name=name, value=value, turn=turn)

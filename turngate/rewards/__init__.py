@@ -1,9 +1,10 @@
-"""Rewards and gates: pure functions from recorded evidence to a settled ledger.
+"""Rewards and gates: pure functions from the recorded evidence of an episode to what it is paid, turn by turn.
 
-``parts`` holds the two kinds of parts and what they work on, ``rubric`` puts them together. Gates lie in ``gates`` (for
-a whole kind of reward), ``limits`` (for one component), ``ladders`` (one component waits for another) and ``shares``
-(part payments). ``safety`` says beforehand what can overtake what, with ``ranges`` for the proof and ``staging`` for
-the counter-example. ``components`` and ``outcome.components`` hold the rewards that are more than one number.
+``parts`` defines rewards and gates and the data that they work on; ``rubric`` puts them together. The gates that ship
+are in ``gates`` (for a whole kind of reward), ``limits`` (for one component), ``ladders`` (one component waits for
+another) and ``shares`` (part payments). ``components`` and ``outcome`` hold the rewards that ship. ``safety`` proves
+before a run that process rewards cannot outrank the outcome: ``regions`` and ``ranges`` compute what can be paid,
+``staging`` makes the counter-examples.
 
 Importing this package makes every reward and gate that it ships known by its ``type``, so that a rubric in JSON loads.
 """

@@ -1,7 +1,8 @@
-"""Flat columns: what comes in is checked once, and sums over the turns of each trajectory.
+"""Flat columns (one array entry per turn or per trajectory): checking them, and summing over each trajectory's turns.
 
-A turn column ``_N`` holds the turns of all trajectories end to end, ``traj_N`` says whose they are (non-decreasing;
-a trajectory without turns is simply absent). NaN means "no verdict", which is not zero; infinities are errors.
+A column ``_N`` holds the turns of all trajectories end to end. ``traj_N`` gives the number of each turn's trajectory
+and never decreases; a trajectory without turns does not occur in it. NaN means "no verdict", which is not zero;
+infinities are errors.
 """
 
 from typing import Literal, TypeAlias
@@ -17,7 +18,7 @@ Int64Array = npt.NDArray[np.int64]
 Missing: TypeAlias = Literal["allowed", "forbidden"]
 
 ZERO_RANGE = 1e-6
-"""How far rewards may lie apart and still be the same: in float32 the mean of equal numbers is not that number."""
+"""Rewards that differ by less count as equal, because in float32 the mean of equal numbers may differ from them."""
 
 
 def alike(low: npt.ArrayLike, high: npt.ArrayLike, mean: npt.ArrayLike) -> BoolArray:
@@ -35,7 +36,8 @@ def numbers(
     low: float | None = None,
     high: float | None = None,
 ) -> Float64Array:
-    """``array`` in float64. Raises ShapeError for another shape, an infinity, a forbidden NaN or a value off range."""
+    """``array`` in float64. Raises ShapeError for another shape, an infinity, a forbidden NaN or a value out of
+    range."""
     found = np.asarray(array, np.float64)
     if shape is not None and found.shape != shape:
         raise ShapeError(f"{name} has shape {found.shape}, expected {shape}")

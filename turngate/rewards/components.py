@@ -1,7 +1,7 @@
-"""Rubric components for what one episode alone decides: information gain, and costs that doing more never lowers.
+"""Rewards that are computed from one episode's evidence: information gain, and costs of repetition, events and length.
 
-Costs are penalties: verdicts in [0, 1], a negative weight. Each is bounded whatever the length of the episode, and is
-paid on the turn that caused it, so a later turn never changes what an earlier one cost.
+Costs are penalties: verdicts in [0, 1] with a negative weight. Each is bounded, however long the episode is. It is
+charged on the turn that caused it, so a later turn never changes what an earlier one cost.
 """
 
 import json
@@ -16,30 +16,31 @@ from turngate.types import Evidence
 
 
 class Charged(Reward):
-    """Bad events charged against a budget; a subclass writes ``reads`` and ``amounts``.
+    """Base class of costs that are charged per event; a subclass writes ``reads`` and ``amounts``.
 
-    The first ``free`` cost nothing, the next ``budget`` cost weight / budget each on the turn where they happened, the
-    rest nothing more: an episode loses at most ``weight``.
+    The first ``free`` events cost nothing, the next ``budget`` events cost weight / budget each, on the turn where they
+    happened, and further ones cost nothing more. So an episode loses at most ``weight``.
     """
 
     kind: Kind = "penalty"
     weight: float = -0.1
-    """What an episode loses when the whole budget is used up, in units of reward; negative."""
+    """Most that an episode loses, in units of reward; negative."""
     per_turn: bool = True
-    """Whether each charge stands on the turn that caused it, or all of them at the end of the episode."""
+    """Whether each charge counts on the turn that caused it (true), or all of them at the end of the episode
+    (false)."""
     agg: Agg = "sum"
-    """Always the sum: the budget bounds it."""
+    """Always "sum"; ``budget`` bounds it."""
     free: float = 0.0
-    """How many events, or how much of the amount, cost nothing."""
+    """How many events (or how much of an amount) per episode cost nothing. Raise it where a few are normal."""
     budget: float = 4.0
-    """How many more of them use up the whole ``weight``; what comes after that costs nothing."""
+    """How many events after the free ones cost the whole ``weight`` together; further ones cost nothing more."""
 
     @abstractmethod
     def amounts(self, facts: Facts) -> list[tuple[int, float]]:
-        """How much happened on which turn; empty = not measured."""
+        """How much happened, as (turn, amount); empty = not measured."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for settings under which the bound would not hold."""
+        """Raises ConfigError for settings under which an episode could lose more than ``weight``."""
         super().model_post_init(context)
         if (self.low, self.high, self.agg) != (0.0, 1.0, "sum"):
             raise ConfigError(
@@ -53,7 +54,7 @@ class Charged(Reward):
         return min(self.weight, 0.0), max(self.weight, 0.0)
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
-        """What each turn uses up of the budget."""
+        """The part of the budget that each turn uses up."""
         used, spent = 0.0, 0.0
         charges: list[Verdict] = []
         for turn, amount in sorted(self.amounts(facts)):
@@ -65,11 +66,11 @@ class Charged(Reward):
 
 
 class Repetition(Charged):
-    """Charges an action that was taken before in the episode.
+    """Charges each action that was taken before in the same episode.
 
-    ``evidence`` holds a key per action, equal for equal actions (any JSON; "" = no action, which repeats nothing). With
-    ``state``, a key per turn, the state has to be the same too: trying again after something changed is no repeat. A
-    turn whose state was not measured repeats nothing.
+    ``evidence`` holds a key for each action, equal for equal actions (any JSON; "" means no action and is never
+    charged). With ``state``, which holds a key for the state of each turn, the state has to be equal too, so trying
+    again after something changed costs nothing. A turn whose state was not measured is not charged.
     """
 
     type: Literal["repetition"] = "repetition"
@@ -112,19 +113,19 @@ class Repetition(Charged):
 
 
 class EventCost(Charged):
-    """Charges what one named piece of evidence counts per turn: a bool (a void turn) or an amount (tool calls).
+    """Charges events that one piece of evidence reports per turn, as true or false or as an amount.
 
-    Void turns (neither a complete tool call nor an answer): ``EventCost(name="void", evidence="void_turn")``. Tool
-    spam: ``EventCost(name="spam", evidence="n_calls", free=8, budget=8)``.
+    For instance turns without a tool call or an answer: ``EventCost(name="void", evidence="void_turn")``; or too many
+    tool calls: ``EventCost(name="spam", evidence="n_calls", free=8, budget=8)``.
     """
 
     type: Literal["event_cost"] = "event_cost"
     evidence: str
-    """Name of the evidence that is charged: true or false, or an amount, for each turn."""
+    """Name of the evidence that reports the events: true or false, or an amount, for each turn."""
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The one name."""
+        """The name of that evidence."""
         return (self.evidence,)
 
     def amounts(self, facts: Facts) -> list[tuple[int, float]]:
@@ -138,15 +139,15 @@ class EventCost(Charged):
 
 
 class LengthCost(Reward):
-    """Charges long episodes: nothing up to a length, the whole weight from another one on, in proportion between.
+    """Charges long episodes: nothing up to length ``start``, the whole weight from ``limit`` on, in proportion between.
 
-    ``clip((L − start) / (limit − start), 0, 1)``, paid once, on the last turn.
+    The verdict is ``clip((L − start) / (limit − start), 0, 1)``, charged once, on the last turn. ``L`` is the number of
+    turns, or the sum of ``evidence`` over the turns (the policy's tokens or calls; tool output is not its doing).
 
-    ``L`` is the number of turns, or the sum of ``evidence`` over the turns (policy tokens, calls; tool output is not
-    the policy's doing). ``only_if`` names evidence that must reach ``at_least``, usually the outcome's: then a failure
-    costs nothing and giving up early gains nothing; not measured, the cost is not measured either. Without it this is
-    DAPO's soft overlong punishment with ``start = limit − buffer`` (https://arxiv.org/abs/2503.14476), which also pays
-    for failing early.
+    ``only_if`` names evidence that must reach ``at_least`` for length to cost anything, usually the outcome's. Then a
+    failure costs nothing, so giving up early gains nothing. If that evidence was not measured, neither is the cost.
+    Without ``only_if`` this is DAPO's soft overlong punishment with ``start = limit − buffer``
+    (https://arxiv.org/abs/2503.14476), under which failing early is cheaper than failing late.
     """
 
     type: Literal["length_cost"] = "length_cost"
@@ -172,7 +173,7 @@ class LengthCost(Reward):
         return tuple(name for name in (self.evidence, self.only_if) if name is not None)
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for limits the wrong way round."""
+        """Raises ConfigError unless 0 ≤ start < limit."""
         super().model_post_init(context)
         if not 0 <= self.start < self.limit < math.inf:
             raise ConfigError(f"component '{self.name}' needs 0 ≤ start < limit, found {self.start} and {self.limit}")
@@ -209,29 +210,30 @@ class LengthCost(Reward):
 
 
 class InformationGain(Reward):
-    """IGPO: pays a turn for what it adds to the policy's probability of the right answer.
+    """IGPO: pays each turn for what it adds to the policy's probability of the right answer (its *belief*).
 
-    ``evidence`` holds the mean log-probability (nats) of the gold answer after each turn, ``start`` that before the
-    first one, for the whole episode. The last turn earns nothing here; the outcome pays there. Gains telescope, so an
-    episode earns between −weight and weight whatever its length; a turn that was not measured is spanned by the next.
+    ``evidence`` holds the mean log-probability (nats per token) of the gold answer after each turn, ``start`` the one
+    before the first turn, recorded for the whole episode. The last turn earns nothing here, because the outcome pays
+    there. The gains of an episode sum to its last belief minus its first, so it earns between −weight and weight,
+    however long it is. The gain of a turn that was not measured counts with the next one.
 
-    That needs every term. A gate that closes single turns (``requires``) may close just those in which the belief fell,
-    and the rest has no bound: an agent whose belief rises and falls for 2n turns is paid n times the weight.
-    ``Rubric.check`` then says so (I3). Behind such a gate ``budget`` bounds it again; gates that close or cut the whole
-    component keep the sum.
+    This bound needs every turn. A gate that closes single turns (``requires``) may close just those in which the belief
+    fell; then an agent whose belief rises and falls for 2n turns is paid n times the weight, and ``Rubric.check``
+    reports it (I3). A ``budget`` after such a gate bounds it again. Gates that close or cut the whole component do no
+    harm.
     """
 
     type: Literal["information_gain"] = "information_gain"
     low: float = -1.0
-    """Always −1: the probability of the answer fell from 1 to 0."""
+    """Always −1, the gain of a turn in which the probability of the answer falls from 1 to 0."""
     per_turn: bool = True
-    """Whether each gain is paid in its turn, or all of them at the end of the episode."""
+    """Whether each gain counts on its turn (true), or all of them at the end of the episode (false)."""
     agg: Agg = "sum"
-    """Always the sum, which is the gain from the first to the last measurement."""
+    """Always "sum": the gain from the first to the last measurement."""
     evidence: str = "gold_logprob"
     """Name of the evidence that holds the log-probability of the right answer after each turn, in nats per token."""
     start: str = "gold_logprob_start"
-    """Name of the evidence that holds it before the first turn."""
+    """Name of the evidence that holds the same log-probability before the first turn."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -239,10 +241,12 @@ class InformationGain(Reward):
         return (self.evidence, self.start)
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for settings under which the sum would not telescope."""
+        """Raises ConfigError for settings under which the gains would not sum to last belief minus first."""
         super().model_post_init(context)
         if (self.low, self.high, self.agg) != (-1.0, 1.0, "sum"):
-            raise ConfigError(f"component '{self.name}' telescopes; leave low=-1, high=1 and agg='sum' as they are")
+            raise ConfigError(
+                f"component '{self.name}' sums gains of −1 to 1; leave low=-1, high=1 and agg='sum' as is"
+            )
 
     def span(self, n_verdicts: float) -> Span:
         """Beliefs lie in [0, 1], so all gains together lie in [−1, 1]."""

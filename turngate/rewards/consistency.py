@@ -1,4 +1,7 @@
-"""PROF: keep the rollouts whose process agrees with their outcome. The outcome pays, the process only selects."""
+"""PROF: learn only from the episodes whose process scores agree with their outcome.
+
+The outcome alone is paid; process scores only select which episodes are kept.
+"""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -26,14 +29,15 @@ def consistency(
 ) -> Float64Array:
     """How well the process scores of an episode fit its outcome: float64[B].
 
-    ``c = (2o − 1) · 2 (agg_t p_t − p̄)``, p̄ the mean of all verdicts of the batch, less ``off_length`` if the episode
-    has some verdicts, but fewer than ``min_turns`` or more than ``max_turns``. High scores speak for a success and
-    against a failure. The shift by p̄ moves all successes alike, and all failures, so it never changes a rank.
+    ``c = (2o − 1) · 2 (agg_t p_t − p̄)`` with p̄ the mean of all verdicts of the batch: high process scores make a
+    success consistent and a failure inconsistent. ``off_length`` is subtracted if the episode has verdicts, but fewer
+    than ``min_turns`` or more than ``max_turns``. Subtracting p̄ moves all successes alike, and all failures, so it
+    never changes a rank.
 
     Source: https://arxiv.org/abs/2509.03403 and its released code (2, 30 and 10 are its values; its steps are
     paragraphs, so set ``min_turns=1`` where an episode of one turn is normal). ``agg="min"`` is for long episodes.
-    Degenerate: an episode without verdict agrees and disagrees with nothing and has no length to be off, c = 0. Raises
-    ShapeError, also for an outcome other than 0 or 1, which the released code drops silently.
+    Degenerate: c = 0 for an episode without verdicts. Raises ShapeError, also for an outcome other than 0 or 1, which
+    the released code drops silently.
     """
     if agg not in ("mean", "min"):
         raise ConfigError(f"agg is '{agg}'; it must be 'mean' or 'min'")

@@ -22,7 +22,7 @@ class Gate(Part):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the ledger calls it; unique in a rubric."""
+        """The name of the gate in the ledger; unique in a rubric."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -41,27 +41,28 @@ class Gate(Part):
 
     @property
     def occasional(self) -> tuple[str, ...]:
-        """Those of ``reads`` that are recorded only when they happen, so that a run may well be without them."""
+        """Those of ``reads`` that are recorded only if something happens, so that a whole run may lack them."""
         return ()
 
     @property
     def openers(self) -> tuple[tuple[str, bool], ...]:
-        """Evidence that it acts on, and whether it is better for that evidence to be true."""
+        """Evidence that decides whether it closes, and for each whether more is paid if it is true."""
         return ()
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """Weighted outcomes from which on it acts otherwise; ``bound`` must treat all outcomes in between alike."""
+        """Outcomes, weights included, at which its effect changes; ``bound`` must treat all outcomes between two
+        alike."""
         return ()
 
     @property
     def late(self) -> bool:
-        """Whether it decides by what is known at the end only: the outcome, or overall verdicts of components."""
+        """Whether it decides by what is known only at the end: the outcome, or overall verdicts of components."""
         return bool(self.compares)
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Those of ``reads`` that choose between shares, so that ``bound`` has to know whether they are true."""
+        """Those of ``reads`` that choose the share to be paid, so that ``bound`` has to know whether they are true."""
         return ()
 
     @abstractmethod
@@ -70,23 +71,24 @@ class Gate(Part):
 
     @abstractmethod
     def apply(self, draft: Draft) -> None:
-        """Close or cut lines."""
+        """Close or cut the payments of one episode."""
 
     def apply_group(self, drafts: Sequence[Draft], step: int) -> None:
-        """Close or cut lines of siblings in training step ``step``. A gate that compares siblings overrides this."""
+        """Close or cut the payments of all siblings, in training step ``step``. Override it to compare siblings."""
         for draft in drafts:
             self.apply(draft)
 
     def imagine(self, draft: Draft) -> None:
-        """Close or cut lines as among the siblings, and in the step, in which most of them is paid."""
+        """Like ``apply``, for the counter-examples of ``Rubric.check``: as with the siblings and in the training step
+        for which most is paid."""
         self.apply(draft)
 
     def fit(self, rewards: Sequence[Reward]) -> None:
-        """Raise ConfigError or UnknownName if it cannot work, or has no effect, beside these rewards."""
+        """Raise ConfigError or UnknownName if the gate cannot work with these rewards, or would have no effect."""
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Narrow ``ranges``, what the components can still be paid, to what it lets through in ``scene``."""
+        """Narrow ``ranges``, what components can be paid, to what the gate lets through in ``scene``."""
 
     def replaces(self) -> float | None:
-        """The total that it pays instead of everything else, or None if it only closes and cuts."""
+        """The total that an episode is paid if the gate replaces all payments, as a veto does; else None."""
         return None

@@ -1,9 +1,11 @@
-"""Gates: what stands between a reward that was earned and one that is paid.
+"""Gates decide how much of an earned reward is paid.
 
-Gates act in the order in which the rubric declares them. They never change what was earned: they set ``factor``, which
-never exceeds 1, and leave their name in ``gate``, so every closed payment stays visible in the ledger. What a gate
-decides by (evidence, the outcome, overall verdicts) is read as it was measured, never as it was paid. So order matters
-only where amounts do: ``once``, ``budget``, ``best_so_far`` and ``cap_process`` count what is still open when they act.
+A payment is *open* if some of it is paid, *closed* if nothing is, and *cut* if a part is. Gates act in the order in
+which the rubric declares them. They never change what was earned: they lower the ``factor`` of a payment, which begins
+at 1, and leave their name in ``gate``, so every closed payment stays visible in the ledger. A gate decides by evidence,
+the outcome or overall verdicts as they were measured, never by what other gates let through. So their order matters
+only for gates that count amounts: ``once``, ``budget``, ``best_so_far`` and ``cap_process`` count what is still open
+when they act.
 
 This module holds the gates for a whole kind of reward; ``limits`` those that limit one component, ``ladders`` those
 that make one component wait for another, ``shares`` those that pay a part.
@@ -30,7 +32,7 @@ def find(rewards: Sequence[Reward], name: str, gate: Gate) -> Reward:
 
 
 def find_cuttable(rewards: Sequence[Reward], name: str, gate: Gate) -> Reward:
-    """Like ``find``, for gates that change what is paid. Raises ConfigError for an outcome: it decides who passes."""
+    """Like ``find``, but raises ConfigError for an outcome component, because no gate may change what outcomes pay."""
     reward = find(rewards, name, gate)
     if reward.kind == "outcome":
         raise ConfigError(f"{gate.name} would cut the outcome '{name}'; name a process or penalty component")
@@ -38,17 +40,18 @@ def find_cuttable(rewards: Sequence[Reward], name: str, gate: Gate) -> Reward:
 
 
 def outcome_span(rewards: Sequence[Reward]) -> tuple[float, float]:
-    """Lowest and highest weighted outcome."""
+    """Lowest and highest sum that the outcome components can earn, weights included."""
     spans = [reward.span(math.inf) for reward in rewards if reward.kind == "outcome"]
     return sum(low for low, _ in spans), sum(high for _, high in spans)
 
 
 class Veto(Gate):
-    """A forbidden act (true evidence, any turn) costs everything: the episode pays ``floor`` and nothing else.
+    """A forbidden act costs everything: if ``evidence`` is true in any turn, the episode pays ``floor`` and nothing
+    else.
 
-    The floor is a penalty event with the gate's name. Of several vetoes the lowest floor counts, so breaking a second
-    rule never softens the first. Absent evidence means that it did not happen; evidence None means that nobody knows,
-    and makes the episode unusable.
+    The floor is a penalty in the ledger with the gate's name. If several vetoes apply, the lowest floor counts, so
+    breaking a second rule is never an advantage. Missing evidence means that the act did not happen. Evidence with the
+    value None means that it could not be measured, and makes the episode unusable.
     """
 
     type: Literal["veto"] = "veto"
@@ -74,11 +77,11 @@ class Veto(Gate):
 
     @property
     def occasional(self) -> tuple[str, ...]:
-        """The same: in most runs nobody does it."""
+        """The evidence of the act: in most runs nobody does it."""
         return (self.evidence,)
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """Everything."""
+        """True for every component, because a veto closes all payments."""
         return True
 
     def apply(self, draft: Draft) -> None:
@@ -97,15 +100,15 @@ class Veto(Gate):
         draft.floor = self.floor
 
     def replaces(self) -> float:
-        """The floor."""
+        """The floor: a veto pays it instead of everything else."""
         return self.floor
 
 
 class Requires(Gate):
-    """A payment of component ``on`` needs true evidence of the same turn (of the whole episode, for episode payments).
+    """Component ``on`` is paid in a turn only if ``evidence`` about the same turn is true.
 
-    If the evidence was recorded several times about that turn, all of it must be true. Missing evidence keeps the
-    payment closed.
+    A payment for the whole episode needs evidence about the whole episode. If the evidence was recorded several times
+    about a turn, all of it must be true. Where it is missing, nothing is paid.
     """
 
     type: Literal["requires"] = "requires"
@@ -121,7 +124,7 @@ class Requires(Gate):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The evidence that opens."""
+        """The evidence that opens the gate."""
         return (self.evidence,)
 
     @property
@@ -130,12 +133,11 @@ class Requires(Gate):
         return ((self.evidence, True),)
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """The component ``on``."""
+        """True for the component ``on``."""
         return name == self.on
 
     def fit(self, rewards: Sequence[Reward]) -> None:
-        """Raises UnknownName if there is no component ``on``, ConfigError for an outcome: gates on it would not know
-        that it is not paid."""
+        """Raises UnknownName if there is no component ``on``, ConfigError if it is an outcome."""
         find_cuttable(rewards, self.on, self)
 
     def apply(self, draft: Draft) -> None:
@@ -150,13 +152,13 @@ class Requires(Gate):
                 line.close(name)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Any line may be closed."""
+        """Any payment of the component may be closed."""
         for name in ranges.of(self):
             ranges.may_close(name)
 
 
 class _OutcomeGate(Gate):
-    """Closes what it touches in every episode whose earned outcome does not reach ``at_least``."""
+    """Closes the payments that it touches in every episode whose earned outcome is below ``at_least``."""
 
     at_least: float
 
@@ -167,7 +169,7 @@ class _OutcomeGate(Gate):
 
     @property
     def late(self) -> bool:
-        """It reads the outcome."""
+        """True: it decides by the outcome."""
         return True
 
     def apply(self, draft: Draft) -> None:
@@ -179,18 +181,18 @@ class _OutcomeGate(Gate):
                     line.close(name)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Nothing below the threshold."""
+        """Nothing is paid below the threshold."""
         if not reaches(scene.outcome, self.at_least):
             for name in ranges.of(self):
                 ranges.close(name)
 
 
 class NeedsOutcome(_OutcomeGate):
-    """Process payments, good and bad, count only in episodes whose earned outcome reaches ``at_least``."""
+    """Process payments, gains and losses, are paid only in episodes whose earned outcome reaches ``at_least``."""
 
     type: Literal["needs_outcome"] = "needs_outcome"
     at_least: float
-    """Outcome, weights included, from which on process is paid."""
+    """Lowest outcome, weights included, at which process is paid. Lower it if the policy rarely gets there."""
 
     @property
     def name(self) -> str:
@@ -198,7 +200,7 @@ class NeedsOutcome(_OutcomeGate):
         return f"needs_outcome({self.at_least})"
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """Process components."""
+        """True for process components."""
         return kind == "process"
 
     def fit(self, rewards: Sequence[Reward]) -> None:
@@ -212,18 +214,18 @@ class NeedsOutcome(_OutcomeGate):
 
 
 class SuccessOnly(_OutcomeGate):
-    """Components ``on`` count only in full successes: in episodes whose outcome is the highest that there is.
+    """Components ``on`` are paid only in full successes: episodes with the highest outcome that the rubric has.
 
     R = outcome + 1[outcome = best]·Σ on. This is the condition of Posterior-GRPO (https://arxiv.org/abs/2508.05170),
-    where a reward for reasoning counts only if all tests pass. Without ``on`` it acts on every process component and is
-    then ``needs_outcome`` at the top. Naming a penalty, say for length, makes it act among successes only.
+    where a reward for reasoning counts only if all tests pass. Without ``on`` it acts on every process component, like
+    ``needs_outcome`` with the highest outcome. A penalty named in ``on``, say for length, is charged to successes only.
     """
 
     type: Literal["success_only"] = "success_only"
     at_least: float = 1.0
-    """The highest weighted outcome. It is written down so that the gate can be read without the rubric."""
+    """The highest outcome of the rubric, weights included. It is stated here so that the gate can be read by itself."""
     on: tuple[str, ...] = ()
-    """Names of the components that only full successes are paid; leave it out for all process components."""
+    """Names of the components that are paid in full successes only; leave it out for all process components."""
 
     @property
     def name(self) -> str:
@@ -247,15 +249,16 @@ class SuccessOnly(_OutcomeGate):
 
 
 class CapProcess(Gate):
-    """Process payments that are still open are scaled down: gains to a sum of ``limit``, losses to −``limit``."""
+    """Process payments of an episode are scaled down so that gains sum to at most ``limit`` and losses to at least
+    −``limit``."""
 
     type: Literal["cap_process"] = "cap_process"
     limit: float
-    """Most that all process payments of an episode may sum to, in units of reward; losses stop at its negative. Keep it
-    below what the outcome pays."""
+    """Most that the process gains of an episode may sum to, in units of reward; losses stop at its negative. Keep it
+    below the difference between two outcomes, so that process never outranks the outcome."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for a limit that is no bound."""
+        """Raises ConfigError for a limit that is negative or not finite."""
         needs_limit(self.limit, self)
 
     @property
@@ -264,7 +267,7 @@ class CapProcess(Gate):
         return f"cap_process({self.limit})"
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """Process components."""
+        """True for process components."""
         return kind == "process"
 
     def apply(self, draft: Draft) -> None:
@@ -287,31 +290,31 @@ class CapProcess(Gate):
                     line.cut(name, self.limit / total)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Within ± the limit."""
+        """What is paid lies within ± the limit."""
         ranges.cap(self.limit)
 
 
 def needs_limit(limit: float, gate: Gate) -> None:
-    """Raises ConfigError for a limit that is no bound."""
+    """Raises ConfigError for a limit that is negative or not finite."""
     if not (math.isfinite(limit) and limit >= 0):
         raise ConfigError(f"{gate.name} has limit={limit}; it must be a finite number of at least 0")
 
 
 def veto(evidence: str, floor: float = -1.0) -> Veto:
-    """A forbidden act costs everything: ``veto("wrote", floor=-1.0)``."""
+    """A ``Veto``: the forbidden act costs everything, for instance ``veto("wrote", floor=-1.0)``."""
     return Veto(evidence=evidence, floor=floor)
 
 
 def requires(evidence: str, *, on: str) -> Requires:
-    """Component ``on`` is paid only with true evidence: ``requires("parsed", on="executes")``."""
+    """A ``Requires``: ``on`` is paid only with true evidence, for instance ``requires("parsed", on="executes")``."""
     return Requires(evidence=evidence, on=on)
 
 
 def needs_outcome(at_least: float) -> NeedsOutcome:
-    """Process counts only from this outcome on: ``needs_outcome(0.5)``."""
+    """A ``NeedsOutcome``: process is paid only from this outcome on, for instance ``needs_outcome(0.5)``."""
     return NeedsOutcome(at_least=at_least)
 
 
 def cap_process(limit: float) -> CapProcess:
-    """Process gains and losses sum to at most ``limit``: ``cap_process(0.4)``."""
+    """A ``CapProcess``: process gains and losses sum to at most ``limit``, for instance ``cap_process(0.4)``."""
     return CapProcess(limit=limit)

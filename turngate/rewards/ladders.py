@@ -1,7 +1,8 @@
-"""Gates that let one component wait for another: a payment counts only where more important things are in order.
+"""Gates that make one component wait for another: it is paid only if more important components reach a threshold.
 
-All compare overall verdicts, before weights, with thresholds: changing a weight never moves a gate. A component that
-was not measured reaches no threshold. Conditions are read as measured, never as paid, so these gates commute.
+Thresholds are compared with a component's overall verdict before its weight, so changing a weight never changes which
+gates open. A component that was not measured reaches no threshold. Verdicts are read as measured, not as paid, so the
+order of these gates among each other makes no difference.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from turngate.rewards.ranges import Ranges, Scene
 
 
 class Ladder(Gate):
-    """Base of the gates here. A subclass says in ``rules`` which conditions the payments of which component need."""
+    """Base class of the gates here. ``rules`` of a subclass names the conditions under which each component is paid."""
 
     @property
     @abstractmethod
     def rules(self) -> Mapping[str, tuple[Condition, ...]]:
-        """Component → everything that must hold for it to be paid."""
+        """Component → the conditions that must all hold for it to be paid."""
 
     def needs(self, name: str, kind: Kind) -> tuple[Condition, ...]:
-        """What must hold for payments of a component; empty if the gate does not touch it."""
+        """The conditions for payments of a component; empty if the gate does not touch it."""
         return self.rules.get(name, ())
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """Components that need something."""
+        """True for components with conditions."""
         return bool(self.needs(name, kind))
 
     def fit(self, rewards: Sequence[Reward]) -> None:
         """Raises UnknownName for an unknown component.
 
-        Raises ConfigError for a condition on a sum, which an agent could meet by repeating itself, for a threshold that
-        is never reached or, on an outcome, always, and for an outcome that would be closed: its value decides who
-        passes, so it belongs at the top.
+        Raises ConfigError for a condition on a sum, which an agent could meet by repeating itself; for a threshold that
+        is never reached, or on an outcome always reached; and for an outcome component that would have to wait, because
+        other gates decide by it. Put an outcome first.
         """
         for name in self.rules:
             find_cuttable(rewards, name, self)
@@ -65,21 +66,21 @@ class Ladder(Gate):
 
 
 class Hierarchical(Ladder):
-    """Gated reward accumulation: a level is paid only if every level above it reaches its threshold.
+    """Levels of components: a level is paid only if every level above it reaches its threshold (gated accumulation).
 
     R = Σ_i r_i · Π_{j above i} 1[r_j ≥ v_j]   (G-RA, https://arxiv.org/abs/2508.10548)
 
     ``levels`` go from the most to the least important; a level may hold several components, which must then all reach
-    its threshold. The top level is always paid, and the lowest needs no threshold. Whether the paper's comparison is ≥
-    or > is not certain, nor are its values: ``op`` and ``at_least`` are ours. With two levels and an outcome on top it
-    is ``needs_outcome`` for the named components; without any threshold reached it pays the top level alone.
+    its threshold. The top level is always paid, and the lowest needs no threshold. The paper leaves open whether it
+    compares with ≥ or >, and which thresholds it uses: ``op`` and ``at_least`` are ours. With two levels and an outcome
+    on top it is ``needs_outcome`` for the named components.
     """
 
     type: Literal["hierarchical"] = "hierarchical"
     levels: tuple[tuple[str, ...], ...]
-    """Names of components, the most important level first; a level is a list of names."""
+    """Levels of component names, the most important level first."""
     at_least: tuple[float, ...]
-    """One threshold per level but the lowest."""
+    """One threshold for each level but the lowest: the verdict, before weights, that its components must reach."""
     op: Op = ">="
     """Whether a verdict that equals its threshold reaches it (>=) or not (>)."""
 
@@ -125,21 +126,21 @@ class Hierarchical(Ladder):
 
 
 class Conditional(Ladder):
-    """Components ``pays`` count only if ``given`` reaches ``at_least``; gates in ``then`` act only inside that case.
+    """Components ``pays`` are paid only if component ``given`` reaches ``at_least``; ``then`` nests further conditions.
 
     R = w₁c + 1[c ≥ θ₁]·(w₂s + 1[s ≥ θ₂]·w₃e) is ``conditional("c", 1.0, pays="s", then=conditional("s", 0.5,
     pays="e"))``, the hierarchical reward of ChatShopBuddy (https://arxiv.org/abs/2603.06065); its weights and
-    thresholds were not found, so there are no defaults. Unlike ``hierarchical`` it may branch: several ``then`` side by
-    side, with conditions on components that it does not pay.
+    thresholds were not found, so there are no defaults. Unlike ``hierarchical`` it may branch: ``then`` may hold
+    several gates side by side, with conditions on components that the gate does not pay.
     """
 
     type: Literal["conditional"] = "conditional"
     given: str
     """Name of the component whose verdict on the episode decides."""
     at_least: float
-    """Verdict, before the weight, that it must reach."""
+    """The verdict of ``given``, before its weight, from which on the condition is met."""
     pays: tuple[str, ...] = ()
-    """Names of the components that are paid only then."""
+    """Names of the components that are paid only if the condition is met."""
     then: tuple[Conditional, ...] = ()
     """Further conditions of this kind, checked only where this one is met."""
     op: Op = ">="
@@ -169,7 +170,7 @@ class Conditional(Ladder):
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Its own and all inside."""
+        """Its own condition and those of all gates in ``then``."""
         return tuple(gate._condition for gate in self._walk())
 
     @cached_property
@@ -183,7 +184,7 @@ class Conditional(Ladder):
 
 
 class BottomLine(Ladder):
-    """Constraints before behaviour: goals count only in episodes in which every constraint reaches its threshold.
+    """Constraints first: goals are paid only in episodes in which every constraint reaches its threshold.
 
     R = Σ constraints + 1[every constraint ≥ its threshold]·Σ goals
 
@@ -196,9 +197,10 @@ class BottomLine(Ladder):
 
     type: Literal["bottom_line"] = "bottom_line"
     constraints: dict[str, float]
-    """Component → lowest overall verdict that is acceptable."""
+    """Name of each constraint component → lowest overall verdict, before its weight, that is acceptable."""
     goals: tuple[str, ...] = ()
-    """Names of the components that are paid only then; leave it out for all other process components."""
+    """Names of the components that are paid only if all constraints hold; leave it out for all other process
+    components."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError without constraints, or for a goal that is a constraint too."""
@@ -223,7 +225,7 @@ class BottomLine(Ladder):
         return dict.fromkeys(self.goals, self.conditions)
 
     def needs(self, name: str, kind: Kind) -> tuple[Condition, ...]:
-        """All constraints, for a goal."""
+        """All constraints for a goal, nothing for other components."""
         is_goal = name in self.goals if self.goals else kind == "process" and name not in self.constraints
         return self.conditions if is_goal else ()
 

@@ -1,6 +1,6 @@
-"""Gates that limit what one component can be paid, so that repeating an act is not worth it.
+"""Gates that limit what one component can be paid, so that repeating an act does not pay.
 
-They count what is still open when they act, so they belong behind gates that close.
+They count only payments that are still open when they act, so declare them after gates that close payments.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from turngate.rewards.ranges import Ranges, Scene
 
 
 class Once(Gate):
-    """Component ``on`` pays at most once per episode: the first line that pays anything counts, later ones are closed.
+    """Component ``on`` pays at most once per episode: its first payment counts, later ones are closed.
 
-    For acts that are worth something the first time, such as reproducing a failure. Repeating the act pays nothing.
+    Use it for acts that are worth something the first time only, such as reproducing a failure.
     """
 
     type: Literal["once"] = "once"
@@ -34,7 +34,7 @@ class Once(Gate):
         return f"once({self.on})"
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """The component ``on``."""
+        """True for the component ``on``."""
         return name == self.on
 
     def fit(self, rewards: Sequence[Reward]) -> None:
@@ -52,24 +52,24 @@ class Once(Gate):
                     paid = line.paid != 0.0
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """What one verdict earns."""
+        """At most what one verdict earns is paid."""
         for name in ranges.of(self):
             reward = ranges.rewards[name]
             ranges.verdicts_within(name, reward.low, reward.high)
 
 
 class Budget(Gate):
-    """Component ``on`` pays at most ``limit`` in all, in turn order: the line that passes the limit is cut, later ones
-    closed. Losses have a budget of their own, of the same size. ``limit=0`` pays nothing."""
+    """Component ``on`` pays at most ``limit`` per episode, in turn order: the payment that would exceed it is cut,
+    later ones are closed. Its losses have a limit of their own, of the same size. ``limit=0`` pays nothing."""
 
     type: Literal["budget"] = "budget"
     on: str
     """Name of the component that is limited."""
     limit: float
-    """Most that it pays in an episode, in units of reward; its losses stop at the negative."""
+    """Most that the component pays in an episode, in units of reward; its losses stop at the negative."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for a limit that is no bound."""
+        """Raises ConfigError for a limit that is negative or not finite."""
         needs_limit(self.limit, self)
 
     @property
@@ -78,7 +78,7 @@ class Budget(Gate):
         return f"budget({self.on}, {self.limit})"
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """The component ``on``."""
+        """True for the component ``on``."""
         return name == self.on
 
     def fit(self, rewards: Sequence[Reward]) -> None:
@@ -103,7 +103,7 @@ class Budget(Gate):
                 losses -= min(size, left)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """Within ± the limit."""
+        """What is paid lies within ± the limit."""
         for name in ranges.of(self):
             ranges.limit(name, self.limit)
 
@@ -111,16 +111,17 @@ class Budget(Gate):
 class BestSoFar(Gate):
     """Component ``on`` is paid only for improvement over its best verdict so far.
 
-    With v_t the verdicts, b_t = max(start, v_s for s < t that were still open): v_t counts as max(0, v_t − b_t). So the
-    whole component pays at most weight·(high − start), breaking and mending pays nothing, and a verdict that falls
-    costs nothing. Verdicts at or below 0 are never paid.
+    With v_t the verdicts and b_t = max(start, v_s for s < t that were still open), a verdict v_t counts as
+    max(0, v_t − b_t). So the component pays at most weight·(high − start) in all; breaking something and repairing it
+    pays nothing, and a verdict that falls costs nothing. Verdicts at or below 0 are never paid.
     """
 
     type: Literal["best_so_far"] = "best_so_far"
     on: str
     """Name of the component that is paid for improvement only."""
     start: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
-    """The verdict before the first act: only what is beyond it counts. At least 0."""
+    """The verdict that the first one must exceed to be paid; at least 0. Raise it where doing nothing has a verdict
+    above 0."""
 
     @property
     def name(self) -> str:
@@ -128,7 +129,7 @@ class BestSoFar(Gate):
         return f"best_so_far({self.on})"
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """The component ``on``."""
+        """True for the component ``on``."""
         return name == self.on
 
     def fit(self, rewards: Sequence[Reward]) -> None:
@@ -154,12 +155,13 @@ class BestSoFar(Gate):
                 best = line.value
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """What the step from the start to the top earns."""
+        """At most what the improvement from ``start`` to ``high`` earns is paid."""
         for name in ranges.of(self):
             ranges.verdicts_within(name, 0.0, ranges.rewards[name].high - self.start)
 
 
 def needs_sum(reward: Reward, gate: Gate) -> None:
-    """Raises ConfigError for a component whose lines do not each pay in full, so that counting them means nothing."""
+    """Raises ConfigError for a component whose payments are not one per verdict, so that counting them has no
+    meaning."""
     if not (reward.per_turn and reward.agg == "sum"):
         raise ConfigError(f"{gate.name} needs a component that pays turn by turn; give it per_turn=True and agg='sum'")

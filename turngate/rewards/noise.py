@@ -1,7 +1,8 @@
-"""Verifiers that err: corrections for known error rates, and estimates of them from appeals.
+"""Verifiers that make errors: correcting verdicts for known error rates, and estimating the rates from appeals.
 
-Rates everywhere: ``false_positive`` ρ0 = P(says 1 | truth 0), ``false_negative`` ρ1 = P(says 0 | truth 1); one number,
-or one per trajectory. A verdict is 0, 1 or NaN (not measured), which every function leaves NaN.
+An *appeal* sends an answer that the verifier rejected to a second verifier. The error rates are everywhere
+``false_positive`` ρ0 = P(says 1 | truth 0) and ``false_negative`` ρ1 = P(says 0 | truth 1), as one number or one per
+trajectory. A verdict is 0, 1 or NaN (not measured); NaN stays NaN in every function.
 """
 
 from collections.abc import Sequence
@@ -20,11 +21,13 @@ _SEEDS = 2.0**63
 
 
 def backward(verdict_B: npt.ArrayLike, *, false_positive: npt.ArrayLike, false_negative: npt.ArrayLike) -> Float64Array:
-    """``R̂ = (R̃ − ρ0) / (1 − ρ0 − ρ1)``: unbiased, E[R̂ | R] = R: float64[B].
+    """Correct verdicts so that they are right on average: ``R̂ = (R̃ − ρ0) / (1 − ρ0 − ρ1)``, E[R̂ | R] = R:
+    float64[B].
 
-    Known weakness: within a group of one rate it is a scale and a shift, which a z-score takes out again. Use it with
-    estimators that do not divide by the std, or use ``forward``; rates per task matter for weights across tasks only.
-    The values leave [0, 1], and their variance grows as ρ0 + ρ1 nears 1.
+    Known weakness: where all siblings have the same rates it only shifts and scales, which dividing by the group's
+    standard deviation undoes. Use it with estimators that do not divide by it, or use ``forward``; rates per task then
+    only weigh tasks against each other. Corrected values may lie outside [0, 1], and their variance grows as ρ0 + ρ1
+    nears 1.
 
     Source: https://arxiv.org/abs/2510.00915. Becomes the verdict for ρ0 = ρ1 = 0. Raises ShapeError, also for a verdict
     other than 0 or 1; ConfigError for ρ0 + ρ1 ≥ 1 (the verdict would say nothing, or the opposite).
@@ -35,10 +38,11 @@ def backward(verdict_B: npt.ArrayLike, *, false_positive: npt.ArrayLike, false_n
 
 
 def forward(verdict_B: npt.ArrayLike, *, false_negative: npt.ArrayLike) -> Float64Array:
-    """Weights for ∇ log π: ``w(1) = ρ1``, ``w(0) = ρ1 − 1``, so ``E[w | R] = (1 − ρ0 − ρ1)(R − 1)``: float64[B].
+    """Weights for ∇ log π that need only ρ1: ``w(1) = ρ1``, ``w(0) = ρ1 − 1``: float64[B].
 
-    The direction is that of the clean gradient and only ρ1 is needed. It never rewards a success in expectation, it
-    pushes failures down. Multiply after normalisation: it takes the place of the advantage.
+    ``E[w | R] = (1 − ρ0 − ρ1)(R − 1)``, so the gradient has the direction that it would have without errors. In
+    expectation a true success has weight 0 and a true failure a negative one. Use the weights in place of normalised
+    advantages.
 
     Source: https://arxiv.org/abs/2510.00915. Becomes ``R̃ − 1`` for ρ1 = 0. Raises ShapeError, ConfigError.
     """
@@ -51,11 +55,11 @@ def forward(verdict_B: npt.ArrayLike, *, false_negative: npt.ArrayLike) -> Float
 
 
 def select_appeals(verdict_B: npt.ArrayLike, names: Sequence[str], *, limit: int, seed: int) -> BoolArray:
-    """Which rejected answers go to a second verifier: bool[B], at most ``limit``.
+    """Choose the rejected answers that go to a second verifier: bool[B], at most ``limit``.
 
-    They are drawn at random, by ``seed`` and each trajectory's name, whatever the order of the batch: only such a
-    sample gives unbiased rates (``estimate_rates``). Accepted answers and unmeasured ones (NaN) never go; for an audit
-    of accepted answers pass ``1 − verdict_B``. Raises ShapeError, ConfigError for limit < 0.
+    They are drawn at random by ``seed`` and each trajectory's name, in any order of the batch the same ones: only a
+    random sample gives unbiased rates (``estimate_rates``). Accepted and unmeasured (NaN) answers are never chosen; to
+    audit accepted answers, pass ``1 − verdict_B``. Raises ShapeError, ConfigError for limit < 0.
     """
     if limit < 0:
         raise ConfigError(f"limit is {limit}; it must be at least 0")
@@ -69,9 +73,9 @@ def select_appeals(verdict_B: npt.ArrayLike, names: Sequence[str], *, limit: int
 def settle_appeals(verdict_B: npt.ArrayLike, second_B: npt.ArrayLike, *, overturned: float = 1.0) -> Float64Array:
     """The verdict after appeals: float64[B]. ``second_B`` is NaN where the second verifier was not asked, or failed.
 
-    A rejection that the second verifier accepts becomes ``overturned``; below 1, passing the first verifier stays
-    worth more than talking round a second, softer one. An audited acceptance that it rejects becomes 0. Otherwise the
-    first verdict stands: a second verifier that failed changes nothing. Ours.
+    A rejection that the second verifier accepts becomes ``overturned``. Set it below 1 so that passing the first
+    verifier is worth more than persuading a second, softer one. An acceptance that was audited and rejected becomes 0.
+    Otherwise the first verdict stands; a second verifier that failed changes nothing. These rules are ours.
 
     Raises ShapeError, ConfigError for ``overturned`` outside [0, 1].
     """

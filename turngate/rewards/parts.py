@@ -1,8 +1,8 @@
 """What a rubric is made of: rewards, which say what was earned, and gates (``gate.py``), which say what of it is paid.
 
-Both are families of parts (``turngate.parts``), so a rubric survives a trip through JSON. A new reward or gate is a
-subclass with its own ``type``; defining it makes it loadable. Scoring works on ``Draft``, plain mutable objects
-that live for one call, because environments score thousands of episodes a second.
+Both are parts (``turngate.parts``), so a rubric can be written to JSON and read back. A new reward or gate is a
+subclass with a ``type`` of its own; defining the class makes it loadable. Scoring works on ``Draft`` and ``Line``,
+plain mutable objects that exist for one call, because environments score thousands of episodes a second.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ Verdict: TypeAlias = tuple[int | None, Any]
 Op: TypeAlias = Literal[">=", ">"]
 
 SLACK = 1e-9
-"""How far a value may miss a threshold and still count as standing on it: an average of equal numbers is rounded."""
+"""How far a value may be from a threshold and still count as equal to it, because averages are rounded."""
 
 
 def reaches(value: float, at_least: float, op: Op = ">=") -> bool:
-    """Whether ``value`` is at least the threshold (">") beyond it), up to rounding."""
+    """Whether ``value`` is at least the threshold (with ``op`` ">": above it), up to rounding."""
     return value > at_least + SLACK if op == ">" else value >= at_least - SLACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """The overall verdict of a component, before its weight, reaches a threshold. Not measured = not reached."""
+    """A condition: a component's overall verdict, before its weight, reaches a threshold. Not measured = not
+    reached."""
 
     component: str
     at_least: float
@@ -51,11 +52,11 @@ class Condition:
 
 
 class Facts:
-    """The evidence of one record by name, restricted to the names that the rubric reads.
+    """The evidence of one episode by name, restricted to the names that the rubric reads.
 
-    ``readers`` maps each of those names to the components and gates that read it, ``trajectory`` is the record's id,
-    where it has one; errors name them. Raises ValueError for a value that is NaN or infinite or holds such a number at
-    any depth: what could not be measured is None, and every reader may rely on finite numbers.
+    ``readers``: each of those names → the components and gates that read it. ``trajectory``: the episode's id, if it
+    has one. Both are for error messages. Raises ValueError for a value that is NaN or infinite, or holds such a number
+    at any depth: what could not be measured is recorded as None, so every reader can rely on finite numbers.
     """
 
     __slots__ = ("by_name", "n_turns", "task_id", "trajectory")
@@ -77,11 +78,11 @@ class Facts:
 
     @property
     def owner(self) -> str:
-        """Whose facts they are, in words."""
+        """The task and, if known, the trajectory, for error messages."""
         return f"task '{self.task_id}'" + (f", trajectory '{self.trajectory}'" if self.trajectory else "")
 
     def verdicts(self, name: str) -> list[Verdict]:
-        """What was measured under ``name``; facts with value None are left out, so missing never turns into zero."""
+        """The (turn, value) pairs measured under ``name``. Facts with the value None are left out, never made zero."""
         return [(fact.turn, fact.value) for fact in self.by_name.get(name, ()) if fact.value is not None]
 
     def happened(self, name: str) -> bool | None:
@@ -103,7 +104,8 @@ def _not_finite(value: Any, where: str = "") -> str:
 
 
 class Line:
-    """One reward event in the making. Gates change ``factor`` and ``gate`` through ``close`` and ``cut`` only."""
+    """One payment while gates act on it; later a ``RewardEvent``. Gates change it through ``close`` and ``cut``
+    only."""
 
     __slots__ = ("factor", "gate", "kind", "name", "share", "turn", "value", "weight")
 
@@ -121,11 +123,11 @@ class Line:
 
     @property
     def paid(self) -> float:
-        """What counts so far."""
+        """What is paid after the gates that have acted so far."""
         return self.value * self.weight * self.share * self.factor
 
     def close(self, gate: str) -> None:
-        """Pay nothing. The gate that closes first is the one remembered."""
+        """Pay nothing. The name of the gate that closes it first is kept."""
         if self.factor:
             self.factor, self.gate = 0.0, gate
 
@@ -135,20 +137,20 @@ class Line:
             self.factor, self.gate = self.factor * share, gate
 
     def event(self) -> RewardEvent:
-        """The line as it enters the ledger: this very object, frozen from now on.
+        """Turn this object itself into a frozen ``RewardEvent`` for the ledger, without a copy, which saves time.
 
-        Both classes have the same slots, so changing the class copies nothing; a ledger has a line per turn and
-        component. If ``RewardEvent`` had a field that a line lacks, Python would refuse.
+        Both classes have the same slots; if one had a field that the other lacks, Python would refuse.
         """
         self.__class__ = RewardEvent  # type: ignore[assignment]
         return self  # type: ignore[return-value]
 
 
 class Draft:
-    """A ledger before settling.
+    """The payments of one episode while gates act on them.
 
-    ``outcome`` is the weighted outcome as earned, ``scores`` the overall verdicts of the components that gates compare
-    with a threshold. ``problem`` makes the episode unusable; ``floor`` is what the hardest veto paid.
+    ``lines``: the payments. ``outcome``: the outcome as earned, weights included. ``scores``: overall verdicts of the
+    components that gates compare with thresholds. ``problem``: why the episode is unusable; "" if it is not. ``floor``:
+    the lowest floor that a veto has paid.
     """
 
     __slots__ = ("facts", "floor", "lines", "outcome", "problem", "scores")
@@ -167,9 +169,10 @@ class Reward(Part):
 
     A subclass sets ``type`` and writes ``reads`` and ``verdicts``.
 
-    Every verdict lies in [low, high] before ``weight``. ``per_turn=False`` earns one payment for the whole episode,
-    ``agg`` of its verdicts. ``per_turn=True`` earns in the turns themselves and ``agg`` bounds the sum: "mean" gives
-    each of n verdicts weight / n, "last", "min" and "max" pay one verdict, and only "sum" grows with the length.
+    Every verdict lies in [low, high] before ``weight``. With ``per_turn=False`` the component pays once for the whole
+    episode: the ``agg`` (mean, last …) of its verdicts. With ``per_turn=True`` it pays in the turns that the verdicts
+    are about, and ``agg`` decides how much: "mean" pays each of n verdicts at weight / n, "last", "min" and "max" pay
+    one verdict, "sum" pays every verdict in full and so grows with the length of the episode.
     """
 
     types: ClassVar[dict[str, type[Part]]] = {}
@@ -190,11 +193,11 @@ class Reward(Part):
     """true: pays in the turns that the evidence is about, so that credit can tell them apart; false: pays once, at the
     end of the episode."""
     agg: Agg = "mean"
-    """How the verdicts of one episode become one: their mean, their sum, the last, the lowest or the highest. Only a
-    sum grows with the number of verdicts."""
+    """How the verdicts of an episode are combined: their mean, their sum, the last, the lowest or the highest. Only a
+    sum grows with the number of verdicts, so it needs a gate that bounds it."""
     levels: tuple[float, ...] | None = None
-    """The values that an outcome can take, lowest first and from ``low`` to ``high``: (0, 1) for a yes or no. None: any
-    value in between. Another verdict is refused, so ``Rubric.check`` may rely on the gaps."""
+    """The values that an outcome can take, from ``low`` to ``high`` in rising order: (0, 1) for a yes or no. None: any
+    value from ``low`` to ``high``. ``Rubric.check`` needs the gaps between levels; any other verdict is an error."""
 
     @property
     @abstractmethod
@@ -203,10 +206,10 @@ class Reward(Part):
 
     @abstractmethod
     def verdicts(self, facts: Facts) -> list[Verdict]:
-        """What was measured, as (turn or None, value). Empty = not measured, which is not zero."""
+        """The verdicts as (turn, value); turn None: the whole episode. Empty = not measured, which is not zero."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for ranges that cannot be."""
+        """Raises ConfigError for an empty or infinite range, a penalty that could pay, and levels that do not fit."""
         if not self.low < self.high:
             raise ConfigError(
                 f"component '{self.name}' has low={self.low} and high={self.high}; low must be below high"
@@ -247,20 +250,21 @@ class Reward(Part):
         return (low * times if low else 0.0), (high * times if high else 0.0)
 
     def part_span(self, n_verdicts: float) -> Span:
-        """Lowest and highest sum of some of the lines of ``n_verdicts`` verdicts, while a gate closes the others."""
+        """Lowest and highest sum of any part of the payments of ``n_verdicts`` verdicts: a gate may close the
+        others."""
         low, high = self.span(n_verdicts)
         return min(low, 0.0), max(high, 0.0)
 
     def earn(self, facts: Facts) -> list[Line]:
-        """The lines of this component, in turn order. Raises ValueError naming component, task, trajectory and turn.
+        """The payments of this component before any gate, in turn order.
 
-        A line carries the verdict as it was measured and the whole weight; where n verdicts share one payment, the
-        ``share`` of each is 1/n.
+        Each holds the verdict as measured and the whole weight; where n verdicts share one payment, the ``share`` of
+        each is 1/n. Raises ValueError, which names component, task, trajectory and turn, for a verdict out of range.
         """
         return self.lines(self.verdicts(facts), facts)
 
     def lines(self, verdicts: list[Verdict], facts: Facts) -> list[Line]:
-        """The lines that these verdicts on the episode of ``facts`` earn."""
+        """The payments that these verdicts earn in the episode of ``facts``."""
         if not verdicts:
             return []
         if not self._validate(verdicts, facts):
@@ -288,14 +292,18 @@ class Reward(Part):
         return total / len(lines) if self.agg == "mean" else total
 
     def evidence_of(self, verdicts: Sequence[Verdict]) -> tuple[Evidence, ...]:
-        """Evidence that earns these verdicts, for imagined episodes; taken to be the first name that it reads."""
+        """Evidence that earns these verdicts, for the counter-examples of ``Rubric.check``.
+
+        By default it is recorded under the first name that the component reads; override it if that is not enough.
+        """
         return tuple(Evidence(name=self.reads[0], value=value, turn=turn) for turn, value in verdicts)
 
     def imagined(self, value: float, n: int) -> list[list[Verdict]]:
-        """Ways to earn most with ``n`` verdicts per turn, if ``value`` is the best; for imagined episodes.
+        """Ways to earn most in ``n`` turns if ``value`` is the best verdict, for the counter-examples of
+        ``Rubric.check``.
 
-        The first is the same verdict in every turn. Others are for a component whose verdicts depend on each other, of
-        which a gate may close some.
+        By default it is the same verdict in every turn. Override it for a component whose verdicts depend on each
+        other, so that a gate that closes some of them changes what the rest earns.
         """
         turns = range(n) if self.kind != "outcome" or self.agg != "sum" else range(1)
         if self.per_turn:
@@ -303,11 +311,11 @@ class Reward(Part):
         return [[(None, value) for _ in (turns if self.agg == "sum" else range(1))]]
 
     def turns_of(self, verdicts: Sequence[Verdict]) -> int:
-        """How many turns an episode needs to earn these verdicts; for imagined episodes."""
+        """How many turns an episode needs to earn these verdicts, for the counter-examples of ``Rubric.check``."""
         return max((turn + 1 for turn, _ in verdicts if turn is not None), default=0)
 
     def _validate(self, verdicts: Sequence[Verdict], facts: Facts) -> bool:
-        """Whether the verdicts, which are all good, stand in turn order (those about the whole episode last)."""
+        """Check every verdict; whether they are in turn order, those about the whole episode last."""
         low, high, per_turn, n_turns, before, ordered = self.low, self.high, self.per_turn, facts.n_turns, 0, True
         for turn, value in verdicts:
             if not isinstance(value, (int, float)) or not low <= value <= high:

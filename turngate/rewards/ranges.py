@@ -1,7 +1,7 @@
-"""What an imagined episode can still be paid: interval arithmetic over gates, for ``safety`` to reason with.
+"""What an imagined episode can be paid after the gates, as intervals, for the proofs of ``safety``.
 
-A scene fixes what gates decide by: the outcome, in which range the overall verdicts lie that they compare with
-thresholds, and which facts are true.
+A *scene* fixes everything that gates decide by: the outcome, the range of each overall verdict that is compared with a
+threshold, and which evidence is true.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from turngate.rewards.parts import Condition, Kind, Reward, Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What is assumed of an episode. ``cells``: where overall verdicts lie, before weights; None = not measured.
-
-    ``outcome`` is the weighted outcome; ``facts`` are the ``states`` of the gates that are true.
-    """
+    """What is assumed of an episode. ``outcome``: its outcome, weights included. ``cells``: component → the interval in
+    which its overall verdict lies, before its weight; None = not measured. ``facts``: those of the gates' ``states``
+    that are true."""
 
     outcome: float
     cells: Mapping[str, Span | None]

@@ -1,7 +1,7 @@
-"""Which outcomes an episode can have, cut where a gate begins to act otherwise, for ``safety`` to compare.
+"""The outcomes that an episode can have, divided at the thresholds of the gates, for the proofs of ``safety``.
 
-A region holds outcomes between which no gate tells a difference, so what is paid besides them has one range there. Its
-outcomes are spans: a level is a span of one point, an outcome that can take any value is a span with an inside.
+A *region* holds outcomes that all gates treat alike, so what is paid besides the outcome has one range there. Its
+outcomes are intervals (spans): a level is a span of one point, an outcome that can take any value has a wider one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TIE = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """Outcomes on the same side of everything, as disjoint spans, lowest first, and every scene that they allow.
+    """Outcomes that all gates treat alike, as disjoint spans, lowest first, and every scene that they allow.
 
-    The scenes carry one of the outcomes; ``Scene.at`` puts another in its place.
+    The scenes hold one of the outcomes; ``Scene.at`` replaces it by another.
     """
 
     outcomes: tuple[Span, ...]

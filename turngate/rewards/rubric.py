@@ -1,8 +1,8 @@
-"""The rubric: rewards say what was earned, gates what is paid, settling puts it on turns.
+"""The rubric: rewards say what an episode earned, gates what of it is paid, and settling sums it up per turn.
 
     record → earn → gates in declared order → settle → Score
 
-Siblings go through the gates side by side, so that a gate may compare them (``trust``). Everything here is a pure
+All siblings of a group pass the gates together, so that a gate may compare them (``trust``). Everything here is a pure
 function of recorded evidence, so a stored episode can be scored again without a model.
 """
 
@@ -27,7 +27,7 @@ FINISHED, AGENT_FAULT = Ending.FINISHED, Ending.AGENT_FAULT
 
 
 class FromEvidence(Reward):
-    """Earns the value of one named piece of evidence, a bool or a number in [low, high]."""
+    """Earns the value of one named piece of evidence, a bool or a number from ``low`` to ``high``."""
 
     type: Literal["from_evidence"] = "from_evidence"
     evidence: str
@@ -35,19 +35,21 @@ class FromEvidence(Reward):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The one name."""
+        """The name of that evidence."""
         return (self.evidence,)
 
     def verdicts(self, facts: Facts) -> list[Verdict]:
-        """What was measured under that name."""
+        """The recorded values."""
         return facts.verdicts(self.evidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateAccount:
-    """What one gate did over many episodes, counted in payments that reached it (not closed by an earlier gate).
+    """What one gate did over many episodes, counted over payments that no earlier gate had closed.
 
-    ``raw`` was earned, ``paid`` is what was left in the end, a veto's floor included; ``n_cut`` counts part payments.
+    ``raw``: what these payments earned. ``paid``: what was paid of it after all gates, with the floors of a veto.
+    ``n_events``: how many payments there were; ``n_closed``: how many of them the gate closed; ``n_cut``: of how many
+    it let a part through.
     """
 
     raw: float
@@ -63,24 +65,25 @@ class GateAccount:
 
 
 class Rubric(BaseModel):
-    """Rewards and gates of a task family.
+    """How episodes are scored: the rewards that they can earn, and the gates that decide what is paid.
 
     Raises at construction: ConfigError for two parts of one name, no outcome component or a gate without effect;
     UnknownName (with the closest name) for a gate on an unknown component or an unknown ``type``.
 
-    Why ``book_last``: a gate on the outcome lets a later action change what an earlier turn was paid, and credit that
-    sums from a turn on leaves that part of the later action's worth out (``returns``, ``turn_gae``, corrected
-    ``mt_grpo``: 32 % of the gradient in docs/credit_lab.md). Booked at the end it is whole again, and what other gates
-    or none decide stays on its turn. The ledger, what is paid in all, and process verdicts per turn are the same.
+    When to set ``book_last``: with a gate on the outcome, a later action changes what an earlier turn is paid. Credit
+    rules that sum payments from a turn on (``returns``, ``turn_gae``, corrected ``mt_grpo``) then leave out this part
+    of what the later action was worth: 32 % of the gradient in docs/credit_lab.md. With ``book_last`` such payments
+    stand on the last turn, so every turn gets credit for them; all other payments stay on their turns. The ledger, the
+    total and the process verdicts per turn are the same.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     rewards: tuple[Reward, ...]
     """The components: what an episode can earn. At least one of kind outcome."""
     gates: tuple[Gate, ...] = ()
-    """Conditions on what is paid of it, applied in this order; none: everything earned is paid."""
+    """Conditions on what is paid of the rewards, applied in this order. Without gates everything earned is paid."""
     book_last: bool = False
-    """Move payments that a gate on the outcome decides about from their own turns in ``reward_T`` to the last one. For
+    """Whether payments that a gate on the outcome decides about count on the last turn instead of their own. Set it for
     credit rules that sum payments from a turn on (returns, turn_gae, corrected mt_grpo)."""
 
     def model_post_init(self, context: object) -> None:
@@ -106,7 +109,7 @@ class Rubric(BaseModel):
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
-        """Every evidence name that it reads → the components and gates that read it."""
+        """Name of each piece of evidence that is read → the components and gates that read it."""
         found: dict[str, tuple[str, ...]] = {}
         parts = [(reward.name, reward.reads) for reward in self.rewards]
         parts += [(gate.name, gate.reads) for gate in self.gates]
@@ -117,7 +120,7 @@ class Rubric(BaseModel):
 
     @cached_property
     def occasional(self) -> frozenset[str]:
-        """Evidence that only gates read and that is recorded only when it happens: a whole run may be without it."""
+        """Evidence that only gates read and that is recorded only if something happens: a whole run may lack it."""
         rewards = {name for reward in self.rewards for name in reward.reads}
         often = rewards.union(*(set(gate.reads) - set(gate.occasional) for gate in self.gates))
         return frozenset(self.readers) - often
@@ -149,16 +152,16 @@ class Rubric(BaseModel):
         )
 
     def score(self, record: Record) -> Score:
-        """Settle a finished record.
+        """Score a finished episode.
 
-        Payments without a turn land on the last turn; an episode without turns has an empty ``reward_T`` and its
-        payments stand in the ledger only. The score is unusable, with ``problem`` saying why, if the ending is, if an
-        outcome component has no verdict or if a gate lacks evidence that it cannot do without. Raises ValueError for
+        Payments for the whole episode count on the last turn; an episode without turns has an empty ``reward_T``, and
+        its payments stand in the ledger only. The score is unusable, and ``problem`` says why, if the ending is an
+        error, if an outcome component has no verdict, or if a gate lacks evidence that it needs. Raises ValueError for
         evidence that is NaN or infinite at any depth, and for a verdict outside its component's range, naming the
         component or gate, task, trajectory and turn.
 
-        An episode that the agent broke gets the worst there is without a look at its evidence: every outcome and every
-        penalty its worst verdict, nothing for the process.
+        An episode that the agent broke gets the worst score, whatever its evidence says: the worst verdict of every
+        outcome and penalty, and nothing for the process.
         """
         draft = self._earn(record)
         if isinstance(draft, Score):
@@ -187,7 +190,7 @@ class Rubric(BaseModel):
         return draft
 
     def certain(self, record: Record) -> float:
-        """What no later event can take back in an unfinished record: per-turn sums that no gate touches."""
+        """The part of an unfinished episode's reward that nothing later can take back: sums that no gate touches."""
         if not self._certain:
             return 0.0
         facts = Facts(record, self.readers)
@@ -196,10 +199,11 @@ class Rubric(BaseModel):
     def score_records(
         self, records: Sequence[Record], step: int = 0, names: Sequence[str] | None = None
     ) -> tuple[Score, ...]:
-        """Settle the records of one group. ``step``, the training step, matters only to gates that are annealed.
+        """Score the episodes of one group together, for gates that compare siblings.
 
-        Unusable siblings are left out of every comparison. Without gates that compare siblings the scores are those of
-        ``score``, record by record, and it raises the same; ``names`` are the ids of the trajectories, for that error.
+        ``step``: the training step, for gates that are annealed. ``names``: ids of the trajectories, for error
+        messages. Unusable siblings are left out of every comparison. Without gates that compare siblings, the scores
+        are those of ``score``. Raises what ``score`` raises.
         """
         known = [""] * len(records) if names is None else names
         drafts = [self._earn(record, name) for record, name in zip(records, known, strict=True)]
@@ -210,19 +214,19 @@ class Rubric(BaseModel):
         return tuple(_finish(record, draft, self._late) for record, draft in zip(records, drafts, strict=True))
 
     def score_group(self, group: Group, step: int = 0) -> ScoredGroup:
-        """Score every trajectory of a group as one group of records. Errors name the trajectory."""
+        """Score the trajectories of a group together, as ``score_records`` does. Errors name the trajectory."""
         records = [trajectory.record() for trajectory in group.trajectories]
         scores = self.score_records(records, step, [trajectory.id for trajectory in group.trajectories])
         return ScoredGroup(task=group.task, trajectories=group.trajectories, scores=scores)
 
     def account(self, scores: Iterable[Score]) -> dict[str, GateAccount]:
-        """Per gate: earned, paid, closed and cut. Unusable scores have empty ledgers and add nothing."""
+        """What each gate did over these scores, by its name. Unusable scores have empty ledgers and add nothing."""
         events = [event for score in scores for event in score.ledger]
         order = {gate.name: position for position, gate in enumerate(self.gates)}
         return {gate.name: _account(gate, order, events) for gate in self.gates}
 
     def check(self) -> Safety:
-        """Whether process rewards can outrank the outcome, over all declared ranges. See ``safety.assess``."""
+        """Prove, from the declared ranges, that process rewards cannot outrank the outcome. See ``safety.assess``."""
         return assess(self.rewards, self.gates)
 
 

@@ -1,25 +1,27 @@
-"""What can overtake what: the bounds I1–I3, computed from declared ranges before any episode is played.
+"""Is a rubric safe? The bounds I1–I3, computed from the declared ranges of its components before any episode is played.
 
-* I1, no overtaking: between two outcomes on the same side of every gate, the better one is paid more whatever the
-  process scores. Holds iff the gap between the outcomes exceeds the range of process and penalties. Outcomes that can
-  take any value have no smallest gap, so there it holds iff nothing that is paid besides them varies.
-* I2, no gate inversion: getting past a gate never pays less. For a gate on the outcome the better outcome must be paid
-  strictly more; for a veto, an episode that keeps the rule must be paid at least the floor; for a fact or a condition
-  on a component, an episode that meets it throughout must be paid at least what the same episode is paid without.
-* I3, bounded in length: what an episode can be paid does not grow with the number of verdicts.
+* I1, no overtaking: of two outcomes that all gates treat alike, the better one is paid more, whatever the process
+  scores are. It holds if the gap between the outcomes exceeds the range of process and penalties together. Outcomes
+  that can take any value have no smallest gap, so there it holds only if nothing else that is paid varies.
+* I2, no gate inversion: meeting the condition of a gate never pays less than missing it. For a gate on the outcome, the
+  better outcome must be paid strictly more; for a veto, an episode that keeps the rule must be paid at least the floor;
+  for evidence or a condition on a component, an episode that meets it throughout must be paid at least as much as the
+  same episode without it.
+* I3, bounded in length: what an episode can be paid does not grow with the number of its verdicts.
 
 An outcome can be anything that its components can earn: every sum of their ``Reward.levels``, and every value between
 ``low`` and ``high`` of a component that declares none.
 
-A bound that fails comes with two imagined episodes, staged as records and paid by the gates themselves, and every gate
-with an example of what gets past it. Leads below ``TIE`` count as none, for they may be rounding.
+A bound that fails comes with two imagined episodes that show it, and every gate with an example that it does not
+prevent, if there is one. The imagined episodes are made as records of evidence and paid by the rubric's own gates. A
+difference below ``TIE`` counts as none, because it may be rounding.
 
-I1, I3 and I2 for outcomes and vetoes are proven from the ranges. I2 for facts and conditions is tried: on pairs of
-episodes at the ends of the ranges, in the middle and close to nothing.
+I1, I3 and I2 for outcomes and vetoes are proven from the ranges. I2 for evidence and conditions is not proven but
+tested, on pairs of episodes at the ends of the ranges, in the middle and close to 0.
 
-Assumed: components reach their extremes independently, of each other and of the facts that gates read; optional
-components may also earn nothing. Where that does not hold the ranges can be wider than what can happen: then a bound
-may fail without an example, and says that it is not proven.
+It is assumed that components reach their extremes independently of each other and of the evidence that gates read, and
+that process and penalty components may also earn nothing. Where that is not so, the ranges may be wider than what can
+happen: a bound may then fail without an example, and its sentence says that it is not proven.
 """
 
 from __future__ import annotations
@@ -42,10 +44,11 @@ Name: TypeAlias = Literal["I1", "I2", "I3"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One invariant. If it is violated, ``better`` should be paid more than ``worse`` and is not.
+    """One bound: whether it holds, and in words why. If it does not, ``better`` should be paid more than ``worse`` but
+    is not.
 
-    Both are None if it holds, if it is merely not proven, and for I3 if only losses are endless. ``advice`` says what
-    to change, where one change is the obvious one.
+    Both episodes are None if the bound holds, if it is merely not proven, and for I3 if only losses have no bound.
+    ``advice`` says what to change, where one change is obvious.
     """
 
     name: Name
@@ -76,7 +79,8 @@ _MEANING: dict[Name, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What gets past a gate: ``better`` should be paid more than ``worse``, or as much where only the gate differs."""
+    """What a gate does not prevent: ``better`` should be paid more than ``worse`` (or as much, where the two episodes
+    differ only in the gate's condition), but is not."""
 
     gate: str
     bound: Name
@@ -90,10 +94,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safety:
-    """The verdict on a rubric; ``str()`` gives one line per bound and, if one fails, one per gate.
+    """Whether a rubric is safe; ``str()`` gives one line per bound and, if one fails, one per gate.
 
-    ``process`` and ``penalty`` say between what an episode's process payments and its penalties sum up, whatever its
-    length, its outcome and its facts; the floor of a veto is not in them.
+    ``process`` and ``penalty`` are the lowest and highest sums of an episode's process payments and penalties, for any
+    length, outcome and evidence, without the floor of a veto.
     """
 
     bounds: tuple[Bound, ...]
@@ -174,7 +178,7 @@ class _Rules:
         return lows[place], region.scenes[place]
 
     def most(self, region: Region, n: float) -> tuple[float, Scene]:
-        """The most."""
+        """The most that is paid besides the outcome, and in which scene."""
         highs = [ranges.process()[1] + ranges.penalty()[1] for ranges in self.ranges(region, n)]
         place = max(range(len(highs)), key=highs.__getitem__)
         return highs[place], region.scenes[place]

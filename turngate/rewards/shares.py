@@ -1,7 +1,7 @@
-"""Gates that pay a share: a softer answer to doubt than closing.
+"""Gates that pay a share of a component instead of all or nothing.
 
 A share lies in [0, 1] and multiplies what is still open. A published factor above 1 is written as a larger weight of
-the component with smaller shares: weight 1.6 and shares 1, ½ are the factors 1.6, 0.8.
+the component with smaller shares: weight 1.6 and shares 1 and ½ are the factors 1.6 and 0.8.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ class Soft(Gate):
     This is the reward of R3-RAG (https://github.com/Yuan-Li-FNLP/R3-RAG; read from its code, not in the paper):
     relevance p_t of a search counts 1.6·p_t with a right final answer, 0.8·p_t with a wrong one, 0.9·p_t without one
     and p_t before a format error. The defaults give these factors for a component of weight 1.6, together with an
-    outcome of weight 2 and a penalty of 0.9 for the error. They are a caution: not answering is paid more than
-    answering wrongly, so an agent that is not sure learns to stall. ``Rubric.check`` calls it unsafe; shares that do
-    not fall in the order broken ≤ unanswered ≤ wrong ≤ right are what it objects to. With all shares 1 the gate does
-    nothing, with ``right`` 1 and the others 0 it is ``needs_outcome`` for one component.
+    outcome of weight 2 and a penalty of 0.9 for the error. Beware of the defaults: not answering is paid more than
+    answering wrongly, so an agent that is not sure learns to stall. ``Rubric.check`` calls them unsafe. Choose shares
+    in the order broken ≤ unanswered ≤ wrong ≤ right. With all shares 1 the gate does nothing; with ``right`` 1 and the
+    others 0 it is ``needs_outcome`` for one component.
     """
 
     type: Literal["soft"] = "soft"
     on: str
     """Name of the component that is paid a share."""
     at_least: float
-    """The weighted outcome that counts as right."""
+    """Lowest outcome, weights included, that counts as a right answer."""
     answered: str
-    """Evidence that an answer was given. Missing counts as not answered; None makes the episode unusable."""
+    """Name of the evidence that an answer was given. Missing counts as not answered; None makes the episode
+    unusable."""
     malformed: str = ""
-    """Evidence that a turn could not be read; "" if the environment has none."""
+    """Name of the evidence that a turn could not be read; "" if the environment records none."""
     right: Share = 1.0
     """Share that is paid where the outcome counts as right."""
     wrong: Share = 0.5
@@ -68,12 +69,12 @@ class Soft(Gate):
 
     @property
     def occasional(self) -> tuple[str, ...]:
-        """Turns that could not be read."""
+        """The evidence of turns that could not be read."""
         return (self.malformed,) if self.malformed else ()
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The facts again."""
+        """The facts that choose the share."""
         return self.reads
 
     @property
@@ -88,11 +89,11 @@ class Soft(Gate):
 
     @property
     def late(self) -> bool:
-        """It reads the outcome."""
+        """True: it decides by the outcome."""
         return True
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """The component ``on``."""
+        """True for the component ``on``."""
         return name == self.on
 
     def fit(self, rewards: Sequence[Reward]) -> None:
@@ -120,7 +121,7 @@ class Soft(Gate):
                     line.cut(name, share)
 
     def bound(self, ranges: Ranges, scene: Scene) -> None:
-        """The share of the scene."""
+        """The component is paid the share that belongs to the scene."""
         for name in ranges.of(self):
             ranges.share(name, self._share(scene.outcome, scene.facts))
 
@@ -133,7 +134,7 @@ class Soft(Gate):
 
 
 class Trust(Gate):
-    """Component ``on``, say a judge's view of the thinking, counts as far as it agrees with the outcome in its group.
+    """Component ``on``, say a judge's score of the reasoning, is paid as far as it agrees with the outcomes of a group.
 
     R_i = o_i + γ·exp(−step/T)·w·θ_i   (Trust-GRPO, SophiaVL-R1, https://arxiv.org/abs/2505.17018)
 
@@ -146,7 +147,7 @@ class Trust(Gate):
 
     type: Literal["trust"] = "trust"
     on: str
-    """Name of the component that is paid as far as it can be trusted."""
+    """Name of the component that is paid as far as it agrees with the outcomes."""
     decay_steps: float = 1500.0
     """T, in training steps: 1500 in the paper, 500 in its code. The share falls to 1/e over T steps."""
     correct_at: float = 0.5
@@ -154,12 +155,12 @@ class Trust(Gate):
     open_from: float = 0.2
     """Below this outcome nothing is paid, as in the released code; 0 is the paper's equation."""
     all_right_at: float = 0.9
-    """Where the outcomes of all siblings reach this, nothing is paid: there is nobody to compare with."""
+    """If all outcomes of a group reach this value, nothing is paid, because there is no failure to compare with."""
     all_wrong_at: float = 0.1
-    """Where no sibling's outcome is above this, nothing is paid: there is nobody to compare with."""
+    """If no outcome of a group is above this value, nothing is paid, because there is no success to compare with."""
 
     def model_post_init(self, context: object) -> None:
-        """Raises ConfigError for a decay that is no time."""
+        """Raises ConfigError for ``decay_steps`` of 0 or less."""
         if not self.decay_steps > 0:
             raise ConfigError(f"{self.name} has decay_steps={self.decay_steps}; it must be above 0")
 
@@ -179,7 +180,7 @@ class Trust(Gate):
         return (self.open_from,)
 
     def touches(self, name: str, kind: Kind) -> bool:
-        """The component ``on``."""
+        """True for the component ``on``."""
         return name == self.on
 
     def fit(self, rewards: Sequence[Reward]) -> None:
@@ -189,7 +190,7 @@ class Trust(Gate):
             raise ConfigError(f"{self.name} compares '{self.on}', a sum; give it agg='mean', 'last', 'min' or 'max'")
 
     def apply(self, draft: Draft) -> None:
-        """Nothing, for want of siblings."""
+        """Close every payment of ``on``, because an episode by itself has no siblings to compare with."""
         self._cut(draft, 0.0)
 
     def apply_group(self, drafts: Sequence[Draft], step: int) -> None:

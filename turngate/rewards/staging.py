@@ -1,7 +1,8 @@
-"""Imagined episodes at the extremes of what a rubric declares, staged as records and paid by its own gates.
+"""Imagined episodes at the extremes of what a rubric allows, which ``safety`` shows as counter-examples.
 
-``safety`` shows them as counter-examples. Every component gives the verdicts of ``Reward.imagined``, in general the
-same in every turn, which is enough: within a scene the extremes lie at the ends of the ranges.
+They are made as records of evidence and paid by the rubric's own gates. Every component gives the verdicts of
+``Reward.imagined``, in general the same in every turn. That is enough, because within a scene the extremes lie at the
+ends of the ranges.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from turngate.rewards.regions import cells, outcome_spans, weighted_values
 from turngate.types import Ending, Evidence, Record
 
 Truth: TypeAlias = bool | frozenset[int | None]
-"""Whether a fact is true of every turn and of the episode, of none, or of all but these turns."""
+"""Whether a fact is true of every turn and of the episode (True), of none (False), or of all but these turns (a
+set)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class ImaginedEpisode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """Something that a gate is there for, met and just missed: a condition on a component, or a fact."""
+    """A condition of a gate that an episode can meet or just miss: a threshold of a component, or a fact."""
 
     gate: str
     what: str

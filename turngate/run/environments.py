@@ -70,7 +70,7 @@ class Environments:
             try:
                 env.close()
             except (Exception, SystemExit) as error:
-                _log.warning("'%s' could not be closed, and what it held may be left: %r", label, error)
+                _log.warning("'%s' could not be closed; processes or files of it may be left behind: %r", label, error)
 
     def __iter__(self) -> Iterator[tuple[str, TurnEnv]]:
         """Name and environment, in the order of the config."""

@@ -1,6 +1,7 @@
-"""Sandboxes: where an agent's commands run. ``base`` says what one is; each back end is a module.
+"""Sandboxes: where an agent's commands run. ``base`` defines the interface; each back end is a module.
 
-``open_backend`` takes the one that is asked for or says what is missing. It never takes another one instead.
+``open_backend`` opens the back end that is asked for, or says what this machine lacks for it. It never falls back to
+another one.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ __all__ = [
 
 
 def open_backend(name: str = "bubblewrap", limits: ResourceLimits | None = None, **settings: object) -> Backend:
-    """The back end ``bubblewrap``, ``docker`` or ``local``. ``settings``: see its class.
+    """Open the back end ``bubblewrap``, ``docker`` or ``local``; ``settings`` are the arguments of its class.
 
-    Raises UnknownName for another name, MissingExtra or ConfigError (with the line that installs it) if it cannot work
-    on this machine.
+    Raises UnknownName for another name, and MissingExtra or ConfigError (with the command that installs what is
+    missing) if the back end cannot work on this machine.
     """
     chosen: Any = settings
     if name == "bubblewrap":

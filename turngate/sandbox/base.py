@@ -1,16 +1,17 @@
-"""What a sandbox is: a place in which an agent's commands run, and nothing of which outlives or leaves it.
+"""The interface of a sandbox: an isolated place in which an agent's commands run, and which is removed when it closes.
 
     with open_backend("bubblewrap") as backend:
         with backend.open(folder) as sandbox:                    # /work is a private copy of the folder
             result = sandbox.run(["python3", "main.py"], deadline_s=10)
             branch = sandbox.fork()                              # an exact copy, cheap, independent from here on
 
-Inside, every back end looks the same: the folders ``/work``, ``/tmp`` and ``/home/agent`` can be written and belong to
-the sandbox; the system is read-only; there is no network. What those three folders hold is what a snapshot keeps.
+Every back end looks the same from inside: the folders ``/work``, ``/tmp`` and ``/home/agent`` belong to the sandbox and
+can be written; the rest of the system is read-only; there is no network. A snapshot keeps the content of those three
+folders and nothing else.
 
-A program that fails, floods its output, cannot be started or runs past its deadline is a ``CommandResult``. An
-exception means that the sandbox itself broke (EnvError; SandboxLost once a program has run in it, which may be the
-cause), or that the caller has to change something (ConfigError).
+A program that fails, floods its output, cannot be started or runs past its deadline gives a ``CommandResult``. An
+exception means that the sandbox itself broke, or that the caller has to change something (ConfigError). A sandbox that
+broke is SandboxLost if a program had run in it, because that program may be the cause, and else EnvError.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from turngate.errors import ConfigError, EnvError, UserError
 
 WORK, TMP, HOME = "/work", "/tmp", "/home/agent"
 FOLDERS = {"work": WORK, "tmp": TMP, "home": HOME}
-"""Name of each folder that a sandbox may write → where it lies inside."""
+"""Name of each folder that can be written → its path inside the sandbox."""
 
 BYPRODUCTS = frozenset({"__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache", ".hypothesis", ".git"})
-"""Folders that ``Sandbox.tree`` leaves out: their files hold times and places, so equal states would differ in them."""
+"""Folders that ``Sandbox.tree`` leaves out: tools write times and paths into them, so they differ between equal
+states."""
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -39,10 +41,10 @@ ENVIRONMENT: Mapping[str, str] = {
     "LANG": "C.UTF-8",
     "TMPDIR": TMP,
 }
-"""All that a command sees of an environment; nothing is inherited from the host."""
+"""The environment variables of every command; none is inherited from the host."""
 
 ARGUMENT_BYTES = 120_000
-"""Longest command line, its words together. A longer one does not start, as in a shell (exit status 126)."""
+"""Longest command line in bytes, all words together. A longer one is not started, as in a shell (exit status 126)."""
 
 Path_: TypeAlias = str | Path
 
@@ -51,32 +53,35 @@ class KilledBy(StrEnum):
     """Why a command did not end by itself."""
 
     DEADLINE = "deadline"
-    """It ran longer than it was given."""
+    """It was still running at its deadline."""
     MEMORY = "memory"
-    """The processes of the sandbox together needed more memory than they may have."""
+    """The processes of the sandbox together used more memory than the limit."""
     CLOSED = "closed"
     """The sandbox was closed while it ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimits:
-    """What a sandbox may use. One too small for a program makes the program fail; none is ever exceeded silently."""
+    """What a sandbox may use. A program that needs more fails with an error of its own; nothing is exceeded
+    silently."""
 
     memory_bytes: int = 2 << 30
-    """Address space of each process, and memory of all together where control groups can be used."""
+    """Most memory in bytes: the address space of each process and, where control groups work, all processes
+    together."""
     disk_bytes: int = 512 << 20
-    """Everything written under /work, /tmp, /home and /dev/shm together."""
+    """Most bytes of all files under /work, /tmp, /home and /dev/shm together."""
     files: int = 20_000
-    """Files and folders under these together, without those of the folder or snapshot that bubblewrap lays below /work.
+    """Most files and folders under /work, /tmp, /home and /dev/shm together.
 
-    One more is told to the program as a full disk. An episode looks at each of them in every turn.
+    With bubblewrap the files of the folder or snapshot that /work began with do not count. A program that makes one
+    more is told that the disk is full. A high limit makes turns slow, because each turn looks at every file.
     """
     processes: int = 128
-    """Processes and threads at a time."""
+    """Most processes and threads that run at the same time."""
     open_files: int = 1024
-    """Open files of each process."""
+    """Most open files of each process."""
     output_bytes: int = 64 << 10
-    """How much of each output stream is kept: one half from its beginning, the other from its end."""
+    """How many bytes of each output stream are kept: half from its beginning, half from its end."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -87,20 +92,20 @@ class ResourceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """What became of a command."""
+    """How a command ended, and what it wrote."""
 
     exit: int
     """Its exit status; 128 + n if signal n ended it; 127 if there is no such program, 126 if it cannot be started."""
     stdout: bytes
-    """What it wrote, shortened in the middle if ``truncated``."""
+    """What it wrote; the middle is left out if ``truncated``."""
     stderr: bytes
     truncated: bool = False
-    """Whether one of the two was longer than ``ResourceLimits.output_bytes``."""
+    """Whether ``stdout`` or ``stderr`` was longer than ``ResourceLimits.output_bytes``."""
     killed_by: KilledBy | None = None
-    """None: it ended by itself."""
+    """Why it was killed; None if it ended by itself."""
     time_s: float = 0.0
     note: str = ""
-    """What else an agent must know: that its shell was started anew."""
+    """What else an agent must know, for instance that its shell was started anew; empty if there is nothing."""
 
     def text(self) -> str:
         """Both streams as text, the errors last; a byte that is not UTF-8 becomes �."""
@@ -117,23 +122,26 @@ class Entry:
 
 
 class FolderSnapshot:
-    """The content of a sandbox's folders at one moment. It lives as long as somebody holds it, and its back end."""
+    """The content of a sandbox's folders at one moment.
+
+    It can be opened until its back end closes; its files are removed when nothing refers to it any more.
+    """
 
     __slots__ = ()
 
 
 class Session(ABC):
-    """A shell that stays: what a command leaves behind is there for the next. ``session.py`` says how.
+    """A shell that stays open: what a command leaves behind is there for the next. ``session.py`` says how.
 
-    Used by one thread; ends with its sandbox at the latest.
+    Use it from one thread; it ends with its sandbox at the latest.
     """
 
     @property
     @abstractmethod
     def state(self) -> bytes:
-        """What the shell reported after its last command, for ``Sandbox.session``; empty if nothing ran in it yet.
+        """The state after the last command, for ``Sandbox.session`` to continue from; empty if nothing has run yet.
 
-        A bash's working directory, variables, functions, aliases and options. A Python has no state.
+        The state of a bash is its working directory, variables, functions, aliases and options. A Python has none.
         """
 
     @abstractmethod
@@ -155,7 +163,7 @@ class Session(ABC):
 
 
 class Sandbox(ABC):
-    """One private place. Used by one thread at a time."""
+    """One isolated place to run commands in. Use it from one thread at a time."""
 
     limits: ResourceLimits
 
@@ -169,18 +177,18 @@ class Sandbox(ABC):
         env: Mapping[str, str] | None = None,
         stdin: bytes = b"",
     ) -> CommandResult:
-        """Run one program to its end, and end everything that it started.
+        """Run one program until it ends, then kill everything that it started and left running.
 
-        ``deadline_s``: after it the whole tree of processes is killed, wherever it has moved to. ``env``: added to
-        ``ENVIRONMENT``. A relative ``cwd`` lies in /work.
+        ``deadline_s``: seconds after which the program and everything that it started is killed, also what has detached
+        itself. ``env``: variables that are added to ``ENVIRONMENT``. A relative ``cwd`` lies in /work.
         """
 
     @abstractmethod
     def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
-        """A shell that stays: working directory, variables and functions persist from one command to the next.
+        """A shell that stays open: working directory, variables and functions persist from one command to the next.
 
-        ``state``: what it begins with, the ``Session.state`` of another bash, for instance in the sandbox of which this
-        one is a fork. Raises ConfigError for a Python with a state.
+        ``state``: the ``Session.state`` of another bash session, which this one continues; for instance of a session in
+        the sandbox that this one was forked from. Raises ConfigError for a Python session with a state.
         """
 
     @abstractmethod
@@ -189,11 +197,12 @@ class Sandbox(ABC):
 
     @abstractmethod
     def write(self, path: str, content: bytes | str, *, executable: bool = False) -> None:
-        """Make or replace a file, and the folders above it. Raises SandboxFileError, also when the disk is full."""
+        """Make or replace a file, and make the folders above it. Raises SandboxFileError, also when the disk is
+        full."""
 
     @abstractmethod
     def list(self, path: str = WORK) -> tuple[Entry, ...]:
-        """What lies in a folder, by name. Raises SandboxFileError if there is no such folder."""
+        """The entries of a folder, sorted by name. Raises SandboxFileError if there is no such folder."""
 
     @abstractmethod
     def tree(self, path: str = WORK) -> Mapping[str, str]:
@@ -201,20 +210,20 @@ class Sandbox(ABC):
 
         The digest begins with ``f:`` for a file, ``x:`` for one that may be executed, ``l:`` for a link, which is not
         followed; anything else is ``o:``. Empty folders and ``BYPRODUCTS`` are left out. A name that is not UTF-8 has
-        surrogate escapes. A file above 64 MiB, or one that is nearly all holes, is not read: its digest may be that of
-        its size and the time of its last change. Likewise a file is not read again while its size and times stay; a
-        program can change one unseen if it has mapped it into its memory before.
+        surrogate escapes. A file above 64 MiB, or a sparse file that is nearly empty, is not read: its digest may be
+        that of its size and the time of its last change. A file whose size and times are unchanged is not read again,
+        so a program that had mapped a file into its memory can change it unseen.
 
         Raises SandboxFileError if there is no such folder, or if it cannot be read as a whole.
         """
 
     @abstractmethod
     def snapshot(self) -> FolderSnapshot:
-        """Keep the present content of the folders; ``Backend.open`` makes new sandboxes of it."""
+        """Keep the present content of the folders; ``Backend.open`` makes new sandboxes from it."""
 
     @abstractmethod
     def fork(self) -> Self:
-        """A new sandbox with the same content. Running programs, and so sessions, stay where they are."""
+        """A new sandbox with the same files. Running programs, and so sessions, are not copied."""
 
     @abstractmethod
     def close(self) -> None:
@@ -238,7 +247,7 @@ class Backend(ABC):
 
     @abstractmethod
     def keep(self, folder: Path_) -> FolderSnapshot:
-        """Read a folder once, as the /work of many sandboxes."""
+        """Copy a folder once; the snapshot then opens any number of sandboxes whose /work begins with it."""
 
     @abstractmethod
     def close(self) -> None:
@@ -252,11 +261,11 @@ class Backend(ABC):
 
 
 class SandboxLost(EnvError):
-    """One sandbox broke after a program had run in it, so that program may be the cause; its back end goes on."""
+    """A sandbox broke after a program had run in it, so that program may be the cause; its back end still works."""
 
 
 class SandboxFileError(UserError):
-    """A file in a sandbox that cannot be read or written as asked; for an agent's tool, this is an observation."""
+    """A file in a sandbox cannot be read or written as asked. A tool shows the message to the agent."""
 
 
 def normal(path: str) -> str:
@@ -272,7 +281,10 @@ def is_below_work(path: str) -> bool:
 
 
 def in_folders(path: str) -> tuple[str, str]:
-    """A path of a caller → the name of its folder and the path in it. A relative path lies in /work."""
+    """Split a path into the name of its folder (see ``FOLDERS``) and the path in it. A relative path lies in /work.
+
+    Raises SandboxFileError for a path outside of the folders.
+    """
     if "\0" in path:
         raise SandboxFileError("a path contains a NUL byte; remove it")
     try:
@@ -303,7 +315,7 @@ def check_command(argv: Sequence[str], deadline_s: float) -> None:
 
 
 def unstarted(argv: Sequence[str]) -> CommandResult | None:
-    """What becomes of a command line that is too long to be started; None for any other."""
+    """The result of a command line that is too long to be started; None for any other."""
     length = sum(len(os.fsencode(word)) + 1 for word in argv)
     if length <= ARGUMENT_BYTES:
         return None

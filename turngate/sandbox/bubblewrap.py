@@ -5,12 +5,13 @@ whole back end, one *supervisor* per sandbox, and bubblewrap itself per command.
 supervisor mounts, with a host name, IPC and a network of its own that leads nowhere; each command gets fresh processes
 in it, a read-only system, no capabilities, no new privileges, a system-call filter (``seccomp.py``) and limits.
 
-What bounds what: processes, open files and the address space of each process by resource limits; files and their bytes
-by the size of the sandbox's file system, which lives in memory; the memory of all processes together by a control group
-where one can be made (``Bubblewrap.memory_bound`` says in words which of these holds here).
+How each limit is enforced: resource limits (rlimits) bound processes, open files and the address space of each process;
+the size of the sandbox's file system, which lies in memory, bounds files and their bytes; a control group bounds the
+memory of all processes together, where one can be made (``Bubblewrap.memory_bound`` says which limit holds here).
 
-Copy-on-write: a snapshot copies what a sandbox changed, and a new sandbox is an overlay on it. Where overlays are not
-allowed (before Linux 6.6, as a rule), sandboxes and snapshots are full copies; ``Bubblewrap.storage`` says so.
+Copy-on-write: a snapshot copies only what a sandbox changed, and a new sandbox is an overlay on the snapshot. Where
+overlays are not allowed (as a rule before Linux 6.6), sandboxes and snapshots are full copies; ``Bubblewrap.storage``
+says which of the two is used.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ from turngate.sandbox.trees import copy_tree
 
 INSTALL = "apt-get install -y bubblewrap"
 OUTSIDE_UID = 1_900_000_000
-"""Who a sandbox is on the host if the library runs as root: a number that no user has."""
+"""User id of sandboxes on the host if the library runs as root: a number that no user has."""
 SPARE = 4
-"""Supervisors that are made ahead and wait, so that a sandbox opens at once; none is used twice."""
+"""How many supervisors are started ahead of need, so that a sandbox opens at once; each serves one sandbox."""
 CLOSE_S = 10.0
 _LAUNCHER_S = 0.5
 
@@ -54,13 +55,13 @@ _log = logging.getLogger(__name__)
 
 
 class Bubblewrap(Backend):
-    """The back end. Its helper process and its store in the temporary folder live until ``close``.
+    """The back end. Its helper process and its folder of snapshots (the store) exist until ``close``.
 
-    ``shown``: more paths to show read-only, inside → on the host, for instance ``{"/opt/python": sys.base_prefix}``. A
-    link leads there from where they lie on the host, because programs look for their libraries where they were built.
-    ``store``: where snapshots lie (default: the system's temporary folder). ``storage``: ``auto`` takes overlays where
-    they work. ``groups``: ``auto`` uses control groups where they can be made, ``require`` refuses to go without,
-    ``off`` makes none.
+    ``shown``: further host paths that commands can read, as path inside → path on the host, for instance
+    ``{"/opt/python": sys.base_prefix}``. A link at the host's path leads there, because programs look for their
+    libraries where they were built. ``store``: the folder in which the store is made (default: the system's temporary
+    folder). ``storage``: ``overlay``, ``copy``, or ``auto`` for overlays where they work. ``groups``: ``auto`` uses
+    control groups where they can be made, ``require`` fails without them, ``off`` uses none.
 
     Raises ConfigError if bubblewrap is not installed, or if this machine does not let it make a sandbox.
     """
@@ -146,7 +147,7 @@ class Bubblewrap(Backend):
             try:
                 process.wait(CLOSE_S)
             except subprocess.TimeoutExpired:
-                _log.warning("the launcher of the sandboxes did not end within %g s and is killed", CLOSE_S)
+                _log.warning("the process that starts the sandboxes did not end within %g s and is killed", CLOSE_S)
                 process.kill()
                 process.wait()
         shutil.rmtree(self._store, ignore_errors=True)  # the launcher has removed it, unless it never came so far
@@ -156,10 +157,10 @@ class Bubblewrap(Backend):
         if groups is not None:
             groups.close()
 
-    # --- for its sandboxes --------------------------------------------------------------------------------------------
+    # --- what its sandboxes use ---------------------------------------------------------------------------------------
 
     def new_layer(self) -> Layer:
-        """A name for a folder of the store, and a promise to remove that folder."""
+        """A new name for a folder of the store, which is removed when nothing refers to the layer any more."""
         layer = Layer(str(next(self._names)))
         weakref.finalize(layer, self._forget, layer.name).atexit = False
         return layer
@@ -167,7 +168,7 @@ class Bubblewrap(Backend):
     def enter(
         self, sandbox: BubblewrapSandbox, layers: Sequence[Layer]
     ) -> tuple[socket.socket, int, ControlGroup | None]:
-        """Let a supervisor begin: the channel to it, a file that is ready when it is gone, and its group."""
+        """Give a sandbox its supervisor: the channel to it, a file that is ready once it has ended, and its group."""
         names = [layer.name for layer in layers]
         while True:
             with self._lock:
@@ -177,7 +178,7 @@ class Bubblewrap(Backend):
                     raise EnvError("the sandbox back end was made by another process; make one in each process")
                 was_spare = bool(self._spare)
                 supervisor, group = self._spare.popleft() if was_spare else self._make_supervisor()
-                with suppress(OSError):  # it is gone, and so there is no welcome
+                with suppress(OSError):  # it has ended; the wait for its first answer reports that
                     messages.send(supervisor, {"layers": names})
                 self.sandboxes.add(sandbox)
                 self._fill()  # while that one works
@@ -193,20 +194,20 @@ class Bubblewrap(Backend):
             self._spare.append(self._make_supervisor())
 
     def _make_supervisor(self) -> tuple[socket.socket, ControlGroup | None]:
-        """Have the launcher make a supervisor, and do not wait for it: the channel to it, and its group."""
+        """Ask the launcher for a supervisor and do not wait for it: the channel to it, and its group."""
         group = self.groups.make() if self.groups else None
         ours, theirs = messages.pair()
         try:
             messages.send(self._channel, {"do": "open"}, [theirs.fileno(), *(group.entrances if group else ())])
         except OSError as error:
             _leave(ours, group)
-            raise EnvError(f"the launcher of the sandboxes is gone: {error}") from error
+            raise EnvError(f"the process that starts the sandboxes has ended ({error}); open a new back end") from error
         finally:
             theirs.close()
         return ours, group
 
     def works(self) -> bool:
-        """Whether the launcher is there. When it ends, its supervisors do so a moment before that can be seen."""
+        """Whether the launcher is running. Its supervisors end with it, a moment before its end can be seen here."""
         try:
             self._process.wait(_LAUNCHER_S)
         except subprocess.TimeoutExpired:
@@ -230,7 +231,7 @@ class Bubblewrap(Backend):
     # --- how it starts ------------------------------------------------------------------------------------------------
 
     def _prepare(self, bwrap: str, shown: Mapping[str, str]) -> dict[str, Any]:
-        """Fill the store; what the launcher has to know."""
+        """Write the files of the store, and return what the launcher has to know (the fields of ``mounts.Plan``)."""
         store = self._store
         store.chmod(0o711)
         write_settings(store / "etc")
@@ -258,7 +259,7 @@ class Bubblewrap(Backend):
         try:
             answer, _files = messages.receive(self._channel)
         except (EOFError, ConnectionError):
-            raise EnvError("the launcher of the sandboxes ended as it started; its message is on stderr") from None
+            raise EnvError("the process that starts the sandboxes ended at once; its message is on stderr") from None
         if "error" in answer:
             raise ConfigError(_no_namespaces(answer["error"]))
         if storage == "overlay" and not answer["overlay"]:
@@ -267,7 +268,7 @@ class Bubblewrap(Backend):
         return str(answer["storage"])
 
     def _try(self) -> None:
-        """One command, so that a machine on which nothing can run says so here."""
+        """Run one command, so that a machine on which no sandbox works says so when the back end opens."""
         try:
             with self.open() as sandbox:
                 result = sandbox.run(["/bin/true"], deadline_s=30)
@@ -312,7 +313,7 @@ def _welcome(supervisor: socket.socket) -> int:
     try:
         answer, files = messages.receive(supervisor)
     except (EOFError, ConnectionError):
-        raise EnvError("a sandbox ended as it started; the message of its supervisor is on stderr") from None
+        raise EnvError("a sandbox ended as it started; the message of its supervisor process is on stderr") from None
     if "error" in answer:
         raise EnvError(f"a sandbox could not be made: {answer['error']}")
     return files[0]

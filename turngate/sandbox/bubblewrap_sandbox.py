@@ -1,4 +1,4 @@
-"""One bubblewrap sandbox: what the library asks of its supervisor."""
+"""One bubblewrap sandbox on the library's side: it sends requests to its supervisor process and reads the answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLOSE_S = 10.0  # for a supervisor to kill its commands; it takes milliseconds
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A folder of the store; removed when nobody refers to it any more."""
+    """A folder of the store that holds the files of one snapshot; removed when nothing refers to it any more."""
 
     name: str
 
@@ -118,7 +118,7 @@ class BubblewrapSandbox(ManagedSandbox):
         if self._group:
             result = self._group.judge(result)
         if result.killed_by is KilledBy.CLOSED and not self._closed:
-            raise EnvError("the supervisor of the sandbox is gone, and with it the sandbox; open a new one")
+            raise EnvError("the supervisor process of the sandbox has ended, and the sandbox with it; open a new one")
         return result
 
     def start(
@@ -200,14 +200,17 @@ class BubblewrapSandbox(ManagedSandbox):
     # --- talking to the supervisor ------------------------------------------------------------------------------------
 
     def ask(self, request: messages.Message) -> tuple[messages.Message, Sequence[int]]:
-        """The supervisor's answer and its files. Raises SandboxFileError with what the system says if it could not."""
+        """Send a request: the supervisor's answer, and the files that come with it.
+
+        Raises SandboxFileError, with the system's message, if a file could not be read or written.
+        """
         with self._lock:
             self._check_open()
             try:
                 messages.send(self._supervisor, request)
                 answer, files = messages.receive(self._supervisor)
             except (EOFError, OSError) as error:
-                raise EnvError(f"the supervisor of the sandbox is gone: {error}") from error
+                raise EnvError(f"the supervisor process of the sandbox has ended: {error}") from error
         if "error" in answer:
             if "path" in request:
                 raise SandboxFileError(f"'{request['path']}': {answer['error']}")
@@ -225,7 +228,7 @@ class BubblewrapSandbox(ManagedSandbox):
 
 
 class BubblewrapShell:
-    """A shell of a session as a command of the sandbox (see ``session.ShellProcess``)."""
+    """The shell of a session, run as a command of the sandbox (see ``session.ShellProcess``)."""
 
     needs_marker = False
 

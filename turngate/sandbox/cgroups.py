@@ -1,12 +1,15 @@
-"""Control groups: what bounds the memory and the processes of a whole sandbox, where this process may make them.
+"""Control groups of Linux: they bound the memory and the processes of a whole sandbox, where this process may make
+them.
 
-Version 2 is used if a group that this process may write can hand memory and pids down, else version 1 if its folders
-can be written (as root). A supervisor enters the group of its sandbox when it starts, so every command is born in it.
+Version 2 is used if this process may write to a group that can pass the controllers *memory* and *pids* on to groups
+below it, else version 1 if its folders can be written (as root). The supervisor process of a sandbox joins the group of
+the sandbox when it starts, so every command starts in it.
 
-In version 2 a group that hands controllers down may hold no process itself, unless it is the root. So this process
-moves into a group below the one that it was started in (``_enable``), whose limits go on holding for everything. The
-groups are made beside that one where others are in it too, as in a login, and where systemd has not delegated it: there
-systemd would end this process as soon as one of an agent's has been killed for its memory.
+In version 2 a group that passes controllers on must not hold processes itself, unless it is the root. So this process
+moves into a new group below the one that it was started in (``_enable``); the limits of the old group still apply to
+everything. The groups of sandboxes are made outside of it, beside it, where the old group holds other processes too (as
+in a login), or where systemd has not delegated it: there systemd would end this process as soon as a process of an
+agent was killed for its memory.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ _SHELTER = re.compile(r"turngate-\d+-0")
 
 
 class ControlGroups:
-    """Makes a group for each sandbox below ``parents``: one folder in version 2, one per controller in version 1."""
+    """Makes a control group for each sandbox, below ``parents``: one folder in version 2, one per controller in version
+    1."""
 
     def __init__(self, kind: str, parents: Sequence[Path], files: dict[str, int], events: str) -> None:
         """``files``: a limit's file → its value. ``events``: the file that counts the processes killed for memory."""
@@ -67,7 +71,7 @@ class ControlGroups:
 
 
 class ControlGroup:
-    """The group of one sandbox. ``entrances``: open files; a process that writes ``0`` to each is in it."""
+    """The control group of one sandbox. ``entrances``: open files; a process joins by writing ``0`` to each."""
 
     def __init__(self, folders: Sequence[Path], files: dict[str, int], events: str) -> None:
         self._folders: list[Path] = []
@@ -90,7 +94,7 @@ class ControlGroup:
             raise
 
     def judge(self, result: CommandResult) -> CommandResult:
-        """The same result, or that the system killed the command for its memory."""
+        """``result``, marked as killed for its memory if the kernel has killed a process of the group for that."""
         before = self._killed
         try:
             self._killed = killed = _oom_kills(self._events)
@@ -120,7 +124,7 @@ def open_groups(limits: ResourceLimits, wanted: Literal["auto", "require", "off"
         ("control groups, version 2", places_v2(), v2, "memory.events"),
         ("control groups, version 1", _places_v1(), v1, "memory.oom_control"),
     ):
-        problem = "not mounted, or no group that this process may use hands memory and pids down"
+        problem = "not mounted, or no group that this process may use passes 'memory' and 'pids' on"
         for place in places:
             try:
                 return ControlGroups(kind, place(), files, events)
@@ -136,7 +140,10 @@ def open_groups(limits: ResourceLimits, wanted: Literal["auto", "require", "off"
 
 
 def places_v2(root: Path = _ROOT, own: str | None = None) -> Iterator[Callable[[], list[Path]]]:
-    """Ways to a folder for the groups, the best first. ``own``: this process's group, as ``/proc`` names it."""
+    """Functions that each return a folder to make groups in, or raise OSError; the best first.
+
+    ``own``: the group of this process, as ``/proc`` names it.
+    """
     if own is None:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         own = next((line[3:] for line in lines if line.startswith("0::")), None)
@@ -160,7 +167,7 @@ def _hands_down(group: Path) -> bool:
 
 
 def _is_delegated(group: Path) -> bool:
-    """Whether systemd says that it leaves what is below ``group`` to the processes in it."""
+    """Whether systemd has delegated ``group``: leaves the groups below it to the processes in it."""
     for name in ("trusted.delegate", "user.delegate"):  # the first can be read by root only
         with suppress(OSError):
             return os.getxattr(group, name) == b"1"
@@ -168,7 +175,7 @@ def _is_delegated(group: Path) -> bool:
 
 
 def _enable(group: Path) -> Path:
-    """Let ``group`` hand down memory and pids; this process leaves it for one below. Raises OSError."""
+    """Let ``group`` pass memory and pids on; for this, this process moves into a group below it. Raises OSError."""
     handed_down = group / _HANDED_DOWN
     try:
         handed_down.write_text(_WANTED)
@@ -208,7 +215,7 @@ def _oom_kills(events: Path) -> int:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what processes that were killed left here; their sandboxes ended with them."""
+    """Remove the groups of processes that were killed; their sandboxes ended with them."""
     for name in os.listdir(parent):
         owner = re.fullmatch(r"turngate-(\d+)-\d+", name)
         if owner and not Path("/proc", owner[1]).exists():
@@ -218,7 +225,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """A group whose last process has just ended is busy for a moment; what still runs in it is ended."""
+    """Remove a group. It is busy for a moment after its last process ended; what still runs in it is killed."""
     end_s = time.monotonic() + _CLOSE_S
     while True:
         with suppress(FileNotFoundError):
@@ -236,7 +243,7 @@ def _remove(folder: Path) -> None:
 
 
 def _end_members(folder: Path) -> None:
-    """Of a sandbox whose helper process died: nobody else ends them."""
+    """Kill the processes of a group, for a sandbox whose supervisor process died and cannot kill them."""
     with suppress(OSError):
         for pid in map(int, (folder / "cgroup.procs").read_text().split()):
             with suppress(ProcessLookupError):

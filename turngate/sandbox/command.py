@@ -15,16 +15,16 @@ from turngate.sandbox import messages
 from turngate.sandbox.base import CommandResult, KilledBy, SandboxFileError
 from turngate.sandbox.streams import HeadTail, Streams
 
-BACKSTOP_S = 0.05  # the supervisor kills at the deadline; if it is late, the library does it
-LOST_S = 10.0  # a process that is still there then hangs in the kernel
+BACKSTOP_S = 0.05  # the supervisor kills at the deadline; if it is this late, the library kills
+LOST_S = 10.0  # a process that is still there this long after its deadline hangs in the kernel
 
 
 class NotStarted(EnvError):
-    """The command did not come so far that a program ran."""
+    """The command could not be started, so no program of the agent ran."""
 
 
 class Command:
-    """Open pipes and the supervisor's word about one command. ``close`` when done."""
+    """One command: the pipes of its output, and what the supervisor reports about it. ``close`` it when done."""
 
     def __init__(
         self, supervisor: socket.socket, request: messages.Message, stdin: int, extra: Sequence[int] = ()
@@ -49,14 +49,14 @@ class Command:
             raise
         except OSError as error:
             self.close()
-            raise EnvError(f"the sandbox is closed or its supervisor is gone: {error}") from error
+            raise EnvError(f"the sandbox is closed or its supervisor process has ended: {error}") from error
         finally:
             os.close(stdout_end)
             os.close(stderr_end)
             status_end.close()
 
     def hear(self) -> None:
-        """Read one message of the supervisor: the command started, ended, or could not start."""
+        """Read one report of the supervisor: the command started, ended, or could not be started."""
         try:
             message, files = messages.receive(self.status)
         except (EOFError, ConnectionError):
@@ -75,7 +75,7 @@ class Command:
                 signal.pidfd_send_signal(self.init_fd, signal.SIGKILL)
 
     def finish(self, end_s: float, output_bytes: int) -> CommandResult:
-        """Wait for the end. The supervisor keeps the deadline ``end_s`` (on the monotonic clock)."""
+        """Wait until the command ends. The supervisor enforces the deadline ``end_s`` (on the monotonic clock)."""
         out, err = HeadTail(output_bytes), HeadTail(output_bytes)
         streams = Streams({self.stdout: out, self.stderr: err}, self.status.fileno())
         late_s = -1.0
@@ -116,9 +116,9 @@ class Command:
         return NotStarted(f"bubblewrap could not start the command: {problem}")
 
     def wait_dead(self, limit_s: float) -> bool:
-        """Whether the last process is gone within ``limit_s``."""
+        """Whether the last process of the command ends within ``limit_s``."""
         return self.init_fd is None or bool(select.select([self.init_fd], [], [], limit_s)[0])
 
     def close(self) -> None:
-        """Give the files back. Safe to repeat."""
+        """Close the pipes. Safe to repeat."""
         self._stack.close()

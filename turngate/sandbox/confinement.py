@@ -1,4 +1,4 @@
-"""What a command may see of the host's settings and folders, and the command line of bubblewrap for it."""
+"""What a command can see of the host: the files of ``/etc``, further folders, and the options of bubblewrap."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _MADE = {
 
 
 def write_settings(folder: Path) -> None:
-    """The ``/etc`` of every sandbox: some of the host's files, copied because each bind costs every command time."""
+    """Write the ``/etc`` that all sandboxes share: copies of some of the host's files.
+
+    They are copied, not mounted, because every mount makes every command slower.
+    """
     folder.mkdir()
     for name in _SETTINGS:
         for above, below, files in [*os.walk(f"/etc/{name}")] or [("/etc", [], [name])]:
@@ -65,9 +68,9 @@ def _copy_public(source: str, target: Path) -> None:
 
 
 def arguments(root: str, cwd: str, env: Mapping[str, str]) -> list[str]:
-    """What bubblewrap is told about one command. ``root``: the mounts that are its ``/`` (see ``mounts.py``).
+    """The options of bubblewrap for one command. ``root``: where the mounts lie that it sees as ``/`` (``mounts.py``).
 
-    ``/proc/1`` is bubblewrap's own first process, which no filter binds; an empty folder hides it.
+    ``/proc/1`` is bubblewrap's own first process, which the system-call filter does not bind; an empty folder hides it.
     """
     # A session of its own: what a command sends to its process group must not reach bubblewrap's monitor.
     lines = ["--unshare-user", "--unshare-pid", "--new-session", "--die-with-parent", "--cap-drop", "ALL"]
@@ -79,7 +82,7 @@ def arguments(root: str, cwd: str, env: Mapping[str, str]) -> list[str]:
 
 
 def links_to(shown: Mapping[str, str]) -> dict[str, str]:
-    """Where each shown path lies on the host → where it is inside, if nothing else is there."""
+    """Path on the host → path inside, for each shown path whose place on the host is free inside."""
     taken = (*_OWN, "/usr", "/etc", "/run", "/var", *SYSTEM, *shown)
     return {
         host: inside
@@ -94,7 +97,8 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def real_places(shown: Mapping[str, str]) -> dict[str, str]:
-    """``shown`` in the order of nesting, with no link in a path of the host. Raises ConfigError for a bad path."""
+    """``shown`` with outer folders before inner ones and host paths without links. Raises ConfigError for a bad
+    path."""
     for inside, host in shown.items():
         if not os.path.isabs(host) or not os.path.exists(host):
             raise ConfigError(f"the host path '{host}' does not exist or is relative; name an existing absolute one")

@@ -1,4 +1,4 @@
-"""One sandbox of Docker's: a container, its supervisor, and the commands in it."""
+"""One Docker sandbox: a container, its supervisor, and the commands in it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REAL = 'path=$(realpath -- "$1") || exit 66; case $path in "$2"|"$2"/*) ;; *) e
 
 
 def sdk() -> Any:
-    """Docker's Python package. Raises MissingExtra without it."""
+    """The Python package ``docker``. Raises MissingExtra if it is not installed."""
     try:
         import docker  # type: ignore[import-untyped]
     except ImportError:
@@ -52,7 +52,7 @@ def sdk() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Archive(FolderSnapshot):
-    """The folders of a sandbox as one tar file, which is removed when nobody refers to it any more."""
+    """A snapshot: the folders of a sandbox as one tar file, removed when nothing refers to it any more."""
 
     file: IO[bytes]
 
@@ -86,7 +86,7 @@ class ContainerBackend(Protocol):
 
 
 class Container:
-    """A running container, its supervisor and its user."""
+    """A running container with its supervisor; ``user`` is the user id of the agent's commands in it."""
 
     def __init__(self, backend: ContainerBackend) -> None:
         try:
@@ -102,7 +102,7 @@ class Container:
             raise
 
     def start(self, argv: Sequence[str], cwd: str = "/", env: Mapping[str, str] | None = None) -> Exec:
-        """A process of the agent's user. Raises EnvError if Docker cannot start it."""
+        """Start a process as the agent's user. Raises EnvError if Docker cannot start it."""
         try:
             return Exec(self.api, self.id, argv, user=self.user, cwd=cwd, env=dict(ENVIRONMENT) | dict(env or {}))
         except (sdk().errors.DockerException, OSError) as error:
@@ -155,7 +155,7 @@ class DockerSandbox(ManagedSandbox):
         *,
         ours: bool = True,
     ) -> CommandResult:
-        """``ours``: the program is one of the library's."""
+        """Run a program to its end. ``ours``: it is one of the library's helpers and not the agent's."""
         self._check_open()
         start_s = time.monotonic()
         mark = self.container.supervisor.mark()
@@ -228,7 +228,7 @@ class DockerSandbox(ManagedSandbox):
                 Entry(name=name, kind=kinds.get(kind, "other"), size_bytes=int(size))
                 for kind, size, name in sorted(entries, key=lambda entry: entry[2])
             )
-        except (ValueError, IndexError):  # a program of the agent has the rights to write into it
+        except (ValueError, IndexError):  # a program of the agent can write into the listing's stream
             raise SandboxFileError(f"'{path}': what lies in it cannot be read") from None
 
     @blamed
@@ -280,7 +280,7 @@ class DockerSandbox(ManagedSandbox):
         return _FileSink(file, 2 * self.limits.disk_bytes + _HEADS_BYTES * self.limits.files)
 
     def _carry(self, process: Exec, sinks: dict[int, StreamSink]) -> int:
-        """The exit status of a process that copies files."""
+        """Wait for a process that copies files: its exit status."""
         try:
             streams = Streams(sinks, process.ended)
             if not _wait(streams, time.monotonic() + FILE_S):
@@ -303,7 +303,7 @@ class DockerSandbox(ManagedSandbox):
 
 
 class ContainerShell:
-    """A shell of a session in a container (see ``session.ShellProcess``). Its reports come through a pipe file."""
+    """The shell of a session in a container (see ``session.ShellProcess``). It reports through a named pipe in /tmp."""
 
     needs_marker = True
 
@@ -363,7 +363,10 @@ def _check_copied(code: int, errors: HeadTail) -> None:
 
 
 class _FileSink:
-    """Writes a stream into a file of at most ``room`` bytes: holes of files take no room in the sandbox, but here."""
+    """Writes a stream into a file of at most ``room`` bytes.
+
+    The bound is needed because the holes of a sparse file take no room in the sandbox, but are written out here.
+    """
 
     def __init__(self, file: IO[bytes], room: int) -> None:
         self._file, self._room = file, room
@@ -372,7 +375,7 @@ class _FileSink:
         """Take the next piece. Raises SandboxFileError."""
         self._room -= len(data)
         if self._room < 0:
-            raise SandboxFileError("the files of the sandbox have more bytes than its disk, in holes")
+            raise SandboxFileError("the sandbox holds sparse files that are larger than its disk; remove them")
         self._file.write(data)
 
 

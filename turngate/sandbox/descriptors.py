@@ -1,4 +1,4 @@
-"""Files of a sandbox through open descriptors, so that no name is looked up twice."""
+"""Reading and writing a sandbox's files through open descriptors, so that no path is looked up twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from turngate.sandbox.base import Entry, SandboxFileError
 
 
 def read_all(fd: int, path: str, max_bytes: int) -> bytes:
-    """Everything, or SandboxFileError if that is more than ``max_bytes``."""
+    """The rest of an open file. Raises SandboxFileError if that is more than ``max_bytes``; ``path`` is for
+    messages."""
     pieces, total = [], 0
     while piece := _piece(fd, path):
         total += len(piece)
@@ -30,7 +31,7 @@ def _piece(fd: int, path: str) -> bytes:
 
 
 def write_all(fd: int, path: str, content: bytes) -> None:
-    """Everything, or SandboxFileError, for instance when the sandbox's disk is full."""
+    """Write all of ``content``. Raises SandboxFileError, for instance when the sandbox's disk is full."""
     view = memoryview(content)
     try:
         while view:

@@ -1,4 +1,4 @@
-"""What lies in a folder, as one digest per file: two states with equal digests hold the same files.
+"""The content of a folder as one digest per file: two folders with equal digests hold the same files.
 
 A digest covers what a program sees of a file: its kind, whether it may be executed, its content. Times, owners and
 inode numbers are left out, so a fork has the digests of its origin. Empty folders do not count, as in version control.
@@ -20,11 +20,11 @@ from turngate.sandbox.trees import MAX_DEPTH
 
 LARGE_BYTES = 64 << 20
 MAX_ANSWER_BYTES = 64 << 20
-"""Names and digests of one tree together: what a program can make of long names must not fill the host's memory."""
+"""Most bytes of the paths of one tree together, so that a program cannot fill the host's memory with long names."""
 
 _CHUNK = 1 << 20
 _DIGEST_BYTES = 16
-_SPARSE = 8  # a file with so many times more bytes than it has room for is holes, and reading holes takes for ever
+_SPARSE = 8  # a file this many times larger than the room that it takes is mostly holes, and would take long to read
 _SETTLED_NS = 50_000_000  # a file changed later than that may change again within one tick of its clock
 
 Known: TypeAlias = dict[tuple[int, int], tuple[int, int, int, int, str]]
@@ -43,7 +43,7 @@ def digest_tree(folder: int, known: Known) -> dict[str, str]:
 
 
 def digest_archive(file: IO[bytes]) -> dict[str, str]:
-    """The same for the members of a tar file. Here the content of every file counts, also of a large one."""
+    """Like ``digest_tree``, for the members of a tar file. Here large files are read too."""
     found: dict[str, str] = {}
     with tarfile.open(fileobj=file) as archive:
         for member in archive:
@@ -63,12 +63,12 @@ def digest_archive(file: IO[bytes]) -> dict[str, str]:
 
 
 def pack(tree: Mapping[str, str]) -> bytes:
-    """A tree as bytes, for another process."""
+    """The result of ``digest_tree`` as bytes, to be sent to another process."""
     return b"".join(b"%b\0%b\0" % (os.fsencode(path), digest.encode()) for path, digest in tree.items())
 
 
 def unpack(data: bytes) -> dict[str, str]:
-    """The reverse of ``pack``."""
+    """The result of ``digest_tree`` from the bytes of ``pack``."""
     words = os.fsdecode(data).split("\0")
     return dict(zip(words[:-1:2], words[1::2], strict=True))
 

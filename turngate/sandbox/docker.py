@@ -1,17 +1,18 @@
-"""Sandboxes that are containers: for machines that allow no user namespaces, and for other systems than Linux's own.
+"""Sandboxes that are Docker containers: for machines without user namespaces, and where commands need another system
+than the host's.
 
-One container per sandbox: no network, a read-only root, no capabilities, no new privileges, the call filter of
-``seccomp.py``, limits of memory, processes and CPU, memory file systems of bounded size to write in, and a user number
-of its own. Commands are started with ``exec``; ``docker_exec.py`` tells how they are ended. Containers can be kept
-warm, that is started ahead; each is given out once.
+One container per sandbox: no network, a read-only root, no capabilities, no new privileges, the system-call filter of
+``seccomp.py``, limits of memory, processes and CPU, file systems in memory of bounded size for the folders that can be
+written, and a user id of its own. Commands are started with ``docker exec``; ``docker_exec.py`` says how they are
+ended. Containers can be started ahead of need (``warm``); each serves one sandbox.
 
-The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through ``base_url``. One without root is
-refused, because there a sandbox has no user number of its own; so is podman's service, which does not bound the number
-of files. Whoever may talk to the daemon is root on its machine; the sandbox's processes may not.
+The daemon is found as Docker's own tools find it (``DOCKER_HOST``), or through ``base_url``. A daemon that runs without
+root is refused, because it cannot give a sandbox a user id of its own; so is podman's service, which does not bound the
+number of files. Whoever may talk to the daemon is root on its machine; processes in a sandbox cannot.
 
-The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``) or be the path of a root file
-system in a tar file, which is imported. It needs ``sh``, ``bash`` for sessions, ``tar``, ``find``, ``xargs`` and
-``realpath``. Half of the bytes and the files that a sandbox may have are those of ``/work``.
+The image must be named so that it cannot change (an id ``sha256:…`` or ``name@sha256:…``), or be the path of a root
+file system in a tar file, which is imported. It needs ``sh``, ``tar``, ``find``, ``xargs`` and ``realpath``, and
+``bash`` for sessions. ``/work`` gets half of the bytes and of the files that a sandbox may have.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from turngate.sandbox.trees import MAX_DEPTH
 
 INSTALL = "apt-get install -y docker.io (then start it: dockerd, as root), or set DOCKER_HOST or base_url"
 LABEL = "turngate.sandbox"
-_PATH = re.compile(r"^[/.~]|\.(tar|tgz|tar\.\w+)$")  # an image of that name cannot exist, or is not meant
+_PATH = re.compile(r"^[/.~]|\.(tar|tgz|tar\.\w+)$")  # such a name means a file and not an image
 _FIRST_UID = 1_900_000_001
 _SHARES = {WORK: 4, TMP: 2, HOME: 1, "/dev/shm": 1}  # eighths of the disk
 _FIRST_PROCESS = ["/bin/sh", "-c", "while :; do sleep 86400 & wait; done"]  # waiting, it reaps orphans
 
 
 class Docker(Backend):
-    """The back end. ``image``: see above. ``shown``: more paths to show read-only, inside → on the daemon's machine.
+    """The back end. ``image``: see the module's text. ``shown``: further paths that commands can read, as path inside →
+    path on the daemon's machine. ``warm``: how many containers are started ahead of need, so that a sandbox opens at
+    once. ``cpus``: processor time of one sandbox, in cores.
 
-    ``warm``: how many containers wait, started. ``cpus``: processor time of one sandbox, in cores.
-
-    Raises MissingExtra without the Python package, ConfigError without a daemon or the image.
+    Raises MissingExtra without the Python package ``docker``, ConfigError without a daemon or without the image.
     """
 
     name = "docker"
@@ -190,7 +191,7 @@ class Docker(Backend):
         )
 
     def _folders(self, uid: int) -> dict[str, str]:
-        """Each folder in memory → the options of its mount."""
+        """Each folder that can be written → the mount options of its file system in memory."""
         folders = {}
         for path, share in _SHARES.items():
             size, files = (max(8, total * share // 8) for total in (self.limits.disk_bytes, self.limits.files))
@@ -202,8 +203,8 @@ class Docker(Backend):
             return self._import(Path(image).expanduser())
         if not re.search(r"(^|@)sha256:[0-9a-f]{64}$", image):
             raise ConfigError(
-                f"the image '{image}' may change under the same name; name it by its digest (docker image inspect "
-                f"--format '{{{{.Id}}}}' {image})"
+                f"the image '{image}' may change under the same name; name it by its digest, which this prints: docker "
+                f"image inspect --format '{{{{.Id}}}}' {image}"
             )
         try:
             return str(self._client.images.get(image).id)
@@ -221,7 +222,7 @@ class Docker(Backend):
         return str(answer["status"])
 
     def _fill(self) -> None:
-        """Start containers ahead, in a thread of their own."""
+        """Start containers ahead of need, in a thread of their own."""
         with self._lock:
             if not self._closed and self._wanted and (self._filler is None or not self._filler.is_alive()):
                 self._filler = threading.Thread(target=self._refill, name="turngate-docker", daemon=True)
@@ -250,7 +251,7 @@ def _connect(base_url: str | None) -> Any:
 
 
 def _check_engine(client: Any) -> None:
-    """Raises ConfigError for a daemon whose containers would be weaker than a sandbox has to be."""
+    """Raises ConfigError for a daemon whose containers would not isolate a sandbox well enough."""
     info = client.info()
     if info.get("Rootless") or "name=rootless" in (info.get("SecurityOptions") or ()):
         raise ConfigError(

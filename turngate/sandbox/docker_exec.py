@@ -1,4 +1,4 @@
-"""Processes in a container: their streams as ordinary pipes, and a supervisor that can end them.
+"""Processes in a container: their output as ordinary pipes, and a supervisor that can end them.
 
 Docker cannot list what a command has left running, and cannot end it. So each container has a *supervisor*: a shell
 script that runs as root, so the agent's user cannot kill it. It is started before any command and waits for requests.
@@ -97,11 +97,11 @@ class Exec:
         self._socket.sendall(b"\n")
 
     def feed(self, content: bytes) -> None:
-        """Write all of standard input, and end it, without waiting."""
+        """Write ``content`` to standard input and close it, in a thread: does not wait."""
         threading.Thread(target=self._feed, args=(content,), daemon=True).start()
 
     def exit_code(self) -> int:
-        """After the end."""
+        """The exit status, once the process has ended; −1 if Docker has none. Raises EnvError if Docker cannot say."""
         try:
             code = self._api.exec_inspect(self._id)["ExitCode"]
         except OSError as error:  # all that the package raises when the daemon has nothing to say
@@ -109,7 +109,7 @@ class Exec:
         return -1 if code is None else int(code)
 
     def close(self) -> None:
-        """Give the files back. The process must have been ended. Safe to repeat."""
+        """Close pipes and socket. The process must have ended. Safe to repeat."""
         if self._closed:
             return
         self._closed = True
@@ -128,7 +128,8 @@ class Exec:
             self._socket.shutdown(socket.SHUT_WR)
 
     def _pump(self, pipes: dict[int, int]) -> None:
-        """Take the two streams apart: each piece has a head of stream number and length."""
+        """Split the one stream of Docker into the two pipes: each piece begins with its stream number and its
+        length."""
         try:
             while head := self._exactly(8):
                 left = int.from_bytes(head[4:], "big")
@@ -163,21 +164,24 @@ class Exec:
 
 
 class ContainerSupervisor:
-    """The library's side of the script above. Used by one thread at a time."""
+    """Sends requests to the supervisor script of one container. Use it from one thread at a time."""
 
     def __init__(self, api: Any, container: str) -> None:
         self._exec = Exec(api, container, ["/bin/sh", "-c", _SUPERVISOR_SCRIPT], user="0")
 
     def mark(self) -> int:
-        """The present moment."""
+        """The present moment, in clock ticks since boot, for ``reap``."""
         return self._ask("mark")
 
     def reap(self, mark: int, spared: Sequence[int] = (), *, limit_s: float = _ANSWER_S) -> int:
-        """End what was started since ``mark``; how often memory ran out in the container up to now."""
+        """Kill what was started since ``mark``, except the processes in ``spared``.
+
+        Returns how many processes of the container the kernel has killed for their memory up to now.
+        """
         return self._ask(f"reap {mark} {' '.join(map(str, spared))}", limit_s)
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close its pipes and socket."""
         self._exec.close()
 
     def _ask(self, order: str, limit_s: float = _ANSWER_S) -> int:
@@ -185,7 +189,7 @@ class ContainerSupervisor:
         try:
             os.write(self._exec.stdin, order.encode() + b"\n")
         except OSError as error:
-            raise EnvError(f"the container of the sandbox is gone: {error}") from error
+            raise EnvError(f"the container of the sandbox has ended: {error}") from error
         while not answer.endswith(b"\n"):
             ready = select.select([self._exec.stdout], [], [], max(0.0, end_s - time.monotonic()))[0]
             piece = os.read(self._exec.stdout, _CHUNK) if ready else b""
@@ -193,5 +197,6 @@ class ContainerSupervisor:
                 raise EnvError(f"the container of the sandbox did not do '{order.split()[0]}' within {limit_s:g} s")
             answer += piece
         if not answer.strip().isdigit():
-            raise EnvError(f"the container of the sandbox cannot be kept: {answer.decode(errors='replace').strip()}")
+            said = answer.decode(errors="replace").strip()
+            raise EnvError(f"the supervisor of the container answered '{said}' instead of a number")
         return int(answer)

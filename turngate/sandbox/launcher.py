@@ -1,8 +1,9 @@
-"""The launcher: one helper process for all sandboxes of a back end, from which the supervisor of each is forked.
+"""The launcher: one helper process per back end, which forks the supervisor process of each sandbox.
 
-It is a fresh interpreter with little in it, so a fork takes a millisecond or two however large the training process is.
-It loads what it needs before it gives up root. As root it becomes an ordinary user that nobody else is; a sandbox that
-broke all its walls would be that user. It ends, with all sandboxes and files, when the process that it serves does.
+It is a fresh interpreter with little in it, so a fork takes a millisecond or two however large the training process is
+(a *zygote*). It loads what it needs before it gives up root. If it is started as root, it becomes an ordinary user id
+that nobody else has; a program that breaks out of its sandbox has no more rights than that user. The launcher ends when
+the process that it serves does, and all sandboxes and their files with it.
 
 ``LAUNCH`` starts it without the package's own imports (numpy and more), of which it needs none.
 """
@@ -36,7 +37,10 @@ serve(channel, parent)
 
 
 def serve(channel_fd: int, parent: int) -> None:
-    """What the launcher does: see the module's text. Ends the process."""
+    """The main function of the launcher process; returns when the process may end.
+
+    ``channel_fd``: its end of the channel to the library. ``parent``: process id of the library.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the library to handle
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel = socket.socket(fileno=channel_fd)
@@ -62,9 +66,9 @@ def serve(channel_fd: int, parent: int) -> None:
 
 
 def _open_ways(shown: list[str]) -> None:
-    """Let an ordinary user come to paths below folders that are root's alone, such as root's home.
+    """Let an ordinary user reach the shown paths that lie below folders only root may enter, such as root's home.
 
-    Each such folder is covered by an empty one, in mounts of this process, into which only the paths are bound.
+    Each such folder is covered by an empty one, in mounts of this process, into which only the shown paths are bound.
     """
     closed = {path: folder for path in shown if (folder := _closed_folder(path))}
     if not closed:
@@ -85,7 +89,7 @@ def _open_ways(shown: list[str]) -> None:
 
 
 def _closed_folder(path: str) -> str | None:
-    """The first folder on the way to ``path`` that not everybody may pass."""
+    """The first folder above ``path`` that not every user may enter; None if there is none."""
     above = path.split("/")[1:-1]
     folders = ["/" + "/".join(above[:depth]) for depth in range(1, len(above) + 1)]
     return next((folder for folder in folders if not os.stat(folder).st_mode & stat.S_IXOTH), None)
@@ -99,7 +103,8 @@ def _become(uid: int | None) -> None:
 
 
 def _work(plan: Plan, channel: socket.socket, parent_fd: int, above: int) -> None:
-    """``above``: the folder that the store lies in, which cannot be reached by its name any more."""
+    """Serve requests until the library is gone. ``above``: the folder that the store lies in, as an open file, because
+    its path no longer exists for this process."""
     own = (channel.fileno(), parent_fd, above)
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -130,7 +135,7 @@ def _work(plan: Plan, channel: socket.socket, parent_fd: int, above: int) -> Non
 
 
 def _fork_supervisor(plan: Plan, own: tuple[int, ...], files: list[int]) -> int:
-    """``own``: open files that are none of a supervisor's business."""
+    """Fork a supervisor and return its process id. ``own``: open files of the launcher that it must not keep."""
     launcher = os.getpid()
     pid = os.fork()
     if pid:
@@ -141,14 +146,14 @@ def _fork_supervisor(plan: Plan, own: tuple[int, ...], files: list[int]) -> int:
         _die_with(launcher)
         Supervisor(plan, socket.socket(fileno=files[0])).serve(files[1:])
     except BaseException as error:  # the process was forked inside the launcher's loop and must never return to it
-        sys.stderr.write(f"turngate: the supervisor of a sandbox broke: {error!r}\n")
+        sys.stderr.write(f"turngate: the supervisor process of a sandbox broke: {error!r}\n")
     finally:
         os._exit(0)
 
 
 def _die_with(launcher: int) -> None:
     linux.die_with_parent()
-    if os.getppid() != launcher:  # it was gone before the kernel knew of our wish
+    if os.getppid() != launcher:  # it ended before the kernel was told to end this process with it
         os._exit(0)
 
 
@@ -183,7 +188,8 @@ def _end(plan: Plan, supervisors: set[int], above: int) -> None:
 
 
 def _remove(path: str) -> None:
-    """This process may pass any folder of its user, also one that an agent closed to itself."""
+    """Remove a file or folder. This process may enter any folder of its user, also one whose permissions an agent took
+    away."""
     try:
         if os.path.isdir(path):
             shutil.rmtree(path)
@@ -199,7 +205,7 @@ def _remove(path: str) -> None:
 
 
 def _choose_storage(plan: Plan, wanted: str) -> tuple[Plan, str]:
-    """The plan to work with, and in words why. ``wanted``: ``auto``, ``overlay`` or ``copy``."""
+    """The plan with its way of copying, and that way in words. ``wanted``: ``auto``, ``overlay`` or ``copy``."""
     if wanted == "copy":
         return replace(plan, overlay=False), "full copies, as asked"
     problem = _try_overlay(plan)
@@ -209,7 +215,9 @@ def _choose_storage(plan: Plan, wanted: str) -> tuple[Plan, str]:
 
 
 def _try_overlay(plan: Plan) -> str | None:
-    """Mount one, change a file, and replace a folder, which needs marks that not every kernel can set."""
+    """Try an overlay: mount it, and replace a folder in it, which not every kernel allows. What failed; None if
+    nothing.
+    """
     probe = plan.layer("probe")
     for name in ("work/folder", "tmp", "home"):
         os.makedirs(f"{probe}/{name}")
@@ -226,7 +234,7 @@ def _try_overlay(plan: Plan) -> str | None:
             shutil.rmtree(f"{plan.root}/work/folder")
             os.mkdir(f"{plan.root}/work/folder")
             if os.listdir(f"{plan.root}/work/folder"):
-                message = b"a folder that was replaced shows its old content"
+                message = b"a folder that was removed and made again shows its old content"
         except OSError as error:
             message = str(error).encode()
         finally:

@@ -38,7 +38,7 @@ def _check(result: int, what: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Give this process namespaces of its own."""
+    """Give this process new namespaces of its own; ``flags`` are the CLONE_* constants."""
     _check(_libc.unshare(flags), "unshare")
 
 
@@ -49,12 +49,12 @@ def mount(source: str, target: str, kind: str, flags: int, options: str) -> None
 
 
 def unmount(target: str) -> None:
-    """Take a mount, and all below it, out of the tree; it ends when nobody uses it any more."""
+    """Detach a mount and all below it; they end when nothing uses them any more."""
     _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), target)
 
 
 def enter_root(folder: str) -> None:
-    """Make a mount the root of what this process sees, and take all other mounts out of its sight."""
+    """Make a mount the root directory of this process, and detach all other mounts from what it sees."""
     os.chdir(folder)
     _check(_libc.pivot_root(b".", b"."), "pivot_root")  # the old root lies on top of the new one then
     unmount(".")
@@ -76,7 +76,7 @@ def enter_user_namespace() -> None:
 
 
 def enter_own_network() -> None:
-    """A network of nothing but a loopback of its own, in which the host's cannot be reached."""
+    """Give this process a network namespace with only a loopback device, from which the host cannot be reached."""
     unshare(CLONE_NEWNET)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
@@ -88,7 +88,7 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of all processes below whose own parent ends, so that they can be reaped."""
+    """Make this process the parent of all its descendants whose own parent ends, so that it can reap them."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
 
 

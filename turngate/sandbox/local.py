@@ -1,11 +1,13 @@
 """NO SANDBOX: commands run as you, on your system, with your network and your files. For code that you trust.
 
-It offers the same methods as a sandbox, so that an environment can be tried on any machine. Deadlines, processes and
-output are handled as elsewhere; nothing else is: no limit of memory, disk or processes holds, and a command that means
-harm can do it. ``/work``, ``/tmp`` and ``/home/agent`` are folders of a temporary one, into which the methods translate
-these names; commands see them through their working directory, ``HOME`` and ``TMPDIR`` only.
+It offers the same methods as a sandbox, so that an environment can be tried on any machine. Deadlines are enforced,
+processes are ended and output is shortened as in a sandbox. Nothing else is: no limit of memory, disk or processes
+holds, and a harmful command does its harm. ``/work``, ``/tmp`` and ``/home/agent`` stand for folders in a temporary
+folder. The methods translate these paths; commands find the folders only through their working directory, ``HOME`` and
+``TMPDIR``.
 
-Processes are found by a mark in their environment, wherever they have moved to; a program that removes it is not found.
+The processes of a command are found by a mark in their environment, also if they have detached themselves; a program
+that removes the mark from its environment is not found.
 """
 
 from __future__ import annotations
@@ -61,13 +63,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class FolderCopy(FolderSnapshot):
-    """A folder with the three folders in it; removed when nobody refers to it any more."""
+    """A snapshot: a copy of the three folders, removed when nothing refers to it any more."""
 
     folder: str
 
 
 class Local(Backend):
-    """The back end. ``trusted`` must be said: ``Local(trusted=True)``. Raises ConfigError otherwise."""
+    """The back end. Raises ConfigError unless you write ``Local(trusted=True)``, because it isolates nothing."""
 
     name = "local"
 
@@ -116,11 +118,11 @@ class Local(Backend):
         return copy
 
     def moved(self, state: bytes, folder: str) -> bytes:
-        """A state of a shell, for a sandbox in ``folder``."""
+        """The state of a shell with the folders of its sandbox replaced by those in ``folder``."""
         return re.sub(re.escape(self._folder).encode() + rb"/\w+", folder.encode(), state)
 
     def new_folder(self) -> str:
-        """A folder with the three folders in it."""
+        """Make a folder that holds the three folders of a sandbox, and return its path."""
         path = tempfile.mkdtemp(dir=self._folder)
         for name in FOLDERS:
             os.mkdir(f"{path}/{name}")
@@ -128,7 +130,7 @@ class Local(Backend):
 
 
 class LocalSandbox(ManagedSandbox):
-    """See ``Sandbox``, and the module's text for what this one is not."""
+    """See ``Sandbox``; the module's text says what this one does not do."""
 
     def __init__(self, backend: Local, copy: FolderCopy | None) -> None:
         super().__init__(backend.limits, backend.sandboxes.discard)
@@ -199,7 +201,7 @@ class LocalSandbox(ManagedSandbox):
         env: Mapping[str, str] | None = None,
         extra: Sequence[int] = (),
     ) -> tuple[subprocess.Popen[bytes], str]:
-        """Start a program and do not wait: the process, and the mark of all that it starts."""
+        """Start a program and do not wait: the process, and the mark that all its processes carry."""
         self._check_open()
         self._acted = True
         folder = self.inside(os.path.join(WORK, cwd))
@@ -228,7 +230,7 @@ class LocalSandbox(ManagedSandbox):
         return LocalShell(self, argv)
 
     def inside(self, path: str) -> str:
-        """Where a path of the sandbox lies. Raises SandboxFileError if that is outside of its folders."""
+        """The path on the host of a path of the sandbox. Raises SandboxFileError if it lies outside of its folders."""
         name, below = in_folders(path)
         root = f"{self._folder}/{name}"
         real = os.path.realpath(os.path.join(root, below))
@@ -340,7 +342,7 @@ class LocalShell:
 
 
 def kill_marked(mark: str, spared: Sequence[int] = (), since_ticks: int = 0) -> None:
-    """Kill every process that carries the mark and was born since then."""
+    """Kill every process that carries the mark and started at ``since_ticks`` or later, except those in ``spared``."""
     if not end_all(lambda: set(_marked(mark, since_ticks)).difference(spared), time.monotonic() + _KILL_S):
         raise EnvError(f"the processes of a command could not be ended within {_KILL_S:g} s")
 

@@ -1,4 +1,5 @@
-"""What the sandboxes of every back end share: they belong to it, give out sessions, tell who broke them, close once."""
+"""What the sandboxes of every back end share: sessions, closing once, and whether a failure may be the agent's
+fault."""
 
 from __future__ import annotations
 
@@ -19,14 +20,15 @@ _S = TypeVar("_S", bound="ManagedSandbox")
 
 
 class ManagedSandbox(Sandbox):
-    """``leave`` makes the back end forget the sandbox, when it is closed."""
+    """Base class of the sandboxes of all back ends. ``leave`` is called when it closes: the back end then forgets
+    it."""
 
     def __init__(self, limits: ResourceLimits, leave: Callable[[ManagedSandbox], None]) -> None:
         self.limits = limits
         self._leave, self._closed, self._lock = leave, False, threading.Lock()
         self._sessions: list[Session] = []
         self._acted = False
-        """Whether a program has been started in it."""
+        """Whether a program of the agent has been started in it."""
 
     def session(self, shell: Literal["bash", "python"] = "bash", state: bytes = b"") -> Session:
         """See ``Sandbox.session``."""
@@ -49,7 +51,10 @@ class ManagedSandbox(Sandbox):
 
     @contextmanager
     def blame(self) -> Iterator[None]:
-        """What breaks the sandbox within is SandboxLost, unless no program had run before or the back end is gone."""
+        """Turn an EnvError into SandboxLost if a program of the agent may be its cause.
+
+        That is so if one has been started in this sandbox, and the back end still works for others.
+        """
         try:
             yield
         except SandboxLost:
@@ -65,11 +70,11 @@ class ManagedSandbox(Sandbox):
 
     @abstractmethod
     def _backend_works(self) -> bool:
-        """Whether other sandboxes of the back end can go on."""
+        """Whether other sandboxes of the back end still work."""
 
     @abstractmethod
     def _shell(self, argv: Sequence[str]) -> ShellProcess:
-        """A process for a session."""
+        """Start the shell process of a session."""
 
     @abstractmethod
     def _release(self) -> None:
@@ -77,7 +82,7 @@ class ManagedSandbox(Sandbox):
 
 
 def blamed(method: Callable[Concatenate[_S, _P], _T]) -> Callable[Concatenate[_S, _P], _T]:
-    """A method of a sandbox, carried out within ``blame``."""
+    """Decorator: run a method of a sandbox within ``ManagedSandbox.blame``."""
 
     @functools.wraps(method)
     def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -1,6 +1,6 @@
-"""Messages between the library and its helper processes: one JSON object and some open files per packet.
+"""Messages between the library and its helper processes: each is one JSON object with some open files, in one packet.
 
-An object that is too long for a packet goes into a file in memory, which is sent along as the last of the files.
+An object that is too long for a packet is written to a file in memory, and that file is sent as the last one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_FILES = 16
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected ends."""
+    """A channel: two connected sockets, one for each side."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 

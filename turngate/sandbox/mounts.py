@@ -1,4 +1,4 @@
-"""The file system that the commands of a sandbox see, put together before the first one starts: mounts cost time.
+"""The file system that the commands of a sandbox see. It is mounted before the first command, because mounts take time.
 
 The launcher mounts what all sandboxes share (``/usr``, ``/etc``, devices) once, read-only, at ``Plan.root``. Then it
 leaves the host's mounts behind (``leave_host``). Each supervisor starts with a copy of these mounts and adds the
@@ -37,7 +37,7 @@ FOLDER_MODE = 0o755
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the launcher knows about the sandboxes that it opens."""
+    """Where the launcher and its supervisors find things, and the limits of a sandbox."""
 
     store: str
     """The folder of the back end; all paths below lie in it."""
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def private(self) -> str:
-        """Where each supervisor, in mounts of its own, has its file system."""
+        """Where each supervisor, in mounts of its own, has the file system with its sandbox's files."""
         return f"{self.store}/private"
 
     def layer(self, name: str) -> str:
@@ -64,7 +64,7 @@ class Plan:
 
 
 def mount_system(plan: Plan) -> None:
-    """The part that all sandboxes share. Raises OSError."""
+    """Mount the part of the file system that all sandboxes share. Raises OSError."""
     root = plan.root
     linux.mount("tmpfs", root, "tmpfs", _SAFE, "size=4m,mode=0755")
     for name in _EMPTY:
@@ -92,7 +92,7 @@ def mount_system(plan: Plan) -> None:
 
 
 def leave_host(plan: Plan) -> None:
-    """Make a root for this process in which there is only what it needs; after ``mount_system``.
+    """Give this process a root directory that holds only what it needs; call it after ``mount_system``.
 
     A command begins with a copy of all mounts of its supervisor, and bubblewrap reads their list several times; a host
     may have hundreds. And a program that breaks out of bubblewrap finds this root, which holds programs but no data.
@@ -113,7 +113,7 @@ def leave_host(plan: Plan) -> None:
 
 
 def _show_program(path: str, stage: str) -> None:
-    """A program that is not the system's, with the libraries that it may have beside it."""
+    """Show a program that lies outside of the system's folders, with the libraries that it may have beside it."""
     if path.startswith(("/usr/", *(f"{name}/" for name in SYSTEM))):
         return
     prefix = os.path.dirname(os.path.dirname(path))
@@ -122,7 +122,7 @@ def _show_program(path: str, stage: str) -> None:
 
 
 def mount_private(plan: Plan) -> None:
-    """The folders of one sandbox, empty, in mounts that only this process has; ``/work`` is missing."""
+    """Mount the folders of one sandbox, empty, for this process only; ``mount_work`` adds ``/work``."""
     root, private = plan.root, plan.private
     size, inodes = plan.limits["disk_bytes"], plan.limits["files"] + 16
     linux.mount("tmpfs", private, "tmpfs", _SAFE, f"size={size},nr_inodes={inodes},mode=0755")
@@ -135,7 +135,7 @@ def mount_private(plan: Plan) -> None:
 
 
 def mount_work(plan: Plan, layers: list[str]) -> None:
-    """``/work``, and what the folders begin with. ``layers``: the lowest first."""
+    """Mount ``/work`` and fill the folders from a snapshot. ``layers``: names of its layers, the lowest first."""
     if plan.overlay:
         _mount_overlay(plan, [*layers] or ["empty"])
     else:
@@ -149,7 +149,7 @@ def mount_work(plan: Plan, layers: list[str]) -> None:
 
 
 def _mount_overlay(plan: Plan, layers: list[str]) -> None:
-    """``/work`` shows the layers, the last one on top, and takes the changes into ``upper``."""
+    """Mount ``/work`` as an overlay of the layers, the last one on top; changes go into the folder ``upper``."""
     top = os.stat(f"{plan.layer(layers[-1])}/work")  # a folder's own mode is that of its uppermost layer
     os.chmod(f"{plan.private}/upper", stat.S_IMODE(top.st_mode))
     os.chdir(f"{plan.store}/layers")  # the options must fit into one page, so the paths in them are short
@@ -160,7 +160,7 @@ def _mount_overlay(plan: Plan, layers: list[str]) -> None:
 
 
 def _show(source: str, target: str) -> None:
-    """Bind a file or a folder, with all mounts below it, read-only."""
+    """Bind-mount a file or folder, with all mounts below it, read-only."""
     _make_place(source, target)
     linux.mount(source, target, "none", linux.MS_BIND | linux.MS_REC, "")
     _restrict(target, _SAFE | linux.MS_RDONLY)
@@ -178,7 +178,7 @@ def _make_place(source: str, target: str) -> None:
 
 
 def _restrict(target: str, flags: int) -> None:
-    """Add flags to a mount; those that it has must be named again."""
+    """Add flags to a mount. The kernel wants those that it already has to be named again."""
     present = os.statvfs(target).f_flag & (_SAFE | linux.MS_RDONLY | linux.MS_NOEXEC)
     linux.mount("none", target, "none", linux.MS_REMOUNT | linux.MS_BIND | present | flags, "")
 

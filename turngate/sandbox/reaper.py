@@ -1,4 +1,4 @@
-"""Ending processes that would rather stay, wherever they have moved to: for sandboxes, and where there is none.
+"""Ending all processes of a tree, also those that detach themselves or start others while they are being killed.
 
 Imports nothing of ours, because the helper processes of sandboxes load it.
 """
@@ -13,9 +13,10 @@ from contextlib import suppress
 
 
 def end_all(find: Callable[[], Iterable[int]], end_s: float) -> bool:
-    """Kill what ``find`` names until it names nothing that lives; whether that was so by ``end_s`` (monotonic clock).
+    """Kill the processes that ``find`` lists until none of them lives; whether that was so by ``end_s`` (monotonic
+    clock).
 
-    They are stopped first, so that the list becomes complete although they may be starting others.
+    They are stopped first, so that they start no others while the rest is being listed.
     """
     while time.monotonic() < end_s:
         doomed = [pid for pid in find() if is_alive(pid)]
@@ -29,24 +30,24 @@ def end_all(find: Callable[[], Iterable[int]], end_s: float) -> bool:
 
 
 def is_alive(pid: int, since_ticks: int = 0) -> bool:
-    """Whether a process runs, or could, and was born at that time since boot or later."""
+    """Whether a process exists, is no zombie, and started at ``since_ticks`` (clock ticks since boot) or later."""
     fields = _fields(pid)
     return len(fields) > 19 and fields[0] not in "ZX" and int(fields[19]) >= since_ticks
 
 
 def now_ticks() -> int:
-    """The present moment in the unit in which the kernel tells when a process was born."""
+    """Clock ticks since boot: the unit in which the kernel tells when a process started."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def processes() -> Iterator[int]:
-    """The numbers of all processes; none where there is no ``/proc``."""
+    """The ids of all processes; none where there is no ``/proc``."""
     with suppress(OSError):
         yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def processes_below(pid: int) -> list[int]:
-    """Every process under ``pid``, also those that have ended and were not waited for."""
+    """Ids of every process that ``pid`` started, directly or not, also of zombies."""
     children: dict[int, list[int]] = {}
     for child in processes():
         if fields := _fields(child):

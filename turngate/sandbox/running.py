@@ -1,4 +1,5 @@
-"""The commands of one sandbox under way, as its supervisor sees them: started, limited, ended in time, and reaped."""
+"""The running commands of one sandbox, on its supervisor's side: starting, limiting, ending at the deadline,
+reaping."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)  # Python ign
 
 @dataclass(slots=True)
 class _RunningCommand:
-    """One command under way. ``init``: the first process of its namespace; when it is gone, all are."""
+    """A running command. ``init`` is the first process of its namespace; when it ends, the kernel ends all others."""
 
     number: int
     monitor_pid: int
@@ -47,14 +48,15 @@ class _RunningCommand:
 
 
 class Runs:
-    """``poll``: what the supervisor waits for; the processes of commands are added to it."""
+    """The running commands. ``poll``: what the supervisor waits on; the processes of commands are added to it."""
 
     def __init__(self, plan: Plan, poll: select.poll) -> None:
         self._plan, self._poll = plan, poll
         self._runs: dict[int, _RunningCommand] = {}
 
     def start(self, message: messages.Message, files: list[int]) -> None:
-        """``files``: standard input, output and errors; the status channel; then more that the command inherits."""
+        """Start a command. ``files``: its stdin, stdout and stderr, its status channel, then others that it
+        inherits."""
         status = socket.socket(fileno=os.dup(files[3]))
         try:
             run = self._launch(message, files[:3], files[4:], status)
@@ -72,7 +74,7 @@ class Runs:
     def _launch(
         self, message: messages.Message, streams: list[int], extra: list[int], status: socket.socket
     ) -> _RunningCommand:
-        """Up to the point where the command's first process waits, so that it can be limited; then let it go."""
+        """Start bubblewrap, set the limits while the command's first process waits, then let it run."""
         report, report_end = os.pipe2(os.O_CLOEXEC)
         gate_end, gate = os.pipe2(os.O_CLOEXEC)
         try:
@@ -112,7 +114,8 @@ class Runs:
     def _spawn(
         self, message: messages.Message, streams: list[int], extra: list[int], report_end: int, gate_end: int
     ) -> int:
-        """Start bubblewrap, and in it the command. The process of bubblewrap outside is its *monitor*."""
+        """Start bubblewrap with the command. Returns the id of bubblewrap's process outside the sandbox, its
+        *monitor*."""
         names = {f"@{number}" for number in range(len(extra))}  # stand for the numbers of further files
         argv = [str(extra[int(word[1:])]) if word in names else word for word in message["argv"]]
         filter_fd = os.open(self._plan.filter, os.O_RDONLY | os.O_CLOEXEC)
@@ -137,7 +140,10 @@ class Runs:
             os.close(filter_fd)
 
     def _limit(self, pid: int) -> None:
-        """Before the command starts. Not before its user namespace exists: processes are counted in each apart."""
+        """Set the resource limits of a command that waits to start.
+
+        Its user namespace must exist by then, because the kernel counts processes in each namespace apart.
+        """
         limits = self._plan.limits
         for kind, value in (
             (resource.RLIMIT_NPROC, limits["processes"]),
@@ -151,17 +157,17 @@ class Runs:
             resource.prlimit(pid, kind, (value, value))
 
     def init_of(self, number: int) -> int | None:
-        """The first process of a command that is under way."""
+        """Id of the first process of a running command; None if no such command runs."""
         run = self._runs.get(number)
         return None if run is None else run.init_pid
 
     def patience_ms(self) -> int | None:
-        """How long to wait for news until a deadline comes."""
+        """Milliseconds until the next deadline; None if no command has one."""
         ends = [run.end_s for run in self._runs.values() if run.end_s is not None and run.killed is None]
         return max(0, int((min(ends) - time.monotonic()) * 1000) + 1) if ends else None
 
     def look_after(self) -> None:
-        """End what is over its time, and tell of what has ended."""
+        """Kill the commands whose deadline has passed, and report those that have ended."""
         now_s = time.monotonic()
         for run in list(self._runs.values()):
             if run.end_s is not None and run.killed is None and now_s >= run.end_s:
@@ -179,7 +185,7 @@ class Runs:
             self._poll.unregister(fd)
 
     def _settle(self, run: _RunningCommand) -> None:
-        """The last process is gone: say so at once, then forget the command."""
+        """Report that the last process of a command has ended, then forget the command."""
         exit_code = _last_line(run.report_fd).get("exit-code")  # missing: killed, or it never came to the command
         with suppress(OSError):  # nobody waits for it any more
             messages.send(run.status, {"exit": exit_code, "killed": run.killed or None})
@@ -194,7 +200,8 @@ class Runs:
 
 
 def reap(init_pid: int, since_ticks: int, end_s: float) -> bool:
-    """Kill what was started since then, but not the command itself; whether nothing of it is left by ``end_s``."""
+    """Kill what a command has started since ``since_ticks``, but not the command; whether it is all gone by
+    ``end_s``."""
     return end_all(
         lambda: [pid for pid in processes_below(init_pid) if is_alive(pid, since_ticks) and not _is_command(pid)], end_s
     )
@@ -210,13 +217,13 @@ def _is_command(pid: int) -> bool:
 
 
 def refusal(error: OSError) -> messages.Message:
-    """What the library is told about an error of the system."""
+    """An error of the system, as the message that is sent to the library."""
     return {"error": error.strerror or str(error), "errno": error.errno or errno.EIO}
 
 
 @contextmanager
 def _inherited(*files: int) -> Iterator[None]:
-    """A program that is started meanwhile gets these open files under the numbers that they have here."""
+    """A program that is started within this context inherits these open files under the same numbers."""
     for fd in files:
         os.set_inheritable(fd, True)
     try:

@@ -1,4 +1,7 @@
-"""Temporary folders that go with their owner, and at the latest with the next one of their kind after it was killed."""
+"""Temporary folders that are removed with the process that made them.
+
+If that process is killed, the next one that makes a folder of the same kind removes them.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ _YOUNG_S = 60.0  # a folder so young may not be locked yet
 class Scratch:
     """A temporary folder of this process; as a context manager it gives its path.
 
-    It is removed by ``close``, else when the program ends. Whoever makes one also removes those of the same ``kind``
-    whose processes were killed: nobody holds their lock.
+    It is removed by ``close``, or else when the program ends. Making one also removes the folders of the same ``kind``
+    whose processes were killed, which is seen by their locks being free.
     """
 
     def __init__(self, kind: str) -> None:
@@ -74,7 +77,7 @@ def _sweep(kind: str) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Folders in it that may not be written, such as copies of a user's, go too."""
+    """Remove a folder, also with folders in it that are not writable, such as copies of a user's."""
     for path, below, _files in os.walk(folder):
         for name in below:
             if not os.path.islink(inner := os.path.join(path, name)):

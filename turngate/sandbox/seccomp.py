@@ -1,8 +1,8 @@
-"""The system-call filter of a sandbox, assembled here as a classic BPF program: no library is needed for one list.
+"""The system-call filter (seccomp) of a sandbox, assembled here as a classic BPF program, which needs no library.
 
-It is a deny list on top of namespaces, no capabilities and no-new-privileges, so it has one purpose: to close the parts
-of the kernel that those leave open (key rings, tracing, BPF, new namespaces, io_uring, memory that no limit counts).
-A denied call fails with EPERM, or with ENOSYS where programs then take another way. A call in a foreign calling
+It is a list of denied calls. Namespaces, dropped capabilities and no-new-privileges do most of the isolation; the
+filter closes what they leave open (key rings, tracing, BPF, new namespaces, io_uring, memory that no limit counts). A
+denied call fails with EPERM, or with ENOSYS where programs then take another way. A call in a foreign calling
 convention (32-bit on a 64-bit system, x32) ends the process, because its numbers mean something else.
 
 The kernel runs the program for each call on ``struct seccomp_data``: number at byte 0, architecture at 4, argument *i*

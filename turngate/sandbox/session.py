@@ -1,12 +1,13 @@
-"""A shell that stays: what a command leaves behind (working directory, variables, functions) is there for the next.
+"""A shell that stays open: working directory, variables and functions of one command are there for the next.
 
-The shell reads framed commands from its standard input and reports each end on a channel that its commands do not
-inherit, so no output can be mistaken for the frame. With each report a bash sends its state along: should the shell
-itself have to be killed, or should a command end it, a new one is given the state of the last report; or the one that
-the session began with, should a program have put something into the report with which no shell can begin.
+The shell reads commands from its standard input. It reports the end of each on a channel that the commands do not
+inherit, so that no output can be mistaken for a report. Each report of a bash also holds its state. If the shell has to
+be killed, or a command ends it, a new shell begins with the state of the last report. If no shell can begin with that
+state, because a program has tampered with the report, it begins with the state that the session began with.
 
-At its deadline only what the command started is killed (the kernel tells ages in hundredths of a second: a process that
-an earlier command started in the same one dies too). The shell goes on if that was all that kept it.
+At its deadline only the processes that the command started are killed. The kernel tells the start of a process in
+hundredths of a second, so one that an earlier command started in the same hundredth is killed too. If the shell then
+reports, it stays open.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from turngate.sandbox.base import CommandResult, KilledBy, SandboxLost, Session
 from turngate.sandbox.streams import HeadTail, Streams, StreamSink
 
 REPORT = "@0"  # in an argv: the number of the channel for reports
-GRACE_S = 0.1  # for a shell to come back after its command was killed
+GRACE_S = 0.1  # how long a shell may take to report after its command was killed
 START_S = 30.0
-RESTORE_S = 5.0  # for a shell to take a state, which is done in milliseconds
+RESTORE_S = 5.0  # how long a shell may take to restore a state, which normally takes milliseconds
 MARKER_S = 1.0
 STATE_BYTES = 1 << 20
 _STATUS_DIGITS = 3  # a program that writes on the channel may write anything
@@ -36,16 +37,16 @@ _REPORT_FD = 250  # bash: out of the way of what people redirect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """How to talk to one kind of shell."""
+    """How to talk to one kind of shell, bash or Python."""
 
     argv: tuple[str, ...]
     keeps_state: bool
     begin: bytes
-    """What to send first."""
+    """Bytes to send when the shell has started."""
     frame: Callable[[bytes, int], bytes]
-    """A command and the last exit status → what to send."""
+    """A command and the exit status of the one before → the bytes to send."""
     marker: Callable[[bytes], bytes]
-    """What to send so that the shell writes these bytes on both streams."""
+    """Some bytes → what to send so that the shell writes them to both output streams."""
 
 
 class ShellProcess(Protocol):
@@ -60,11 +61,11 @@ class ShellProcess(Protocol):
 
     @property
     def watched(self) -> int:
-        """A file that becomes ready when there is news about the process."""
+        """A file that becomes ready when the process may have ended; ``ended`` then says whether it has."""
         ...
 
     def ended(self) -> bool:
-        """Read the news; whether the process has ended."""
+        """Whether the process has ended."""
         ...
 
     def mark(self) -> int:
@@ -72,7 +73,7 @@ class ShellProcess(Protocol):
         ...
 
     def reap(self, mark: int, end_s: float) -> bool:
-        """Kill all that was started since then, but not the shell; whether nothing of it is left at ``end_s``."""
+        """Kill all that was started since ``mark``, but not the shell; whether it is all gone by ``end_s``."""
         ...
 
     def close(self) -> None:
@@ -92,12 +93,13 @@ class FramedSession(Session):
         *,
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """``state``: what the shell begins with. ``guard``: what each command is carried out in.
+        """``start``: starts a shell process. ``output_bytes``: how much of each stream is kept. ``state``: what the
+        shell begins with. ``guard``: a context in which each command runs.
 
-        Raises ConfigError if shells of this language keep no state.
+        Raises ConfigError for a state in a language whose shells keep none.
         """
         if state and not language.keeps_state:
-            raise ConfigError("a Python session cannot begin with a state, its objects are lost; open a 'bash' with it")
+            raise ConfigError("a Python session cannot begin with a state; open a 'bash' session with it")
         self._language, self._start, self._output_bytes = language, start, output_bytes
         self._shell: ShellProcess | None = None
         self._state, self._exit, self._first = state, 0, state
@@ -111,7 +113,7 @@ class FramedSession(Session):
     def run(self, command: str, *, deadline_s: float) -> CommandResult:
         """See ``Session.run``."""
         if self._closed:
-            raise EnvError("the session is closed")
+            raise EnvError("the session is closed; open a new one")
         if "\0" in command:
             raise ConfigError("the command contains a NUL byte; remove it")
         try:
@@ -160,7 +162,7 @@ class FramedSession(Session):
         return f"[{why}; a new one was started, and all variables are lost]"
 
     def _open(self) -> tuple[ShellProcess, str]:
-        """A shell, and what to say if it could not be given the state that the last one left."""
+        """Start a shell: the shell, and a note if the state of the last one could not be restored; else ""."""
         states = [self._state, self._first, b""] if self._language.keeps_state else [b""]
         errors = ""
         for number, state in enumerate(dict.fromkeys(states)):
@@ -197,7 +199,7 @@ class _Report:
 
 
 class _Exchange:
-    """One command and what comes back."""
+    """Sends one command to a shell and collects its output and its report."""
 
     def __init__(self, language: Language, shell: ShellProcess, output_bytes: int) -> None:
         self._language, self._shell = language, shell
@@ -207,7 +209,7 @@ class _Exchange:
         self.is_over = False
 
     def send(self, data: bytes, end_s: float) -> bool:
-        """Whether the shell took all of it."""
+        """Write ``data`` to the shell; whether it took all of it by ``end_s``."""
         os.set_blocking(self._shell.stdin, False)
         view = memoryview(data)
         while view:
@@ -238,7 +240,8 @@ class _Exchange:
         return True
 
     def _until_marker(self) -> None:
-        """Wait for all output, unless the command has turned the shell's own streams away."""
+        """Wait until all output has arrived: the shell writes a marker to both streams. Give up after ``MARKER_S``,
+        since a command may have redirected the shell's own streams."""
         marker, end_s = uuid.uuid4().hex.encode(), time.monotonic() + MARKER_S
         if not self.send(self._language.marker(marker), end_s):
             return
@@ -261,7 +264,7 @@ class _Exchange:
 
 # --- the languages ----------------------------------------------------------------------------------------------------
 
-# What the library has put into the environment is fixed: a state brings those of the shell that it was taken from.
+# Variables that the library sets are made read-only, so that a restored state cannot bring those of another shell.
 _BASH_BEGIN = (
     f'eval "exec {_REPORT_FD}>&$1 $1>&-"; set --; shopt -s expand_aliases; '
     "for _ in ${!TURNGATE_@}; do readonly $_; done\n"
@@ -274,7 +277,8 @@ _BASH_REPORT = (
 
 
 def _bash_frame(command: bytes, last_exit: int) -> bytes:
-    """At the top level, not in a loop or function: there ``break``, ``declare`` and ``return`` mean something else."""
+    """The bytes that run a command at the top level of bash. In a loop or function ``break``, ``declare`` and
+    ``return`` would mean something else."""
     status = f"(exit {last_exit})\n" if last_exit else ""  # so that $? is what the last command left
     quoted = b"'" + command.replace(b"'", b"'\\''") + b"'"
     return status.encode() + b"builtin eval " + quoted + f" </dev/null {_REPORT_FD}>&-\n{_BASH_REPORT}".encode()
@@ -345,4 +349,5 @@ SHELLS = {
         marker=_python_marker,
     ),
 }
-"""The last value of an expression is shown in a Python session, as an interactive one does."""
+"""Name of each shell → how to talk to it. A Python session prints the value of a last expression, as an interactive
+Python does."""

@@ -1,4 +1,4 @@
-"""What a command writes, kept as its beginning and its end; the middle is counted and forgotten while it streams."""
+"""Output of a command as it arrives: the beginning and the end are kept, the bytes between are only counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK = 1 << 16  # what a pipe holds
 
 
 class HeadTail:
-    """A byte stream of any length in ``limit`` bytes of memory (twice that for a moment)."""
+    """Keeps the beginning and the end of a byte stream, ``limit`` bytes in all (up to twice that for a moment)."""
 
     def __init__(self, limit: int) -> None:
         self._head_bytes = limit - limit // 2
@@ -35,11 +35,11 @@ class HeadTail:
 
     @property
     def left_out(self) -> int:
-        """How many bytes of the middle are missing."""
+        """How many bytes between the kept beginning and end were dropped."""
         return max(0, self._total - self._head_bytes - self._tail_bytes)
 
     def remove(self, marker: bytes) -> bool:
-        """Take a marker out of what came last; whether it was there."""
+        """Remove the last ``marker`` from what is kept; whether there was one."""
         for part in (self._tail, self._head):
             at = part.rfind(marker)
             if at >= 0:
@@ -49,7 +49,7 @@ class HeadTail:
         return False
 
     def content(self) -> bytes:
-        """What is kept; where something is missing, a line says how much."""
+        """What is kept; a line in its middle says how many bytes were dropped, if any."""
         if not self.left_out:
             return bytes(self._head + self._tail)
         tail = self._tail[-self._tail_bytes :] if self._tail_bytes else b""
@@ -65,7 +65,7 @@ class StreamSink(Protocol):
 
 
 class Streams:
-    """Several pipes, each read into its own sink, and one more file that is only waited for."""
+    """Reads several pipes, each into its own sink, and waits for one more file (``watched``) to become ready."""
 
     def __init__(self, sinks: Mapping[int, StreamSink], watched: int) -> None:
         self._sinks, self._poll = dict(sinks), select.poll()
@@ -76,7 +76,7 @@ class Streams:
         self._watched = watched
 
     def wait(self, limit_s: float) -> bool:
-        """Read for at most ``limit_s`` what comes; whether the watched file is ready."""
+        """Read what arrives within ``limit_s`` at most; whether the watched file is ready."""
         ready = [fd for fd, _event in self._poll.poll(max(0, int(limit_s * 1000) + 1))]
         for fd in ready:
             if fd in self._sinks and self._read(fd) == b"":

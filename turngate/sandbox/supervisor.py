@@ -40,10 +40,10 @@ class Supervisor:
         self._runs = Runs(plan, self._poll)
 
     def serve(self, groups: list[int]) -> None:
-        """Until the library closes the channel or is gone; then every command ends with this process.
+        """Answer requests until the library closes the channel or ends; then every command ends with this process.
 
-        ``groups``: open ``cgroup.procs`` files, for this process and so for all that it starts. The first message says
-        what the sandbox begins with.
+        ``groups``: open ``cgroup.procs`` files of the control groups that this process joins, and with it all that it
+        starts. The first message says which layers /work begins with.
         """
         linux.adopt_orphans()  # the first process of a command outlives bubblewrap's monitor by a moment
         problem = _prepare(self._plan, groups)
@@ -124,7 +124,7 @@ class Supervisor:
             os.close(folder)
 
     def _create(self, message: messages.Message) -> int:
-        """In place, not renamed over it, so that hard links and the file's identity stay."""
+        """Open a file for writing, made if need be. It is written in place, so hard links to it stay."""
         root, path = self._roots[message["folder"]], message["path"]
         parts = [part for part in path.split("/")[:-1] if part not in ("", ".")]
         for depth in range(1, len(parts) + 1):
@@ -144,7 +144,7 @@ class Supervisor:
         return fd
 
     def _snapshot(self, layer: str) -> None:
-        """Copy what this sandbox has of its own. The layers below it are shared."""
+        """Copy what this sandbox has changed into a new layer. The layers that it began with are shared, not copied."""
         target = self._plan.layer(layer)
         os.mkdir(target)
         private = self._plan.private
@@ -155,12 +155,12 @@ class Supervisor:
 
 
 def _is_untouched(folder: str) -> bool:
-    """Whether a folder is as ``mount_private`` makes it, so that a snapshot can do without it."""
+    """Whether a folder is still as ``mount_private`` made it, so that a snapshot can leave it out."""
     return stat.S_IMODE(os.stat(folder).st_mode) == FOLDER_MODE and not os.listdir(folder)
 
 
 def _prepare(plan: Plan, groups: list[int]) -> OSError | None:
-    """All that can be done before the first message comes; what went wrong, if anything did."""
+    """Do all that can be done before the first message comes. Returns the error if something went wrong."""
     try:
         for group in groups:
             os.write(group, b"0")

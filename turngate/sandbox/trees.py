@@ -1,4 +1,4 @@
-"""Copies of folders: exact enough to go on working in, and safe where the content is an agent's.
+"""Copying folder trees, exactly enough to continue working in the copy, and safely where an agent made the content.
 
 Links are copied as links and never followed, hard links inside the tree stay hard links, fifos are made anew and not
 opened, and holes of files stay holes only on file systems that share blocks. A file is cloned (reflink) where the file
@@ -24,7 +24,7 @@ _CHUNK = 1 << 26
 
 @dataclass(slots=True)
 class _Copy:
-    """One copy under way. ``owner``: who gets the files, None for whoever copies."""
+    """The state of one copy. ``owner``: user id that the files are given to, None for that of this process."""
 
     owner: int | None
     reflink: bool = True
@@ -32,7 +32,9 @@ class _Copy:
 
 
 def copy_tree(source: str, target: str, *, owner: int | None = None) -> None:
-    """Copy the content of folder ``source`` into folder ``target``, which is made if need be.
+    """Copy the content of folder ``source`` into folder ``target``, which is made if it does not exist.
+
+    ``owner``: user id that the files are given to; None for that of this process.
 
     Raises OSError: ELOOP if the tree is deeper than ``MAX_DEPTH``, EINVAL for a device or a socket in it.
     """

@@ -228,7 +228,7 @@ def test_what_needs_tokens_refuses_its_episodes():
     assert [turn.completion.text for turn in played[0].turns] == ["press a"] * len(played[0].turns)
     with pytest.raises(ShapeError, match="has no context before its first turn"):
         pack_demonstrations(played)
-    with pytest.raises(ShapeError, match="played by a server, which gives text alone"):
+    with pytest.raises(ShapeError, match="has no token ids, because a server that returns only text played it"):
         ids_after(played[0], 0, who.chat)
     for ask in (lambda: who.chat.encode_turn("x"), lambda: who.chat.decode(np.zeros(1, np.int32))):
         with pytest.raises(ConfigError, match="gives text alone; use a local model"):

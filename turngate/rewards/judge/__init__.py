@@ -1,8 +1,9 @@
-"""Judges, the pure half: what is asked, how a reply is read, which guards stand around it, and what it counts as.
+"""Judges without the calls: what is asked, how a reply is read, how judges are guarded, and what evidence they give.
 
-``items`` what is judged and the rules before any judge, ``fence`` how judged text is shown, ``questions`` the prompts,
-``replies`` how an answer is read, ``verdicts`` what it can say, ``canaries`` what voids a batch, ``tournament`` who is
-best, ``facts`` makes evidence, ``agreement`` measures a judge. Nothing here calls a model: ``turngate.judging`` does.
+``items`` defines what is judged, and rules that settle some items without a judge; ``fence`` shows judged text safely;
+``prompts`` writes the questions; ``replies`` reads the answers into ``verdicts``; ``votes`` combines critiques;
+``canaries`` decides whether a batch can be trusted; ``tournament`` ranks siblings; ``as_facts`` turns verdicts into
+evidence; ``agreement`` measures a judge on labelled work. Nothing here calls a model; ``turngate.judging`` does.
 """
 
 from turngate.rewards.judge.agreement import Agreement, OrderReport, agreement, kappa, order_report, upper_bound

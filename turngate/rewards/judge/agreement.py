@@ -12,15 +12,16 @@ from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.judge.verdicts import PairScores, settle_orders
 
 MAX_LENGTH_CORRELATION = 0.2
-"""Largest |r| between length and verdict that is still taken for unbiased; a rule of thumb and no paper's."""
+"""Largest |r| between length and verdict that still counts as unbiased; a rule of thumb, from no paper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Verdicts against labels. None = nothing to measure it on. ``n`` counts rows with a verdict.
+    """How verdicts agree with labels. ``n`` counts rows with a verdict, ``n_missing`` those without. None = no rows to
+    measure it on.
 
-    ``false_positive`` = yes among rows labelled no, ``false_negative`` = no among rows labelled yes; each with its
-    one-sided 95 % upper bound. ``length_correlation`` is Pearson's r between length and score inside each label.
+    ``false_positive``: share of yes among rows labelled no; ``false_negative``: share of no among rows labelled yes;
+    each with its one-sided 95 % upper bound. ``length_correlation``: Pearson's r of length and score within each label.
     """
 
     n: int
@@ -53,7 +54,8 @@ class OrderReport:
 def agreement(
     passed: Sequence[bool | None], score: Sequence[float | None], label: Sequence[bool], length: Sequence[float]
 ) -> Agreement:
-    """One entry per row; None = no verdict, which is in no rate. Raises ShapeError for unequal lengths."""
+    """Compare verdicts with labels, one entry per row. None = no verdict; no rate counts it. Raises ShapeError for
+    unequal lengths."""
     if not len(passed) == len(score) == len(label) == len(length):
         sizes = (len(passed), len(score), len(label), len(length))
         raise ShapeError(f"verdicts, scores, labels and lengths differ in number: {sizes}")

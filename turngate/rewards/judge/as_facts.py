@@ -1,7 +1,7 @@
-"""From verdicts to evidence. What could not be judged is None: never zero, never positive.
+"""Turns verdicts of judges into evidence. What could not be judged is None: never zero, never positive.
 
-Each verdict becomes two facts. The one under the given name is a plain bool or number, so that every reward and gate
-reads it; a mapping there would be true whatever the verdict, and a gate on it would always stand open. The one under
+Each verdict becomes two facts. The fact under the given name is a plain bool or number, which every reward and gate can
+read (a mapping would count as true whatever the verdict, so that gates on it would always be open). The fact under
 ``NAME_judge`` says who judged (id and version) and why.
 """
 
@@ -25,7 +25,7 @@ from turngate.types import JSON, Evidence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeId:
-    """Who judged. A verdict of another version is another measurement."""
+    """Name and version of a judge. Verdicts of different versions are different measurements."""
 
     name: str
     version: str

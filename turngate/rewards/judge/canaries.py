@@ -1,7 +1,8 @@
-"""Canaries: work that deserves no yes, mixed into every batch. A judge that accepts one voids the batch.
+"""Canaries: answers that a judge must reject, mixed into every batch. If it accepts one, the whole batch is void.
 
-Kinds: a master key as the whole answer, no answer, a constant that praises itself, and a real answer put under another
-task. In a batch, their verdicts are never paid and never cached.
+There are four kinds: a *master key* (a phrase without content that is known to fool judges), an empty answer, a
+constant sentence that praises itself, and a real answer to another task. Their verdicts are never paid and never
+cached.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _KINDS: tuple[CanaryKind, ...] = ("master_key", "empty", "constant", "shuffled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """Questions to ask in a batch, the null answer standing second and then first where there are two."""
+    """The questions of one canary: one, or for a comparison two, with the worthless answer second and then first."""
 
     kind: CanaryKind
     questions: tuple[Question, ...]
@@ -32,8 +33,8 @@ class Canary:
 def how_many(n_questions: int, *, share: float = 0.02, at_least: int = 1) -> int:
     """Canaries of each kind in a batch: ``max(at_least, ⌈share · n⌉)``, so 2 % of it are master keys by default.
 
-    Both defaults are ours and no paper's. Raises ConfigError for a share outside [0, 1] or ``at_least`` < 1: a batch
-    without canaries proves nothing.
+    Both defaults are ours. Raises ConfigError for a share outside [0, 1] or ``at_least`` < 1, because without canaries
+    nothing is known about a batch.
     """
     if not 0 <= share <= 1 or at_least < 1:
         raise ConfigError(f"a batch needs share in [0, 1] and at_least ≥ 1, found {share} and {at_least}")
@@ -95,9 +96,9 @@ def pair_canaries(items: Sequence[Item], criterion: Criterion, n: int, *, seed: 
 
 
 def is_missed(canary: Canary, answers: Sequence[Answer]) -> bool | None:
-    """Whether the judge fell for the canary; None if it could not be measured.
+    """Whether the judge accepted the canary; None if it could not be measured.
 
-    A reply that the guards throw away (an invented quote, "invalid") is not a yes, so it counts as passed.
+    A reply that is thrown away for an invented quote, or that says "invalid", is no acceptance.
     """
     thrown = (FaultKind.UNQUOTED, FaultKind.INVALID)
     if any(isinstance(answer, Fault) and answer.kind not in thrown for answer in answers):
@@ -114,9 +115,9 @@ def is_missed(canary: Canary, answers: Sequence[Answer]) -> bool | None:
 
 
 def batch_fault(missed: Sequence[bool | None]) -> Fault | None:
-    """What a batch's canaries (see ``is_missed``) mean for all its verdicts: a fault, or None if they stand.
+    """The fault that voids all verdicts of a batch, or None if they stand. ``missed``: ``is_missed`` of each canary.
 
-    One miss is enough, and so is a batch in which no canary could be measured.
+    A batch is void if the judge accepted one canary, or if none could be measured.
     """
     n_missed = sum(one is True for one in missed)
     if n_missed:

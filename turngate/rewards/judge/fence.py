@@ -1,7 +1,9 @@
-"""Judged text is data: it is fenced with a mark that it cannot know, and what addresses the judge is taken out.
+"""Shows judged text to a judge as data: between marks that the text cannot contain, without sentences that address the
+judge.
 
-No list of phrases is complete, so nothing rests on this alone. The fence tells the judge where data ends, quotes tie a
-verdict to the transcript, canaries measure whether the judge can be talked round, and rules settle what they can.
+No list of phrases is complete, so this is only one of several guards: the marks tell the judge where data ends, quotes
+tie a verdict to the transcript, canaries measure whether the judge can be fooled, and rules settle clear cases without
+it.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ def show(text: str, *, limit: int = 4000) -> FencedText:
 
 
 def addresses_judge(text: str) -> bool:
-    """Whether something in ``text`` speaks to a judge: a hacking alarm of its own."""
+    """Whether ``text`` contains something addressed to a judge, which the monitor ``judge_addressed`` counts."""
     return bool(show(text, limit=max(len(text), 1)).removed)
 
 

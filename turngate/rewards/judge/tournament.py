@@ -106,7 +106,7 @@ def zero_group(standings: Standings) -> Standings:
 
 
 class _Standings:
-    """Points so far."""
+    """The points of each competitor so far."""
 
     def __init__(self, n: int, faithful: bool) -> None:
         self.n, self.faithful = n, faithful

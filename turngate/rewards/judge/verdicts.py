@@ -47,7 +47,7 @@ class PairScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critique:
-    """Per turn: wrong, right, or None where nothing was said."""
+    """A judge's verdict on each turn: True = wrong, False = right, None = nothing was said about it."""
 
     bad_T: tuple[bool | None, ...]
     quotes: tuple[Quote, ...] = ()
@@ -67,7 +67,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """No verdict. ``detail`` is for people."""
+    """Why a judge gave no verdict. ``detail`` is a message for people."""
 
     kind: FaultKind
     detail: str = ""

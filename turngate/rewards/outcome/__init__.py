@@ -6,9 +6,10 @@ retrieval and citations · ``code`` tests, patches, diagnostics · ``gui`` step 
 lists · ``formula`` and ``components`` how a part reads recorded evidence.
 
 Conventions. A score that could not be measured is None (NaN in an array), never zero. Where a published reward can be
-farmed, the default is a repaired form of the same range if possible, and ``faithful=True`` gives the published one;
-the docstring says how it is farmed. A part says which evidence it reads: the verifier records it at the end, gold
-answers included, or computes the verdict itself with these functions and records that under the name of the type.
+farmed (earned without solving the task), the default is a repaired form, of the same range if possible, and
+``faithful=True`` gives the published one; the docstring says how it can be farmed. A part says which evidence it reads.
+The verifier records that evidence at the end, gold answers included; or it computes the verdict itself with these
+functions and records it under the name of the type.
 """
 
 from turngate.rewards.outcome.answers import (

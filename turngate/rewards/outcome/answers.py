@@ -230,10 +230,10 @@ class ExactMatch(Formula):
     kind: Kind = "outcome"
     yes_or_no: ClassVar[bool] = True
     faithful: bool = False
-    """The published normalisation, under which "the" equals a gold answer "A"."""
+    """Whether to use the published normalisation, under which "the" equals a gold answer "A"."""
 
     def grade(self, answer: str | None, gold: Aliases) -> float | None:
-        """``exact_match``."""
+        """The verdict by ``exact_match``."""
         return exact_match(answer or "", gold, faithful=self.faithful)
 
 
@@ -243,10 +243,10 @@ class TokenF1(Formula):
     type: Literal["token_f1"] = "token_f1"
     kind: Kind = "outcome"
     faithful: bool = False
-    """The published normalisation, under which "the" equals a gold answer "A"."""
+    """Whether to use the published normalisation, under which "the" equals a gold answer "A"."""
 
     def grade(self, answer: str | None, gold: Aliases) -> float | None:
-        """``token_f1``."""
+        """The verdict by ``token_f1``."""
         return token_f1(answer or "", gold, faithful=self.faithful)
 
 
@@ -257,14 +257,14 @@ class NumericMatch(Formula):
     kind: Kind = "outcome"
     yes_or_no: ClassVar[bool] = True
     relative: float = 1e-6
-    """Tolerance as a share of the gold number."""
+    """Tolerance as a share of the gold number (0.01: 1 %). The wider of this and ``absolute`` counts."""
     absolute: float = 0.0
-    """Tolerance in the unit of the gold number; the wider of the two counts."""
+    """Tolerance in the unit of the gold number. The wider of this and ``relative`` counts."""
     percent: Literal["fraction", "ignore"] = "fraction"
-    """fraction: 12.5% is 0.125; ignore: it is 12.5."""
+    """How an answer with a percent sign is read: "fraction" reads 12.5% as 0.125, "ignore" as 12.5."""
 
     def grade(self, answer: str | None, gold: str | float) -> float | None:
-        """``numeric_match``."""
+        """The verdict by ``numeric_match``."""
         return numeric_match(answer or "", gold, relative=self.relative, absolute=self.absolute, percent=self.percent)
 
 
@@ -274,11 +274,11 @@ class ListOverlap(Formula):
     type: Literal["list_overlap"] = "list_overlap"
     kind: Kind = "outcome"
     measure: Literal["f1", "precision", "recall", "exact"] = "f1"
-    """recall pays for listing everything there is."""
+    """Which measure of agreement is paid. Recall alone also pays for listing every item there is."""
     repeats: bool = False
-    """Whether an item twice in the list must be twice in the gold."""
+    """Whether repetitions count: an item that is listed twice must then be in the gold twice."""
     ordered: bool = False
-    """Whether only items in the order of the gold are found; repeats then count too."""
+    """Whether the order counts: only items in the order of the gold are then found, and repetitions count too."""
 
     def grade(self, items: list[str], gold_items: list[Aliases]) -> float | None:
         """A figure of ``set_overlap``, or of ``list_overlap`` where repetitions or the order count."""

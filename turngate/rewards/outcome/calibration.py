@@ -64,10 +64,10 @@ class Rlcr(Formula):
     kind: Kind = "outcome"
     low: float = -1.0
     faithful: bool = False
-    """Pay 0 where no confidence was stated, as published: more than for most wrong answers with one."""
+    """Whether no stated confidence earns 0, as published: more than most wrong answers that state one."""
 
     def grade(self, correct: bool, confidence: float | Literal[False]) -> float | None:
-        """``rlcr``."""
+        """The verdict by ``rlcr``."""
         return rlcr(correct, _readable(confidence), faithful=self.faithful)
 
 
@@ -80,7 +80,7 @@ class BrierScore(Formula):
     type: Literal["brier"] = "brier"
 
     def grade(self, correct: bool, confidence: float | Literal[False]) -> float | None:
-        """``brier``."""
+        """The verdict by ``brier``."""
         stated = _readable(confidence)
         return 0.0 if stated is None else brier(correct, stated)
 

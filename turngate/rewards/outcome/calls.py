@@ -195,7 +195,7 @@ class ToolRL(Formula):
     low: float = -3.0
     high: float = 4.0
     faithful: bool = False
-    """The published form, under which ten useless calls beside the right one cost 1.36 of 6."""
+    """Whether to use the published form, under which ten useless calls beside the right one cost 1.36 of 6."""
 
     def grade(
         self, calls: list[ToolCall], gold_calls: list[ToolCall], malformed: int = 0, well_formed: bool = True
@@ -215,10 +215,10 @@ class FtrlCalls(Formula):
     per_turn: bool = True
     published: ClassVar[Span] = (0.0, 2.0)
     faithful: bool = False
-    """The published form, which pays two answers from two calls 1.33 and needs high = 2."""
+    """Whether to use the published form, which pays two answers from two calls 1.33 and needs high = 2."""
 
     def grade(self, n_calls: int, n_solved: int, solvable: int | None = None) -> float | None:
-        """``ftrl_calls``."""
+        """The verdict by ``ftrl_calls``."""
         return ftrl_calls(n_calls, n_solved, solvable=solvable, faithful=self.faithful) if n_calls else None
 
 
@@ -232,8 +232,8 @@ class FtrlAnswer(Formula):
     kind: Kind = "outcome"
     low: float = -0.5
     faithful: bool = False
-    """The published form: the gold text somewhere in the answer is enough."""
+    """Whether to use the published form: the gold text somewhere in the answer is enough."""
 
     def grade(self, answer: str | None, gold: Aliases, unsolved: int, stray_tags: bool = False) -> float | None:
-        """``ftrl_answer``."""
+        """The verdict by ``ftrl_answer``."""
         return ftrl_answer(answer or "", gold, unsolved, stray_tags=stray_tags, faithful=self.faithful)

@@ -232,10 +232,10 @@ class PatchSimilarity(Formula):
     kind: Kind = "outcome"
     low: float = -1.0
     faithful: bool = False
-    """Compare whole diffs, as published, so that copying context pays."""
+    """Whether to compare whole diffs, as published; copying context then pays."""
 
     def grade(self, patch: dict[str, str] | Literal[False], gold_patch: dict[str, str]) -> float | None:
-        """``patch_similarity``."""
+        """The verdict by ``patch_similarity``."""
         return patch_similarity(patch or (None if patch is False else {}), gold_patch, faithful=self.faithful)
 
 
@@ -252,13 +252,13 @@ class LanserDiagnostics(Formula):
     per_turn: bool = True
     low: float = -1.0
     alpha: float = 0.5
-    """Worth of one finding less."""
+    """What one finding less pays, in units of the verdict."""
     beta: float = 0.4
-    """Cost of an unsafe action; with ``faithful``, what a safe one earns."""
+    """What an unsafe action costs; with ``faithful``, what a safe one earns."""
     gamma: float = 0.1
-    """Cost of no confidence at all."""
+    """What a confidence of 0 costs; a higher confidence costs proportionally less."""
     faithful: bool = False
-    """Pay every safe turn ``beta``, as published, also one in which nothing happens."""
+    """Whether every safe turn earns ``beta``, as published, also one in which nothing happens."""
 
     def grade(self, diagnostics_delta: float, safe: bool = True, confidence: float = 1.0) -> float | None:
         """``diagnostics_reward``, cut off."""
@@ -280,10 +280,10 @@ class Localisation(Formula):
 
     type: Literal["localisation"] = "localisation"
     faithful: bool = False
-    """The usual recall, which is 1 for opening everything."""
+    """Whether to use the usual recall, which is 1 for opening everything."""
 
     def grade(self, opened: list[str], gold_files: list[str]) -> float | None:
-        """``localisation``."""
+        """The verdict by ``localisation``."""
         return localisation(opened, gold_files, faithful=self.faithful)
 
 

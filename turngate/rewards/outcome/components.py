@@ -35,7 +35,7 @@ class UnitTests(Reward):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """One name or two."""
+        """The evidence of the tests to pass and, if there is one, of the guard."""
         return (self.evidence,) if self.guard is None else (self.evidence, self.guard)
 
     @property

@@ -15,7 +15,7 @@ from turngate.rewards.parts import Facts, Reward, Span, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Argument:
+class _FormulaArgument:
     """One piece of evidence that a formula needs: how it is read, and whether it may be missing or null."""
 
     adapter: TypeAdapter[Any]
@@ -104,10 +104,10 @@ class Formula(Reward):
 
 
 @cache
-def _arguments(formula: type[Formula]) -> Mapping[str, _Argument]:
+def _arguments(formula: type[Formula]) -> Mapping[str, _FormulaArgument]:
     hints = get_type_hints(formula.grade)
     return {
-        name: _Argument(
+        name: _FormulaArgument(
             adapter=TypeAdapter(hints[name]),
             optional=parameter.default is not inspect.Parameter.empty,
             nullable=type(None) in getattr(hints[name], "__args__", ()),

@@ -197,7 +197,8 @@ class StepSearch(Reward):
     type: Literal["step_search"] = "step_search"
     per_turn: bool = True
     faithful: bool = False
-    """The published gain − redundancy, which pays a repeated search less than none; it needs low = −1."""
+    """Whether to use the published gain − redundancy, which pays a repeated search less than none; it needs low =
+    −1."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -245,7 +246,7 @@ class StepSearchAnswer(Formula):
     low: float = -1.0
     high: float = 1.0 + KEY_WEIGHT
     key_weight: float = KEY_WEIGHT
-    """What hitting every keyword adds."""
+    """What the outcome gains if the queries hit every gold keyword, in units of the verdict."""
 
     def model_post_init(self, context: object) -> None:
         """Raises ConfigError if verdicts would lie outside [low, high]."""
@@ -253,7 +254,7 @@ class StepSearchAnswer(Formula):
         self._needs_range(-1.0, 1.0 + self.key_weight)
 
     def grade(self, answer: str | None, gold: Aliases, key_score: float, well_formed: bool = True) -> float | None:
-        """``stepsearch_answer``."""
+        """The verdict by ``stepsearch_answer``."""
         return stepsearch_answer(
             token_f1(answer or "", gold), key_score, well_formed=well_formed, key_weight=self.key_weight
         )
@@ -268,10 +269,10 @@ class RetrievalRelevance(Formula):
     type: Literal["retrieval_relevance"] = "retrieval_relevance"
     per_turn: bool = True
     faithful: bool = False
-    """The published form, in which a judge that is fooled twice still pays for retrieving nothing."""
+    """Whether to use the published form, in which a judge that is fooled twice still pays for retrieving nothing."""
 
     def grade(self, n_documents: int, relevance: float | None = None, weighted: float | None = None) -> float | None:
-        """``retrieval_relevance``."""
+        """The verdict by ``retrieval_relevance``."""
         return retrieval_relevance(relevance, n_documents, weighted=weighted, faithful=self.faithful)
 
 
@@ -291,5 +292,5 @@ class CitedAnswer(Formula):
     """Above 1 missing a chunk costs more than citing one too many; the paper has 2."""
 
     def grade(self, correct: float, cited: list[str | int], gold_chunks: list[str | int]) -> float | None:
-        """``evidence_reward``."""
+        """The verdict by ``evidence_reward``."""
         return evidence_reward(correct, citation_overlap(cited, gold_chunks), ungated=self.ungated, beta=self.beta)

@@ -187,7 +187,7 @@ class SchemaLinking(Formula):
 
     type: Literal["schema_linking"] = "schema_linking"
     faithful: bool = False
-    """The released recall, which is 1 for a query that names every column there is."""
+    """Whether to use the released recall, which is 1 for a query that names every column there is."""
 
     def grade(self, answer: str | None, gold_query: str) -> float | None:
         """``schema_linking`` of what the two name."""
@@ -199,12 +199,12 @@ class NgramSimilarity(Formula):
 
     type: Literal["ngram_similarity"] = "ngram_similarity"
     n: int = 2
-    """Tokens in a run."""
+    """Length of a run, in tokens. Longer runs reward the same wording more strictly."""
     faithful: bool = False
-    """The released form: words between spaces, each run counted once."""
+    """Whether to use the released form: words between spaces, each run counted once."""
 
     def grade(self, answer: str | None, gold_query: str) -> float | None:
-        """``ngram_similarity``."""
+        """The verdict by ``ngram_similarity``."""
         return ngram_similarity(answer or "", gold_query, n=self.n, faithful=self.faithful)
 
 
@@ -217,7 +217,7 @@ class TagFormat(Formula):
     """The tags of the blocks, in order."""
 
     def grade(self, reply: str) -> float | None:
-        """``tag_format``."""
+        """The verdict by ``tag_format``."""
         return tag_format(reply, tags=self.tags)
 
 
@@ -231,10 +231,11 @@ class ExecutionMatch(Formula):
     kind: Kind = "outcome"
     yes_or_no: ClassVar[bool] = True
     faithful: bool = False
-    """BIRD's comparison of sets: repetitions and order are ignored, and two empty results are equal."""
+    """Whether to compare sets of rows as BIRD does: repetitions and order are ignored, and two empty results are
+    equal."""
 
     def grade(self, rows: list[Row], gold_rows: list[Row], ordered: bool = False) -> float | None:
-        """``execution_match``."""
+        """The verdict by ``execution_match``."""
         return execution_match(rows, gold_rows, ordered=ordered, faithful=self.faithful)
 
 
@@ -243,8 +244,8 @@ class ResultF1(Formula):
 
     type: Literal["result_f1"] = "result_f1"
     faithful: bool = False
-    """BIRD's soft F1, which compares row by row and can be inflated."""
+    """Whether to use BIRD's soft F1, which compares row by row and can be inflated."""
 
     def grade(self, rows: list[Row], gold_rows: list[Row]) -> float | None:
-        """``result_f1``."""
+        """The verdict by ``result_f1``."""
         return result_f1(rows, gold_rows, faithful=self.faithful)
