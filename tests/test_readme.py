@@ -1,29 +1,67 @@
-"""The README's programs run as they stand."""
+"""The README's files and commands work as they stand."""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_programs_of_the_readme_run(tmp_path: Path) -> None:
-    """Both together, as one script: the second trains in the environment that the first registers."""
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 2
-    script = tmp_path / "readme.py"
-    script.write_text("\n".join(blocks))
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
-    )
+def blocks(language: str) -> list[str]:
+    """What stands between fences of that language."""
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Holds the file of the environment and the config beside it."""
+    (tmp_path / "guess.py").write_text(*blocks("python"))
+    (tmp_path / "guess.toml").write_text(blocks("toml")[0])
+    return tmp_path
+
+
+def commands() -> dict[str, list[str]]:
+    """Each command under the environment, by its name."""
+    lines = [shlex.split(line, comments=True) for line in blocks("sh")[0].splitlines()]
+    assert {words[0] for words in lines} == {"turngate"}
+    return {words[1]: words[1:] for words in lines}
+
+
+def test_the_environment_of_the_readme_is_checked_and_played(folder: Path) -> None:
+    assert list(commands()) == ["check", "play", "train"]
+    assert run(commands()["check"], folder) == "guess:acme/Guess-v0: 0 errors, 0 warnings\n"
+    assert "finished: outcome 1" in run(commands()["play"], folder)
+
+
+def test_the_environment_of_the_readme_is_trained_on(folder: Path) -> None:
+    assert "heldout" in run(commands()["train"], folder)
+    assert (folder / "runs" / "guess" / "report" / "success.png").exists()
+
+
+def run(words: list[str], folder: Path) -> str:
+    """What the command prints, run as an installed one: -P keeps the current folder from Python's path."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-P", "-m", "turngate", *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert (tmp_path / "runs" / "guess" / "report" / "success.png").exists()
-    assert "heldout" in done.stdout
+    return done.stdout
+
+
+def test_the_python_call_of_the_readme_reads_its_config(folder: Path) -> None:
+    (call,) = re.findall(
+        r"`turngate\.commands\.train\.train\(Console\(\), (turngate\.config\.load\(.*\))\)`", README.read_text()
+    )
+    script = f"from pathlib import Path\nimport turngate.commands.train, turngate.config\nprint({call}.env[0].label)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("acme/Guess-v0\n", "")
 
 
 def test_the_readme_names_files_that_exist() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", README.read_text()):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", README.read_text()):
         assert (README.parent / target).exists(), target

@@ -111,7 +111,7 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; evaluations/NAME if not given.")
     ] = None,
-    env: Annotated[str, typer.Option(help="Registered id.")] = "turngate/Sql-v1",
+    env: Annotated[str, typer.Option(help="Registered id, or MODULE:ID of a module here.")] = "turngate/Sql-v1",
     split: Annotated[str, typer.Option(help="Split of its tasks.")] = "heldout",
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 200,
     samples: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 1,
@@ -198,7 +198,7 @@ def envs() -> None:
 
 @app.command()
 def check(
-    env: Annotated[str, typer.Argument(metavar="ID", help="Registered id.")],
+    env: Annotated[str, typer.Argument(metavar="ID", help="Registered id, or MODULE:ID of a module here.")],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 3,
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
@@ -210,7 +210,7 @@ def check(
 
 @app.command()
 def play(
-    env: Annotated[str, typer.Argument(metavar="ID", help="Registered id.")],
+    env: Annotated[str, typer.Argument(metavar="ID", help="Registered id, or MODULE:ID of a module here.")],
     split: Annotated[str, typer.Option(help="Split of its tasks.")] = "train",
     index: Annotated[int, typer.Option(min=0, help="Number of the task.")] = 0,
     oracle: Annotated[bool, typer.Option(help="Let the oracle play.")] = False,

@@ -17,7 +17,7 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
-from turngate.envs.registry import load_plugins
+from turngate.envs.registry import id_alone, load_plugins
 from turngate.envs.tasks import TaskSourcePart
 from turngate.errors import ConfigError, DataError, UserError
 from turngate.examine.base import Examiner
@@ -55,7 +55,8 @@ class EnvSection(Section):
     """What is played. Write ``[[env]]`` several times to train on several environments at once."""
 
     id: str = "turngate/Sql-v1"
-    """Registered id of the environment, for instance turngate/Sql-v1; ``turngate envs`` lists them."""
+    """Registered id of the environment, for instance turngate/Sql-v1; ``turngate envs`` lists them. MODULE:ID imports
+    the module that registers it first, also one in the current folder: guess:acme/Guess-v0."""
     name: str = Field("", pattern=r"^[A-Za-z0-9._/-]*$")
     """What metrics and reports call it; empty: its id. Needed where two entries have the same id."""
     split: str = "train"
@@ -87,7 +88,7 @@ class EnvSection(Section):
     @property
     def label(self) -> str:
         """Its name in the run."""
-        return self.name or self.id
+        return self.name or id_alone(self.id)
 
     @property
     def arguments(self) -> dict[str, object]:

@@ -1,26 +1,34 @@
 """Blackjack, as gymnasium has it, for an agent that reads and writes."""
 
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
 import gymnasium
 
-from turngate import FromEvidence, Rubric, Task, TaskList, ToolEnv, TurnSpec, register, tool
+from turngate import FromEvidence, Rubric, Task, ToolEnv, TurnSpec, register, tool
 
 ID = "examples/Blackjack-v0"
 RESULT = FromEvidence(name="result", evidence="result", kind="outcome", low=-1, high=1, levels=(-1, 0, 1))
-TASKS = [
-    Task(id=f"{split}/{n}", env_id=ID, prompt="Play a hand of blackjack.", private={"seed": first + n}, split=split)
-    for split, first in (("train", 0), ("heldout", 1_000_000))
-    for n in range(500)
-]
+
+
+def hands(*, n: int = 500) -> Iterator[Task]:
+    """``n`` hands for each split."""
+    for split, first in (("train", 0), ("heldout", 1_000_000)):
+        for i in range(n):
+            prompt = "Play a hand of blackjack."
+            yield Task(id=f"{split}/{i}", env_id=ID, prompt=prompt, private={"seed": first + i}, split=split)
 
 
 class Blackjack(ToolEnv):
     """Hit until you stand: nearer to 21 than the dealer wins, beyond it loses."""
 
-    turn_spec = TurnSpec(rubric=Rubric(rewards=(RESULT,)), max_turns=12)
+    turn_spec = TurnSpec(rubric=Rubric(rewards=(RESULT,)), max_turns=12, tasks=hands)
 
-    def __init__(self) -> None:
-        super().__init__(tasks=TaskList(TASKS))
-        self.table = gymnasium.make("Blackjack-v1", sab=True)
+    @cached_property
+    def table(self) -> gymnasium.Env[Any, Any]:
+        """The game."""
+        return gymnasium.make("Blackjack-v1", sab=True)
 
     def begin(self, task: Task) -> str:
         """Deal."""

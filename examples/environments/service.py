@@ -1,11 +1,12 @@
 """A service of orders behind paths, as a REST interface has them; the goal is a state, and nothing else may change."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
 import turngate
-from turngate import Evidence, FromEvidence, Rubric, Task, TaskList, ToolEnv, ToolError, TurnSpec, tool
+from turngate import Evidence, FromEvidence, Rubric, Task, ToolEnv, ToolError, TurnSpec, tool
 
 ID = "examples/Orders-v1"
 DONE = FromEvidence(name="done", evidence="done", kind="outcome", levels=(0, 1))
@@ -36,16 +37,21 @@ def make_task(split: str, number: int) -> Task:
     return Task(id=f"{split}/{number}", env_id=ID, prompt=prompt, private=private, split=split)
 
 
+def make_tasks(*, n: int = 60) -> Iterator[Task]:
+    """``n`` services for each split."""
+    return (make_task(split, number) for split in ("train", "heldout") for number in range(n))
+
+
 class Orders(ToolEnv):
     """Make, read, change and delete orders; several calls may be made in one turn."""
 
     turn_spec = TurnSpec(
-        rubric=Rubric(rewards=(DONE, CLOSER), gates=(turngate.needs_outcome(0.5),)), max_turns=6, has_oracle=True
+        rubric=Rubric(rewards=(DONE, CLOSER), gates=(turngate.needs_outcome(0.5),)),
+        max_turns=6,
+        tasks=make_tasks,
+        has_oracle=True,
     )
     calls_per_turn = 4
-
-    def __init__(self) -> None:
-        super().__init__(tasks=TaskList([make_task(split, n) for split in ("train", "heldout") for n in range(60)]))
 
     def begin(self, task: Task) -> str:
         """Put the orders in place."""

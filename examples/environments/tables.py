@@ -1,11 +1,12 @@
 """Questions about a table, answered with pandas: steps that can be combined, typed so that nothing else can run."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 import pandas
 
-from turngate import Evidence, FromEvidence, Rubric, Task, TaskList, ToolEnv, ToolError, TurnSpec, register, tool
+from turngate import Evidence, FromEvidence, Rubric, Task, ToolEnv, ToolError, TurnSpec, register, tool
 
 ID = "examples/Tables-v1"
 RIGHT = FromEvidence(name="right", evidence="right", kind="outcome", levels=(0, 1))
@@ -28,13 +29,15 @@ def make_task(split: str, number: int) -> Task:
     )
 
 
+def make_tasks(*, n: int = 200) -> Iterator[Task]:
+    """``n`` tables for each split."""
+    return (make_task(split, number) for split in ("train", "heldout") for number in range(n))
+
+
 class Tables(ToolEnv):
     """Look at the columns, narrow the rows down, aggregate a column, answer."""
 
-    turn_spec = TurnSpec(rubric=Rubric(rewards=(RIGHT,)), max_turns=6, has_oracle=True)
-
-    def __init__(self) -> None:
-        super().__init__(tasks=TaskList([make_task(split, n) for split in ("train", "heldout") for n in range(200)]))
+    turn_spec = TurnSpec(rubric=Rubric(rewards=(RIGHT,)), max_turns=6, tasks=make_tasks, has_oracle=True)
 
     def begin(self, task: Task) -> str:
         """Load the table."""

@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import gymnasium
 import pytest
@@ -12,7 +13,7 @@ import turngate
 from turngate.envs import registry
 from turngate.envs.lock import LockEnv
 from turngate.envs.registry import make, register, registered
-from turngate.errors import ConfigError, DuplicateName, MissingExtra, UnknownName
+from turngate.errors import ConfigError, DuplicateName, MissingExtra, UnknownName, UserError
 
 
 @pytest.fixture
@@ -72,12 +73,87 @@ def test_a_file_that_registers_twice_is_told_how_a_script_registers():
         register("test/Twice-v0", "shop:Shop")
 
 
-def test_an_unknown_namespace_is_told_how_commands_know_ids():
-    with pytest.raises(UnknownName, match=r"by an entry point in the group 'turngate\.envs'"):
+def test_an_unknown_namespace_is_told_how_an_id_of_a_module_is_written():
+    with pytest.raises(UnknownName, match=r"write MODULE:nobody/Shop-v0$"):
         make("nobody/Shop-v0")
     with pytest.raises(UnknownName) as caught:
         make("turngate/Lok-v1")
-    assert "entry point" not in str(caught.value)
+    assert "MODULE" not in str(caught.value)
+
+
+# --- module:namespace/Name-vN -----------------------------------------------------------------------------------------
+
+SHOP = 'from turngate import register\nregister("test/Shop-v3", "turngate.envs.lock:LockEnv")\n'
+
+
+@pytest.fixture
+def _folder(_clean, tmp_path, monkeypatch):
+    """The current folder is a new one, and what is imported from it is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    known = set(sys.modules)
+    yield
+    for name in sys.modules.keys() - known:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("_folder")
+def test_the_module_before_the_colon_is_imported_from_the_current_folder():
+    Path("small_shop.py").write_text(SHOP)
+    env = turngate.make("small_shop:test/Shop-v3", split="heldout")
+    assert (type(env), env.spec.id, env.split) == (LockEnv, "test/Shop-v3", "heldout")
+    assert gymnasium.make("small_shop:test/Shop-v3").spec.id == "test/Shop-v3"
+    assert turngate.check_env("small_shop:test/Shop-v3", episodes=1) == []
+
+
+@pytest.mark.usefixtures("_folder")
+def test_a_module_of_a_package_and_an_id_that_it_does_not_register_itself():
+    Path("shops").mkdir()
+    Path("shops", "corner.py").write_text(SHOP)
+    assert registry.find("shops.corner:test/Shop-v3").id == "test/Shop-v3"
+    assert registry.find("shops.corner:turngate/Lock-v1").id == "turngate/Lock-v1"  # as gymnasium has it
+
+
+@pytest.mark.usefixtures("_folder")
+@pytest.mark.parametrize(
+    ("id", "said"),
+    [
+        ("shp:test/Shop-v3", "unknown module 'shp'; did you mean 'shop' or 'shops'? looked in"),
+        ("shp:test/Shop-v3", "looked in the current folder, '{here}', and on Python's path"),
+        ("shops.cornr:test/Shop-v3", "unknown module 'shops.cornr'; did you mean 'shops.corner'? looked in"),
+        ("shop.py:test/Shop-v3", "'shop.py' is not the name of a module; write 'shop:test/Shop-v3'"),
+        ("shops/corner.py:a/B-v0", "'shops/corner.py' is not the name of a module; write 'shops.corner:a/B-v0'"),
+        ("/tmp/shop.py:a/B-v0", "'/tmp/shop.py' is not the name of a module; write 'shop:a/B-v0' in"),
+        (":test/Shop-v3", "'' is not the name of a module; write 'MODULE:test/Shop-v3'"),
+        ("shop:test/Shp-v3", "unknown environment of module 'shop', 'test/Shp-v3'; did you mean 'test/Shop-v3'?"),
+        ("shop:test/Shp-v3", "'{here}/shop.py' registers test/Shop-v3"),
+        ("empty:test/Shop-v3", "module 'empty' ('{here}/empty.py') registers no environment when it is imported"),
+        ("typo:a/B-v0", "'typo:a/B-v0' failed on import: NameError: name 'x' is not defined (typo.py, line 2)"),
+        ("lacks:a/B-v0", "failed on import: ModuleNotFoundError: No module named 'no_such_package' (lacks.py, line 1)"),
+        ("crooked:a/B-v0", "SyntaxError: '(' was never closed (crooked.py, line 1)"),
+        ("leaves:a/B-v0", "module 'leaves' of 'leaves:a/B-v0' failed on import: SystemExit: 3 (leaves.py, line 2)"),
+        ("taken:a/B-v0", "environment id 'turngate/Lock-v1' is taken by 'turngate.envs.lock:LockEnv'"),
+    ],
+)  # fmt: skip
+def test_a_module_that_cannot_be_used_says_why(id, said, tmp_path):
+    Path("shops").mkdir()
+    texts = {
+        "shop": SHOP, "shops/__init__": "", "shops/corner": "", "empty": "", "typo": "\nx", "crooked": "f(",
+        "lacks": "import no_such_package", "leaves": "import sys\nsys.exit(3)",
+        "taken": "from turngate import register\nregister('turngate/Lock-v1', 'taken:Lock')",
+    }  # fmt: skip
+    for name, text in texts.items():
+        Path(f"{name}.py").write_text(text)
+    with pytest.raises(UserError) as caught:
+        make(id)
+    assert said.format(here=tmp_path) in str(caught.value)
+
+
+@pytest.mark.usefixtures("_folder")
+def test_a_module_that_needs_an_extra_says_what_to_install():
+    Path("playful.py").write_text("from turngate.errors import MissingExtra\nraise MissingExtra('playwright', 'web')\n")
+    with pytest.raises(MissingExtra, match=r'pip install "turngate\[web\]"'):
+        make("playful:test/Web-v0")
 
 
 @pytest.mark.parametrize(

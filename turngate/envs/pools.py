@@ -68,6 +68,7 @@ def maker(id: str, **kwargs: object) -> MakeEnv:
 
 
 def _made(entry: registry.Registered, kwargs: Mapping[str, object]) -> TurnEnv:
+    registry.creator(entry)  # first: in a process of its own, the module may register the id itself
     if entry.id not in registry.registered():
         registry.register(entry.id, entry.entry_point, kwargs=entry.kwargs, description=entry.description)
     return registry.make(entry.id, **kwargs)

@@ -11,6 +11,10 @@ A plugin is a package that declares an entry point in the group ``turngate.envs`
 
 Plugins load once, when an id is not known without them. If one fails, a warning names it and the others load all the
 same.
+
+An environment of a single file needs no plugin. ``guess:acme/Guess-v0`` is the id ``acme/Guess-v0``, once the module
+``guess`` is imported, also from the current folder. It is gymnasium's own form, and can be written wherever an id can;
+the environment, its tasks and what is said of it bear the id alone.
 """
 
 from __future__ import annotations
@@ -20,15 +24,17 @@ import inspect
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 import gymnasium
 
 from turngate.envs.base import TurnEnv
-from turngate.errors import ConfigError, DuplicateName, TurngateError, UnknownName
+from turngate.envs.named_module import module_of_id
+from turngate.errors import ConfigError, DuplicateName, TurngateError, UnknownName, UserError
 
 PLUGIN_GROUP = "turngate.envs"
 
@@ -89,26 +95,37 @@ def registered() -> dict[str, Registered]:
 
 
 def make(id: str, **kwargs: Any) -> TurnEnv:
-    """Build the environment ``id``. ``kwargs`` go to its class and override the registered ones.
+    """Build the environment ``id``, also ``module:id``. ``kwargs`` go to its class and override the registered ones.
 
-    Raises UnknownName for the id, ConfigError for an argument that the class does not take or an entry point that
-    cannot be imported, MissingExtra for an optional dependency.
+    Raises UnknownName for the id or its module, ConfigError for an argument that the class does not take, an entry
+    point or module that cannot be imported, MissingExtra for an optional dependency.
     """
     entry = find(id)
-    _check_arguments(id, creator(entry), {**entry.kwargs, **kwargs})
-    env = gymnasium.make(id, **kwargs).unwrapped
+    _check_arguments(entry.id, creator(entry), {**entry.kwargs, **kwargs})
+    env = gymnasium.make(entry.id, **kwargs).unwrapped
     if not isinstance(env, TurnEnv):
-        raise ConfigError(f"entry point '{entry.entry_point}' of '{id}' built a {type(env).__name__}, not a TurnEnv")
+        built = type(env).__name__
+        raise ConfigError(f"entry point '{entry.entry_point}' of '{entry.id}' built a {built}, not a TurnEnv")
     return env
 
 
+def id_alone(id: str) -> str:
+    """``id`` without the module that is to be imported first: the id that is registered."""
+    return id.rpartition(":")[2]
+
+
 def find(id: str) -> Registered:
-    """The entry of ``id``; loads the plugins if it is not known without them. Raises UnknownName."""
-    if id not in _registered:
+    """The entry of ``id``. Imports the module of ``module:id``; loads the plugins if the id is not known without them.
+
+    Raises UnknownName for the id or the module, ConfigError for a module that fails on import or registers nothing.
+    """
+    before, own = set(_registered), id_alone(id)
+    module = module_of_id(id) if ":" in id else None
+    if own not in _registered:
         load_plugins()
-    if id not in _registered:
-        raise _unknown(id)
-    return _registered[id]
+    if own in _registered:
+        return _registered[own]
+    raise _unknown(own) if module is None else _not_in(module, own, _registered.keys() - before)
 
 
 def load_plugins() -> None:
@@ -170,6 +187,20 @@ def _arguments(creator: Callable[..., object]) -> list[str] | None:
     return None
 
 
+def _not_in(module: ModuleType, id: str, brought: Set[str]) -> UserError:
+    """The error for an id that ``module`` was to register. ``brought``: what was registered when it was imported."""
+    within = (f"{module.__name__}:", f"{module.__name__}.")
+    known = sorted(brought | {name for name, entry in _registered.items() if entry.entry_point.startswith(within)})
+    file = getattr(module, "__file__", None) or "a folder"
+    if known:
+        hint = f"'{file}' registers {', '.join(known)}"
+        return UnknownName(f"environment of module '{module.__name__}',", id, known, hint=hint)
+    return ConfigError(
+        f"module '{module.__name__}' ('{file}') registers no environment when it is imported; end it with "
+        f'turngate.register("{id}", f"{{__name__}}:CLASS")'
+    )
+
+
 def _unknown(id: str) -> UnknownName:
     """The error for ``id``, with the versions that exist and the plugins that might have held it."""
     hints = []
@@ -178,9 +209,6 @@ def _unknown(id: str) -> UnknownName:
     if versions := sorted(int(match["version"]) for match in matches):
         hints.append(f"existing versions of '{base}': " + ", ".join(f"v{version}" for version in versions))
     if not any(known.startswith(f"{id.partition('/')[0]}/") for known in _registered):
-        hints.append(
-            f"commands find ids of your own through an entry point in the group '{PLUGIN_GROUP}', scripts by importing "
-            "the module that registers them"
-        )
+        hints.append(f"to import the module that registers it, also one in this folder, write MODULE:{id}")
     hints += [f"plugin '{name}' failed to load: {problem}" for name, problem in _plugins.failed.items()]
     return UnknownName("environment", id, _registered, hint="; ".join(hints))
