@@ -294,11 +294,12 @@ PARTS = sorted(shipped_parts(), key=lambda part: part.__name__)
 
 def test_every_key_of_a_section_has_help() -> None:
     silent = [key.path for key in SECTIONS if not (key.help or any(map(first_sentence, key.holds.variants)))]
-    assert silent == []
+    assert not silent, "\n".join(silent)
 
 
 def test_every_shipped_part_says_what_it_is() -> None:
-    assert [f"{part.__module__}.{part.__qualname__}" for part in PARTS if not first_sentence(part)] == []
+    silent = [f"{part.__module__}.{part.__qualname__}" for part in PARTS if not first_sentence(part)]
+    assert not silent, "\n".join(silent)
 
 
 def test_every_key_of_a_part_has_help() -> None:

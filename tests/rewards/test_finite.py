@@ -42,7 +42,7 @@ def test_no_number_is_refused_by_name(bad: float, how: str, turn: Any):
         )
         is_told = re.search(where, said) and f"is {bad}" in said and ("['a']['b']" in said) is (how == "in a mapping")
         wrong += [] if is_told else [f"'{reader}' reading '{evidence}': {said}"]
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def refusal(rubric: Rubric, evidence: str, value: Any, turn: int | None) -> str:

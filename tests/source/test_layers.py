@@ -90,36 +90,40 @@ def test_there_are_modules_to_look_at():
 
 
 def test_optional_packages_are_imported_where_they_are_needed():
-    assert [
+    found = [
         f"{name}:{line} imports {package} when it is imported itself"
         for name, _, tree in modules()
         for line, package in imported_on_load(tree)
         if package in OPTIONAL and name not in TORCH_HOMES
-    ] == []
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_files_stay_small():
     lengths = {name: len(text.splitlines()) for name, text, _ in modules()}
-    assert [f"{name} has {length} lines" for name, length in lengths.items() if length > LONGEST_FILE] == []
+    found = [f"{name} has {length} lines" for name, length in lengths.items() if length > LONGEST_FILE]
+    assert not found, "\n".join(found)
 
 
 def test_functions_stay_small():
-    assert [
+    found = [
         f"{name}:{node.lineno} {node.name} has {length} lines"
         for name, _, tree in modules()
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and (length := node.end_lineno - node.lineno + 1) > LONGEST_FUNCTION
-    ] == []
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_the_library_does_not_print():
-    assert [
+    found = [
         f"{name}:{node.lineno} prints"
         for name, _, tree in modules()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "print" and name not in PRINTERS
-    ] == []
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_the_library_does_not_touch_global_randomness():
@@ -130,7 +134,7 @@ def test_the_library_does_not_touch_global_randomness():
         restored = {id(node) for fork in forks for node in ast.walk(fork)}
         calls = [node for node in nodes if isinstance(node, ast.Call) and id(node) not in restored]
         found += [f"{name}:{call.lineno} {seeds}" for call in calls if (seeds := ast.unparse(call.func)) in SEEDING]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_imported_on_load_sees_what_it_should():

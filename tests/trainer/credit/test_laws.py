@@ -315,7 +315,8 @@ def test_reinforce_plus_plus_over_one_cohort_of_equal_lengths_is_grpo(table_of: 
     ],
 )
 def test_columns_that_do_not_fit_are_refused(table_of: Any, column: str, value: Any, match: str):
-    assert not_refused(METHODS, replace(plain(table_of, [[0, 1], [0]]), **{column: value}), match) == []
+    found = not_refused(METHODS, replace(plain(table_of, [[0, 1], [0]]), **{column: value}), match)
+    assert not found, "\n".join(found)
 
 
 @every_method

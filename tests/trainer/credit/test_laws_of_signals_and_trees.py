@@ -410,7 +410,8 @@ def sound(table_of: Any) -> TurnTable:
     ],
 )
 def test_columns_that_do_not_fit_are_refused(table_of: Any, column: str, value: Any, match: str):
-    assert not_refused(RULES, replace(sound(table_of), **{column: value}), match) == []
+    found = not_refused(RULES, replace(sound(table_of), **{column: value}), match)
+    assert not found, "\n".join(found)
 
 
 @EVERY
