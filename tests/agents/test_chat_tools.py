@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.agents import templates
-from tests.helpers import models
+from tests.helpers import models, templates
 from turngate.agents.chat import Chat
 from turngate.errors import ConfigError
 from turngate.tools.notations import NOTATIONS

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.agents import templates
-from tests.helpers import models
+from tests.helpers import models, templates
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Episode, Player, TokenLimits, play_groups

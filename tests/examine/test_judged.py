@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from tests.examine.episodes import desk, episode, examined, group, run, task, values
-from tests.helpers.judge_server import serving
+from tests.helpers.chat_server import serving_prompts
 from tests.helpers.scripted_judge import NO, by_points, said, yes
 from turngate.examine import Pairwise, Panel, Pointwise, Steps, Tournament
 from turngate.examine.base import Examiner
@@ -60,7 +60,7 @@ def likes(*places):
 
 
 def test_a_verdict_on_each_episode_becomes_its_outcome():
-    with serving(likes(0, 2)) as server:
+    with serving_prompts(likes(0, 2)) as server:
         (after,), metrics = examined([Pointwise(judge=judge(server))], [group(*HONEST)])
     assert values([after], "verdict") == [[[True], [False], [True], [False]]]
     assert paid(after, "verdict") == [1, 0, 1, 0]
@@ -71,7 +71,7 @@ def test_a_verdict_on_each_episode_becomes_its_outcome():
 
 
 def test_a_score_instead_of_a_verdict():
-    with serving(likes(0)) as server:
+    with serving_prompts(likes(0)) as server:
         (after,), _ = examined([Pointwise(judge=judge(server), use="score")], [group(*HONEST[:2])])
     assert values([after], "verdict") == [[[0.9], [0.1]]]
 
@@ -89,7 +89,7 @@ def test_several_criteria_are_one_number_and_one_fact_each():
         name = re.search(r"Criterion '(\w+)'", prompt)[1]
         return yes(prompt) if name in met and at in met[name] else NO
 
-    with serving(script) as server:
+    with serving_prompts(script) as server:
         examiner = Pointwise(name="good", judge=judge(server), criterion=criteria)
         (after,), _ = examined([examiner], [group(*HONEST[:3])])
     assert values([after], "good") == [[[1.0], [0.25], [0.25]]]
@@ -98,7 +98,7 @@ def test_several_criteria_are_one_number_and_one_fact_each():
 
 
 def test_an_episode_without_an_answer_is_a_no_without_asking():
-    with serving(likes(0, 1)) as server:
+    with serving_prompts(likes(0, 1)) as server:
         silent = Group(task=task(), trajectories=(episode(HONEST[0]), episode(HONEST[1], name="t#1", answer=None)))
         (after,), _ = examined([Pointwise(judge=judge(server))], [silent])
         assert values([after], "verdict") == [[[True], [False]]]
@@ -107,7 +107,7 @@ def test_an_episode_without_an_answer_is_a_no_without_asking():
 
 
 def test_an_environment_that_records_no_answers_is_not_an_agent_that_gives_none(caplog):
-    with serving(likes(0)) as server:
+    with serving_prompts(likes(0)) as server:
         (after,), metrics = examined([Pointwise(judge=judge(server))], [group(HONEST[0], answer=...)])
     assert values([after], "verdict") == [[[None]]]
     assert metrics["examine/verdict/failed"] == 1
@@ -115,7 +115,7 @@ def test_an_environment_that_records_no_answers_is_not_an_agent_that_gives_none(
 
 
 def test_the_reference_is_shown_and_must_exist():
-    with serving(likes(0)) as server:
+    with serving_prompts(likes(0)) as server:
         examiner = Pointwise(judge=judge(server), reference="gold")
         examined([examiner], [group(HONEST[0], private={"gold": "the gold of it"})])
         assert all("the gold of it" in prompt for prompt in server.seen)
@@ -124,7 +124,7 @@ def test_the_reference_is_shown_and_must_exist():
 
 
 def test_a_panel_says_yes_only_together():
-    with serving(likes(0, 1)) as one, serving(likes(1, 2)) as two:
+    with serving_prompts(likes(0, 1)) as one, serving_prompts(likes(1, 2)) as two:
         panel = Panel(judges=(judge(one), ServerJudge(url=two.url, model="n", **FAST)), name="safe")
         (after,), _ = examined([panel], [group(*HONEST[:3])])
     assert values([after], "safe") == [[[False], [True], [False]]]
@@ -147,7 +147,7 @@ def by_table(prompt, n):
 
 
 def test_win_rates_of_the_worked_example():
-    with serving(by_table) as server:
+    with serving_prompts(by_table) as server:
         (after,), metrics = examined([Pairwise(judge=judge(server))], [group(*HONEST)])
     rates = paid(after, "win_rate")
     assert rates == pytest.approx([1, 0.5, 1 / 3, 1 / 6])
@@ -160,7 +160,7 @@ def test_a_match_without_verdict_lifts_nobody():
         places = set(map(place, said(prompt)))
         return "no idea" if places == {0, 2} else by_table(prompt, n)
 
-    with serving(script) as server:
+    with serving_prompts(script) as server:
         (after,), _ = examined([Pairwise(judge=judge(server))], [group(*HONEST)])
     assert values([after], "win_rate") == [[[None], [0.5], [None], [pytest.approx(1 / 6)]]]
     usable = [score.usable for score in rubric("win_rate").score_group(after).scores]
@@ -168,7 +168,7 @@ def test_a_match_without_verdict_lifts_nobody():
 
 
 def test_an_only_child_has_no_rate_and_no_standing():
-    with serving(by_table) as server:
+    with serving_prompts(by_table) as server:
         some = [Pairwise(judge=judge(server)), Tournament(judge=judge(server))]
         (after,), _ = examined(some, [group(HONEST[0])])
     assert values([after], "win_rate") == [[[None]]]
@@ -182,7 +182,7 @@ def test_a_tournament_of_the_worked_example():
         at = place(text)
         return 0 if at is None else strength[at]
 
-    with serving(by_points(points)) as server:
+    with serving_prompts(by_points(points)) as server:
         (after,), metrics = examined([Tournament(judge=judge(server))], [group(*HONEST)])
     standings = paid(after, "standing")
     assert standings == pytest.approx([1 / 3, 1, 0, 2 / 3])
@@ -195,14 +195,14 @@ def test_a_tournament_of_the_bad_pays_nobody():
     def script(prompt, n):
         return NO if "one criterion." in prompt and "A and B" not in prompt else by_table(prompt, n)
 
-    with serving(script) as server:
+    with serving_prompts(script) as server:
         examiner = Tournament(judge=judge(server), essential="It does anything at all.")
         (after,), _ = examined([examiner], [group(*HONEST)])
     assert paid(after, "standing") == [0, 0, 0, 0]
 
 
 def test_groups_are_judged_beside_each_other_and_never_together():
-    with serving(by_table) as server:
+    with serving_prompts(by_table) as server:
         groups = [group(*HONEST, name=name) for name in "abc"]
         after, _ = examined([Pairwise(judge=judge(server, canary_share=0))], groups)
     assert [paid(one, "win_rate") for one in after] == [pytest.approx([1, 0.5, 1 / 3, 1 / 6])] * 3
@@ -233,7 +233,7 @@ THREE = [[f"sibling 0 step {turn} of it" for turn in range(3)]]
 def step_verdicts(script, turns=THREE, *, opened=True, **settings):
     """A table with the verdicts "step", as they come out of a rubric's ledger."""
     evidence = [Evidence(name="opened", value=opened)]
-    with serving(script) as server:
+    with serving_prompts(script) as server:
         (after,), metrics = examined([Steps(judge=judge(server), **settings)], [group(*turns, evidence=evidence)])
     assert metrics["examine/step/failed"] == 0
     outcome = FromEvidence(name="opened", evidence="opened", kind="outcome")
@@ -283,14 +283,14 @@ def test_a_turn_on_which_nobody_says_anything_is_missing_and_no_part_of_a_though
         reply = critics(())(prompt, n)
         return {"steps": [one for one in reply["steps"] if one["turn"] != 1 or one["verdict"] == "wrong"]}
 
-    with serving(silent) as server:
+    with serving_prompts(silent) as server:
         (after,), _ = examined([Steps(judge=judge(server), thoughts_merged=True)], [group(*THREE)])
     facts = [(fact.turn, fact.value) for fact in after.trajectories[0].evidence if fact.name == "step"]
     assert facts == [(0, 1.0), (1, None), (2, 1.0)]
 
 
 def test_an_episode_without_turns_has_no_steps_and_asks_nothing():
-    with serving(critics(())) as server:
+    with serving_prompts(critics(())) as server:
         (after,), metrics = examined([Steps(judge=judge(server))], [group([], answer=None)])
     assert values([after], "step") == [[[None]]]
     assert (metrics["examine/step/failed"], metrics["examine/step/judge_calls"]) == (0, 0)
@@ -301,7 +301,7 @@ def test_an_episode_without_turns_has_no_steps_and_asks_nothing():
 
 @pytest.mark.parametrize("script", [lambda prompt, n: 500, lambda prompt, n: 401, lambda prompt, n: "yes, sir"])
 def test_a_server_that_is_of_no_use_makes_facts_missing(script):
-    with serving(script) as server:
+    with serving_prompts(script) as server:
         part = judge(server)
         some = [Pointwise(judge=part), Pairwise(judge=part), Steps(judge=part), Tournament(judge=part)]
         (after,), metrics = examined(some, [group(*HONEST[:2])])
@@ -311,14 +311,14 @@ def test_a_server_that_is_of_no_use_makes_facts_missing(script):
 
 
 def test_a_judge_that_accepts_nothing_at_all_is_void():
-    with serving(lambda prompt, n: yes(prompt) if said(prompt)[0] else NO) as server:
+    with serving_prompts(lambda prompt, n: yes(prompt) if said(prompt)[0] else NO) as server:
         (after,), metrics = examined([Pointwise(judge=judge(server))], [group(*HONEST[:2])])
     assert values([after], "verdict") == [[[None], [None]]]
     assert (metrics["examine/verdict/judge_void"], metrics["examine/verdict/failed"]) == (1, 0)
 
 
 def test_verdicts_are_remembered_for_a_step_that_is_played_again(tmp_path):
-    with serving(by_table) as server:
+    with serving_prompts(by_table) as server:
         path = tmp_path / "run" / "verdicts.sqlite"
         some = [Pairwise(judge=judge(server)), Tournament(judge=judge(server), criterion="Another question.")]
         first, asked = examined(some, [group(*HONEST)], verdicts=path)
@@ -358,7 +358,7 @@ def test_one_server_is_opened_once_and_closed_whatever_happens(monkeypatch):
         while server.open:  # every connection ends
             await asyncio.sleep(0.01)
 
-    with serving(lambda prompt, n: hold.wait(30) and NO) as server:
+    with serving_prompts(lambda prompt, n: hold.wait(30) and NO) as server:
         run(go(server))
 
 
@@ -370,7 +370,7 @@ def test_a_judge_that_does_not_open_leaves_none_open(monkeypatch):
             Closed.left += 1
             await super().__aexit__(*error)
 
-    with serving(by_table) as server:
+    with serving_prompts(by_table) as server:
         good, bad = judge(server), ServerJudge(url=server.url, model="bad", **FAST)
         monkeypatch.setattr(
             ServerJudge, "speaker", lambda self, player: Closed(self.url, self.model) if self == good else 1 / 0
@@ -451,7 +451,7 @@ def test_facts_are_recorded_so_scoring_again_needs_no_judge(tmp_path):
     def script(prompt, n):
         return by_table(prompt, n) if "A and B" in prompt else critics({0}, {0}, ())(prompt, n)
 
-    with serving(script) as server:
+    with serving_prompts(script) as server:
         some = [Pairwise(judge=judge(server)), Steps(judge=judge(server))]
         (after,), _ = examined(some, [group(*HONEST, evidence=[opened])])
     scored = both.score_group(after)

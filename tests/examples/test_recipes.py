@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.chat_server import serving_prompts
 from tests.helpers.command_line import turngate
-from tests.helpers.judge_server import serving
 from turngate.config import load
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
@@ -94,7 +94,7 @@ def judge(prompt, n):
 
 
 def a_server(stack, folder):
-    return [f"--examine.judge.url={stack.enter_context(serving(judge)).url}"]
+    return [f"--examine.judge.url={stack.enter_context(serving_prompts(judge)).url}"]
 
 
 def a_spider_folder(stack, folder):

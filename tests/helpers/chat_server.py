@@ -3,12 +3,21 @@
 import json
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        self.server.open.add(self.client_address)
+
+    def finish(self):
+        super().finish()
+        self.server.open.discard(self.client_address)
 
     def do_POST(self):
         server = self.server
@@ -59,8 +68,26 @@ def slow(text, seconds):
 
 
 class Server(ThreadingHTTPServer):
-    request_queue_size = 64
+    request_queue_size = 64  # a judge opens all its connections at once
     daemon_threads = True
+
+
+@contextmanager
+def serving_prompts(script):
+    """``script(prompt, n)`` answers the n-th request with that prompt: a text, an object to be JSON, or a status."""
+    seen, lock = Counter(), threading.Lock()
+
+    def answer(body, _):
+        prompt = body["messages"][0]["content"]
+        with lock:
+            seen[prompt] += 1
+            n = seen[prompt]
+        said = script(prompt, n)
+        return said if isinstance(said, int | str) else json.dumps(said)
+
+    with serving(answer) as server:
+        server.seen = seen
+        yield server
 
 
 @contextmanager
@@ -68,6 +95,7 @@ def serving(script):
     """``script(body, n)`` answers the n-th request; see ``completed``."""
     server = Server(("127.0.0.1", 0), Handler)
     server.script, server.heard, server.lock, server.n_busy, server.most_busy = script, [], threading.Lock(), 0, 0
+    server.open = set()  # addresses of the clients that are connected
     server.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.numbers import near_or_missing as near
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import consistency, prof_keep
 
 NAN = math.nan
 quick = settings(max_examples=25, deadline=None)
-
-
-def near(expected: Any, tolerance: float = 1e-5) -> Any:
-    return pytest.approx(expected, abs=tolerance, rel=0, nan_ok=True)
 
 
 def prof_case() -> tuple[list[int], list[float]]:

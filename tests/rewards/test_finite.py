@@ -31,22 +31,27 @@ def test_every_shipped_type_is_tried():
 @pytest.mark.parametrize("turn", [None, 1])
 @pytest.mark.parametrize("how", HIDDEN)
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(
-    ("reader", "evidence", "rubric"), READERS, ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_no_number_is_refused_by_name(reader: str, evidence: str, rubric: Rubric, bad: float, how: str, turn: Any):
+def test_no_number_is_refused_by_name(bad: float, how: str, turn: Any):
     """Also behind a fact that already decides, and in an episode whose outcome nobody measured."""
-    facts = (
-        Evidence(name=evidence, value=True, turn=0),
-        Evidence(name=evidence, value=HIDDEN[how](bad), turn=turn),
-    )
-    record = Record(task_id="t/1", n_turns=2, ending=Ending.FINISHED, evidence=facts)
     place = "whole episode" if turn is None else "turn 1"
-    words = rf"evidence '{evidence}' of task 't/1', trajectory 'run-7', {place}, which .*'{re.escape(reader)}'.* reads"
-    with pytest.raises(ValueError, match=words) as error:
-        rubric.score_records([record], names=["run-7"])
-    assert f"is {bad}" in str(error.value)
-    assert ("['a']['b']" in str(error.value)) is (how == "in a mapping")
+    wrong = []
+    for reader, evidence, rubric in READERS:
+        said = refusal(rubric, evidence, HIDDEN[how](bad), turn)
+        where = (
+            rf"evidence '{evidence}' of task 't/1', trajectory 'run-7', {place}, which .*'{re.escape(reader)}'.* reads"
+        )
+        is_told = re.search(where, said) and f"is {bad}" in said and ("['a']['b']" in said) is (how == "in a mapping")
+        wrong += [] if is_told else [f"'{reader}' reading '{evidence}': {said}"]
+    assert not wrong, "\n".join(wrong)
+
+
+def refusal(rubric: Rubric, evidence: str, value: Any, turn: int | None) -> str:
+    facts = (Evidence(name=evidence, value=True, turn=0), Evidence(name=evidence, value=value, turn=turn))
+    record = Record(task_id="t/1", n_turns=2, ending=Ending.FINISHED, evidence=facts)
+    try:
+        return f"no refusal but {rubric.score_records([record], names=['run-7'])}"
+    except ValueError as error:
+        return str(error)
 
 
 def test_what_the_rubric_does_not_read_is_none_of_its_business():

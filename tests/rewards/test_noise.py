@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.numbers import near_or_missing as near
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.noise import (
     Rates,
@@ -23,10 +24,6 @@ from turngate.trainer.credit.cohorts import group
 NAN = math.nan
 quick = settings(max_examples=25, deadline=None)
 rate = st.floats(0, 0.49)
-
-
-def near(expected: Any, tolerance: float = 1e-5) -> Any:
-    return pytest.approx(expected, abs=tolerance, rel=0, nan_ok=True)
 
 
 def names(n: int) -> list[str]:

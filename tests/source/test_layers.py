@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "turngate").rglob("*.py"))
+PACKAGE = ROOT / "turngate"
 TORCH_HOMES = {
     "agents/policies/forward.py",
     "agents/policies/lean.py",
@@ -25,22 +25,26 @@ TORCH_HOMES = {
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
 OPTIONAL |= {"httpx2", "docker", "tensorboard"}
 PRINTERS = {"cli.py", "envs/code/grading/inside/run_plain.py"}  # the second one is the program of a sandbox
+SEEDING = ("random.seed", "np.random.seed", "torch.manual_seed")
 LONGEST_FILE, LONGEST_FUNCTION = 600, 80
 
 
-def name_of(path):
-    return path.relative_to(ROOT / "turngate").as_posix()
+def modules():
+    """Path within the package, text and syntax tree of every module."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        yield path.relative_to(PACKAGE).as_posix(), text, ast.parse(text)
 
 
 def imported_on_load(tree):
-    """Top-level packages that are imported when the module is, so not inside a function or for type checkers only."""
+    """Line and top-level package of what is imported with the module: not in a function, nor for type checkers only."""
     queue = list(tree.body)
     while queue:
         node = queue.pop()
         if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
+            yield from ((node.lineno, alias.name.split(".")[0]) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.split(".")[0]
+            yield node.lineno, node.module.split(".")[0]
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             queue.extend(node.orelse)
         elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -81,31 +85,56 @@ def test_the_contracts_catch_a_wrong_import(tmp_path, where, line, contract):
     assert any(contract in broken and "BROKEN" in broken for broken in output.splitlines()), output
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_optional_packages_are_imported_where_they_are_needed(path):
-    allowed = OPTIONAL if name_of(path) in TORCH_HOMES else set()
-    assert set(imported_on_load(ast.parse(path.read_text()))) & OPTIONAL <= allowed
+def test_there_are_modules_to_look_at():
+    assert {"types.py", *TORCH_HOMES, *PRINTERS} <= {name for name, _, _ in modules()}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_files_and_functions_stay_small(path):
-    assert len(path.read_text().splitlines()) <= LONGEST_FILE
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            length = node.end_lineno - node.lineno + 1
-            assert length <= LONGEST_FUNCTION, f"{node.name} has {length} lines"
+def test_optional_packages_are_imported_where_they_are_needed():
+    found = [
+        f"{name}:{line} imports {package} when it is imported itself"
+        for name, _, tree in modules()
+        for line, package in imported_on_load(tree)
+        if package in OPTIONAL and name not in TORCH_HOMES
+    ]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_the_library_does_not_print_or_touch_global_randomness(path):
-    tree = ast.parse(path.read_text())
-    forks = [node for node in ast.walk(tree) if isinstance(node, ast.With) and "fork_rng" in ast.unparse(node.items[0])]
-    restored = {id(node) for fork in forks for node in ast.walk(fork)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and id(node) not in restored:
-            call = ast.unparse(node.func)
-            assert call != "print" or name_of(path) in PRINTERS, f"line {node.lineno} prints"
-            assert call not in ("random.seed", "np.random.seed", "torch.manual_seed"), f"line {node.lineno} seeds"
+def test_files_stay_small():
+    lengths = {name: len(text.splitlines()) for name, text, _ in modules()}
+    found = [f"{name} has {length} lines" for name, length in lengths.items() if length > LONGEST_FILE]
+    assert not found, "\n".join(found)
+
+
+def test_functions_stay_small():
+    found = [
+        f"{name}:{node.lineno} {node.name} has {length} lines"
+        for name, _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and (length := node.end_lineno - node.lineno + 1) > LONGEST_FUNCTION
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_library_does_not_print():
+    found = [
+        f"{name}:{node.lineno} prints"
+        for name, _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print" and name not in PRINTERS
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_library_does_not_touch_global_randomness():
+    found = []
+    for name, _, tree in modules():
+        nodes = list(ast.walk(tree))
+        forks = [node for node in nodes if isinstance(node, ast.With) and "fork_rng" in ast.unparse(node.items[0])]
+        restored = {id(node) for fork in forks for node in ast.walk(fork)}
+        calls = [node for node in nodes if isinstance(node, ast.Call) and id(node) not in restored]
+        found += [f"{name}:{call.lineno} {seeds}" for call in calls if (seeds := ast.unparse(call.func)) in SEEDING]
+    assert not found, "\n".join(found)
 
 
 def test_imported_on_load_sees_what_it_should():
@@ -125,4 +154,4 @@ class K:
 def function():
     import i
 """
-    assert set(imported_on_load(ast.parse(source))) == {"a", "c", "f", "g", "h"}
+    assert set(imported_on_load(ast.parse(source))) == {(2, "a"), (3, "c"), (7, "f"), (9, "g"), (13, "h")}

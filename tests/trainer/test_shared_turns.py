@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.numbers import near
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit import gigpo, grpo, lambda_grpo, lambda_grpo_tokens, tempo
 from turngate.trainer.credit.tree import grow
@@ -70,10 +71,6 @@ def worked(thoughts: bool = False) -> TurnTable:
         first = turn(thought + "look", key="hall", call="look")
         episodes.append((paid, [first, turn(thought + way, key="door", seen="a door", call=way)]))
     return tabulate([scored(*episodes)])
-
-
-def near(expected: Any) -> Any:
-    return pytest.approx(expected, abs=1e-5, rel=0)
 
 
 @pytest.mark.parametrize("merge", ["tokens", "action_observation"])

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from tests.envs.code.loaders.repository import repo as repo  # a fixture
 from tests.envs.code.sums import FILES, put
 from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.grading.bench import Bench

@@ -1,16 +1,10 @@
 """Whatever an agent does, its episode is graded: one that raises would be dropped, and with it a bad result."""
 
-import json
-
 import pytest
 
+from tests.envs.code.calls import call
 from tests.envs.code.conftest import make_problem
 from turngate.envs.code.settle import settle
-
-
-def call(name, **arguments):
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
 
 LONE = "\ud800"
 NINES = "9" * 5000

@@ -1,7 +1,6 @@
 """An agent that breaks its sandbox whenever it can: no episode is without a result, on either back end."""
 
 import asyncio
-import json
 import os
 import signal
 from dataclasses import replace
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.envs.code.calls import call
 from tests.envs.code.conftest import make_problem
 from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
@@ -22,10 +22,6 @@ from turngate.envs.tasks import TaskList
 from turngate.errors import EnvError
 from turngate.trainer.evaluate import evaluate
 from turngate.types import Ending
-
-
-def call(name, **arguments):
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 
 def script(text, *, background=False):

@@ -1,10 +1,10 @@
 """The environment: tools, budgets, facts, forks and bad input, on real sandboxes."""
 
-import json
 import os
 
 import pytest
 
+from tests.envs.code.calls import call
 from tests.envs.code.conftest import BUG, REPAIR, VISIBLE, make_problem
 from turngate.envs.code.env import CodeRepairEnv
 from turngate.envs.code.lease import _shared
@@ -15,10 +15,6 @@ from turngate.sandbox.reaper import processes_below
 from turngate.types import Ending
 
 EDIT = "edit solution.py return helper.same(max(x, low)) => return helper.same(min(max(x, low), high))"
-
-
-def call(name, **arguments):
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 
 def facts_of(info):

@@ -4,11 +4,11 @@ Each is a list of actions. They try what public evaluators of code repair fell f
 and shims over the runner, forged reports, daemons, early ends, patched assertions, and reading what they should not.
 """
 
-import json
 from dataclasses import replace
 
 import pytest
 
+from tests.envs.code.calls import call
 from tests.envs.code.conftest import BUG, HELPER, REPAIR, SECRET, VISIBLE, make_problem
 from turngate.envs.code.settle import settle
 
@@ -20,8 +20,7 @@ def bash(command):
 
 
 def write(path, text):
-    arguments = {"command": f"cat > {path} <<'END'\n{text}\nEND"}
-    return f"<tool_call>{json.dumps({'name': 'bash', 'arguments': arguments})}</tool_call>"
+    return call("bash", command=f"cat > {path} <<'END'\n{text}\nEND")
 
 
 def at_import(code):

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 import turngate
-from tests.envs.code.loaders.test_pairs import PLAIN, PUBLISHED, write
-from tests.envs.code.loaders.test_swe_bench import repo as repo  # a fixture
-from tests.envs.code.loaders.test_swe_bench import row, write_rows
+from tests.envs.code.loaders.pairs_on_disk import PLAIN, PUBLISHED, write
+from tests.envs.code.loaders.repository import row, write_rows
 from turngate.envs.code.sources import Pairs
 from turngate.envs.code.taskset import write as write_set
 from turngate.envs.tasks import split_of

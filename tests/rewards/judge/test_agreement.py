@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rewards.judge.pairs import scores
 from turngate.errors import ConfigError, ShapeError
-from turngate.rewards.judge import PairScores, agreement, kappa, order_report, upper_bound
+from turngate.rewards.judge import agreement, kappa, order_report, upper_bound
 
 
 def test_no_false_positive_in_three_hundred_canaries():
@@ -73,10 +74,6 @@ def test_with_one_label_it_is_pearsons_correlation(rows):
         return
     found = agreement([True] * len(rows), scores.tolist(), [True] * len(rows), lengths.tolist()).length_correlation
     assert found == pytest.approx(np.corrcoef(scores, lengths)[0, 1], abs=1e-9)
-
-
-def scores(first, second):
-    return PairScores(first=first, second=second)
 
 
 def test_order_consistency():

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rewards.judge.pairs import scores
 from turngate.errors import ConfigError
 from turngate.rewards.judge import (
     MASTER_KEYS,
@@ -11,7 +12,6 @@ from turngate.rewards.judge import (
     Critique,
     Fault,
     FaultKind,
-    PairScores,
     Verdict,
     batch_fault,
     is_missed,
@@ -122,10 +122,6 @@ INVALID = Fault(kind=FaultKind.INVALID)
 )
 def test_a_yes_to_nothing_is_a_miss(answers, missed):
     assert is_missed(pointwise_canaries(ITEMS, CRITERION, 1, seed=0, limit=100)[0], answers) is missed
-
-
-def scores(first, second):
-    return PairScores(first=first, second=second)
 
 
 @pytest.mark.parametrize(

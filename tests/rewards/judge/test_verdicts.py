@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rewards.judge.pairs import scores
 from turngate.errors import ConfigError
 from turngate.rewards.judge import (
     Fault,
@@ -18,10 +19,6 @@ from turngate.rewards.judge import (
     settle_orders,
     unanimous,
 )
-
-
-def scores(first, second):
-    return PairScores(first=first, second=second)
 
 
 def test_orders_that_agree_add_up_and_orders_that_disagree_are_a_tie():

@@ -1,18 +1,14 @@
 """CAPO's votes on steps."""
 
 import math
-from typing import Any
 
 import pytest
 
+from tests.helpers.numbers import near_or_missing as near
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.judge.votes import capo_votes
 
 NAN = math.nan
-
-
-def near(expected: Any) -> Any:
-    return pytest.approx(expected, abs=1e-5, rel=0, nan_ok=True)
 
 
 def test_capo_votes_worked_numbers():

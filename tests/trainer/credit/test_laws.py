@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.credit.refusing import not_refused
 from turngate.errors import ShapeError
 from turngate.trainer.credit.canon import canon
 from turngate.trainer.credit.dr_grpo import dr_grpo
@@ -299,7 +300,6 @@ def test_reinforce_plus_plus_over_one_cohort_of_equal_lengths_is_grpo(table_of: 
         np.testing.assert_allclose(method(table, eps=0.0), grpo(table, eps=0.0), atol=1e-6)
 
 
-@every_method
 @pytest.mark.parametrize(
     ("column", "value", "match"),
     [
@@ -314,9 +314,9 @@ def test_reinforce_plus_plus_over_one_cohort_of_equal_lengths_is_grpo(table_of: 
         ("cohort_B", np.array([0, -1], np.int32), "cohort_B"),
     ],
 )
-def test_columns_that_do_not_fit_are_refused(table_of: Any, name: str, column: str, value: Any, match: str):
-    with pytest.raises(ShapeError, match=match):
-        METHODS[name](replace(plain(table_of, [[0, 1], [0]]), **{column: value}))
+def test_columns_that_do_not_fit_are_refused(table_of: Any, column: str, value: Any, match: str):
+    found = not_refused(METHODS, replace(plain(table_of, [[0, 1], [0]]), **{column: value}), match)
+    assert not found, "\n".join(found)
 
 
 @every_method

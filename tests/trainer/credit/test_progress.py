@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.numbers import near_or_missing as near
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit.grpo import grpo
 from turngate.trainer.credit.progress import best_of, progress, rises_after, rises_before
@@ -17,10 +18,6 @@ from turngate.trainer.credit.turn_gae import turn_gae
 nan = np.nan
 FEW = settings(max_examples=25)
 maybe = st.one_of(st.just(nan), st.floats(0, 1))
-
-
-def near(expected: Any, tolerance: float = 1e-5) -> Any:
-    return pytest.approx(expected, abs=tolerance, rel=0, nan_ok=True)
 
 
 def one(table_of: Any, values: list[float], outcome: float = 0.0, **columns: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.numbers import near
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards import FromEvidence, Rubric
 from turngate.trainer.credit.grpo import grpo
@@ -13,10 +14,6 @@ from turngate.trainer.credit.rlvmr import Tag, rlvmr, tag_rewards, tags
 nan = np.nan
 SIZES = [1, 2, 1, 1]
 VERDICTS = [[1.0], [1.0, 0.0], [0.0], [0.0]]
-
-
-def near(expected: Any, tolerance: float = 1e-5) -> Any:
-    return pytest.approx(expected, abs=tolerance, rel=0)
 
 
 def tagged(table_of: Any, tag_N: Any, verdicts: Any = VERDICTS, **columns: Any) -> Any:

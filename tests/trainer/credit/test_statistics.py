@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.numbers import near
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import GroupStatistics, check_scale, group
 
 quick = settings(max_examples=25, deadline=None)
 pairs = st.lists(st.tuples(st.floats(-5, 5), st.integers(0, 3)), min_size=1, max_size=20)
-
-
-def near(expected: Any, tolerance: float = 1e-5) -> Any:
-    return pytest.approx(expected, abs=tolerance, rel=0)
 
 
 def stats_of(values: Any, groups: Any, weights: Any = None) -> GroupStatistics:

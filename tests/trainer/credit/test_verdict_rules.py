@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.numbers import near
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards import FromEvidence, Rubric, needs_outcome, veto
 from turngate.trainer.credit import capo, clip, delta, gdpo, grpo, hero, ppr, rloo
@@ -19,10 +20,6 @@ STEP = FromEvidence(name="step", evidence="step", per_turn=True, agg="sum", low=
 RUBRIC = Rubric(rewards=(WON, STEP))
 nan = np.nan
 FEW = settings(max_examples=25)
-
-
-def near(expected: Any, tolerance: float = 1e-5) -> Any:
-    return pytest.approx(expected, abs=tolerance, rel=0)
 
 
 def steps(sums_N: np.ndarray) -> list[float]:

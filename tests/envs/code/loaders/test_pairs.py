@@ -9,84 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.envs.code.loaders.pairs_on_disk import (
+    BUGGY,
+    COUNT,
+    COUNT_BUG,
+    FIXED,
+    NODE,
+    PLAIN,
+    PUBLISHED,
+    TAIL_BUG,
+    write,
+)
 from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.grading.forms import asked_form
 from turngate.envs.code.loaders import quixbugs
 from turngate.envs.code.loaders.history import MAX_BYTES
 from turngate.errors import DataError
-
-TAIL_BUG = "def tail_of(node):\n    while node.successor:\n        node = node.successor\n    return node.successor\n"
-TAIL = TAIL_BUG.replace("return node.successor", "return node")
-COUNT_BUG = """def digits(number):
-    count = 0
-    while number > 0:
-        count += 1
-        number //= 1
-    return count
-"""
-COUNT = COUNT_BUG.replace("//= 1\n", "//= 10\n")
-NODE = """class Node:
-    def __init__(self, value=None, successor=None):
-        self.value, self.successor = value, successor
-"""
-CHOICE = """import pytest
-{more}
-if pytest.use_correct:
-    from correct_python_programs.{name} import {name}
-else:
-    from python_programs.{name} import {name}
-"""
-PUBLISHED = {
-    "conftest.py": "def pytest_configure(config):\n    raise SystemExit('of the published folder')\n",
-    "python_programs/digits.py": COUNT_BUG,
-    "python_programs/tail_of.py": TAIL_BUG,
-    "python_programs/tail_of_test.py": "from .tail_of import tail_of\nprint(tail_of)\n",
-    "python_programs/node.py": NODE,
-    "correct_python_programs/digits.py": COUNT,
-    "correct_python_programs/tail_of.py": TAIL,
-    "correct_python_programs/tail_of_test.py": "print(1)\n",
-    "correct_python_programs/node.py": NODE,
-    "python_testcases/node.py": NODE,
-    "python_testcases/load_testdata.py": """import json
-import pathlib
-
-
-def load(name):
-    path = pathlib.Path(__file__).parent.parent / "json_testcases" / f"{name}.json"
-    return [json.loads(line) for line in path.read_text().splitlines()]
-""",
-    "python_testcases/test_digits.py": CHOICE.format(name="digits", more="from load_testdata import load")
-    + """
-
-@pytest.mark.parametrize(("given", "expected"), load("digits"))
-def test_digits(given, expected):
-    if not pytest.run_slow and given == [10**9]:
-        pytest.skip("slow")
-    assert digits(*given) == expected
-""",
-    "python_testcases/test_tail_of.py": CHOICE.format(name="tail_of", more="from node import Node")
-    + """
-
-def test_one():
-    node = Node(1)
-    assert tail_of(node) is node
-
-
-def test_two():
-    last = Node(2)
-    first = Node(1, last)
-    assert tail_of(first) is last
-""",
-    "json_testcases/digits.json": "[[0], 0]\n[[7], 1]\n[[1000000000], 10]\n",
-    "json_testcases/elsewhere.json": "[]\n",
-}
-
-
-def write(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 def reasons(folder: Path) -> dict[str, str]:
@@ -158,20 +96,6 @@ def test_files_of_a_folder_that_are_no_texts_of_it(tmp_path: Path) -> None:
     assert reasons(folder) == {"quixbugs/digits": large}
     broken.write_bytes(b"# \xe9")
     assert reasons(folder) == {"quixbugs/digits": "'python_programs/digits.py' is not UTF-8 text (byte 2)"}
-
-
-BUGGY = "def area(width, height):\n    return width + height\n"
-FIXED = "def area(width, height):\n    return width * height\n"
-PLAIN = {
-    "area.py": BUGGY,
-    "area_fixed.py": FIXED,
-    "test_area.py": "from area import area\n\n\ndef test_it():\n    assert area(2, 3) == 6\n",
-    "far.py": "import shared\n\n\ndef far():\n    return shared.ONE\n",
-    "fixed/far.py": "import shared\n\n\ndef far():\n    return shared.ONE + 1\n",
-    "test_far.py": "from far import far\n\n\ndef test_far():\n    assert far() == 2\n",
-    "shared.py": "ONE = 1\n",
-    "conftest.py": "import pytest\n",
-}
 
 
 def test_plain_pairs(tmp_path: Path) -> None:
