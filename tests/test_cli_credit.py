@@ -125,7 +125,7 @@ def test_a_top_k_of_the_whole_vocabulary_is_refused(
 
 OWN_PARTS = '''
 from turngate.agents.policies.parts import LocalPolicyPart
-from turngate.agents.rollout import Limits
+from turngate.agents.rollout import TokenLimits
 from turngate.trainer.learner import TorchLearnerPart
 from turngate.trainer.loss import Gain, Objective
 
@@ -151,7 +151,7 @@ class Terse(LocalPolicyPart):
     """Two tokens a turn, whatever the config says."""
 
     def limits(self):
-        return Limits(turn_tokens=2, context=self.context)
+        return TokenLimits(turn_tokens=2, context=self.context)
 '''
 
 
@@ -274,7 +274,7 @@ def test_a_finished_model_stands_in_where_no_checkpoint_is_left(
     assert "the weights at the end of the run" in probed(run, capsys, "--trajectory", name, "--probe", 0)
     shutil.rmtree(run / "model")
     assert turngate("credit", run, "--method", "rloo", "--trajectory", name, "--probe", 0) == 1
-    assert "neither a checkpoint of step 2 or later nor a finished model" in capsys.readouterr().err
+    assert "no checkpoint of step 2 or later and no finished model" in capsys.readouterr().err
     assert not (run / "checkpoints").exists()
 
 
@@ -291,7 +291,7 @@ def test_the_probe_measures_what_the_loss_of_the_run_needs(
     _, name = taught(run, 1)
     text = probed(run, capsys, "--trajectory", name, "--probe", 0, "--top", 99)
     assert len(rows_of(text)) > 4
-    assert "changed its gradient as predicted, and no other did" in text
+    assert "did so as predicted, and no other changed" in text
 
 
 def test_a_run_with_a_critic_can_be_probed(
@@ -304,7 +304,7 @@ def test_a_run_with_a_critic_can_be_probed(
     capsys.readouterr()
     text = probed(run, capsys, "--trajectory", name, "--probe", 0, "--top", 99)
     assert "gradient by the weights that played it" in text
-    assert "changed its gradient as predicted, and no other did" in text
+    assert "did so as predicted, and no other changed" in text
 
 
 def shift(**changes: object) -> TurnShift:
@@ -345,7 +345,7 @@ def test_what_the_credit_rule_does_not_explain_is_said(changes: dict[str, object
     text = out.getvalue()
     assert expected in text
     assert "quiet" not in text
-    assert text.count("turns w") + text.count("turns changed o") == ("every turn" not in expected)
+    assert text.count("turns: the ") == ("every turn" not in expected)
 
 
 def test_a_rule_that_does_not_read_what_was_changed_is_named() -> None:

@@ -302,7 +302,7 @@ def test_new_scores_lie_beside_the_old_ones_and_touch_nothing(tmp_path: Path) ->
     ("rubric", "options", "match"),
     [
         (LOCK, {"name": "../out"}, "cannot be the name of a folder"),
-        (LOCK, {"phase": "eval"}, "nothing of phase 'eval'; recorded: train"),
+        (LOCK, {"phase": "eval"}, "no episodes of phase 'eval'; recorded phases: train"),
         (
             Rubric(rewards=(FromEvidence(name="won", evidence="openned", kind="outcome"),)),
             {},
