@@ -58,7 +58,7 @@ def test_a_torn_last_line_is_dropped_with_a_warning(tmp_path, caplog):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "a": 1.0}\n{"step": 2, "a"')
     assert read_metrics(path) == [{"step": 1, "a": 1.0}]
-    assert "dropped the torn last line 2, 15 characters" in caplog.text
+    assert "dropped the incomplete last line 2, 15 characters" in caplog.text
     JsonlSink(path).write(2, {"a": 2.0})
     assert path.read_text() == '{"step": 1, "a": 1.0}\n{"step": 2, "a": 2.0}\n'
 

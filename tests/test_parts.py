@@ -113,7 +113,7 @@ def test_a_copy_is_checked_like_a_new_part():
         ({"scale": {"type": "twise"}}, "scale: unknown scale type 'twise'; did you mean 'twice' or 'times'?"),
         ({"scale": "twise"}, "scale: unknown scale type 'twise'; did you mean 'twice' or 'times'?"),
         ({"scale": {"type": 3}}, "scale: a scale needs a type; known: times, twice"),
-        ({"scale": 3}, "scale: a scale is a table with a type, or a name"),
+        ({"scale": 3}, "scale: a scale must be a table with a type, or a name"),
         ({"scale": {"type": "twice", "mor": 1}}, "unknown key 'scale.mor'; did you mean 'more'?"),
         ({"scales": ["twice", {"mor": 1}]}, "unknown key 'scales[1].mor'; did you mean 'more'?"),
         ({"scales": [{"type": "times"}]}, "key 'scales[0].factor' is missing"),
@@ -122,8 +122,8 @@ def test_a_copy_is_checked_like_a_new_part():
         ({"scael": "twice"}, "unknown key 'scael'; did you mean 'scale'"),
         ({"scale": "no.such:thing"}, "scale: 'no.such:thing' cannot be imported: ModuleNotFoundError"),
         ({"scale": "os:pth"}, "scale: unknown name in os 'pth'; did you mean 'path'"),
-        ({"scale": "os:path"}, "which is no scale; it must be a subclass of"),
-        ({"scale": "json:JSONDecoder"}, "which is no scale"),
+        ({"scale": "os:path"}, "which is not a scale; it must be a subclass of"),
+        ({"scale": "json:JSONDecoder"}, "which is not a scale"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_key_value_and_closest_name(data: dict[str, Any], said: str):
@@ -191,7 +191,7 @@ def test_a_function_of_the_users_own_module_is_a_part():
     ("data", "said"),
     [
         ({"scale": "own_scales:untyped"}, "argument 'floor' of scale 'own_scales:untyped' needs a type annotation"),
-        ({"scale": "own_scales:VALUE"}, "'own_scales:VALUE' is 3, which is no scale"),
+        ({"scale": "own_scales:VALUE"}, "'own_scales:VALUE' is 3, which is not a scale"),
         ({"scale": {"type": "own_scales:Thrice", "pls": 1}}, "unknown key 'scale.pls'; did you mean 'plus'?"),
     ],
 )
@@ -218,7 +218,7 @@ def test_entry_points_of_other_packages_are_names(monkeypatch: pytest.MonkeyPatc
 def test_two_packages_that_bring_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch):
     entries = tuple(EntryPoint("both", f"own_scales:{name}", "turngate.scales") for name in ("Thrice", "halved"))
     monkeypatch.setattr(parts, "_entries", lambda group: entries)
-    said = "scale: several packages bring a scale 'both': own_scales:Thrice, own_scales:halved; write one"
+    said = "scale: several packages have a scale 'both': own_scales:Thrice, own_scales:halved; write one of the paths"
     assert problem({"scale": "both"}) == said
     assert Tree.model_validate({"scale": "own_scales:halved"}).scale(4) == 2.0
 

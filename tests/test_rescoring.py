@@ -301,8 +301,8 @@ def test_new_scores_lie_beside_the_old_ones_and_touch_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("rubric", "options", "match"),
     [
-        (LOCK, {"name": "../out"}, "does not fit a folder name"),
-        (LOCK, {"phase": "eval"}, "nothing of phase 'eval'; recorded: train"),
+        (LOCK, {"name": "../out"}, "cannot be the name of a folder"),
+        (LOCK, {"phase": "eval"}, "no episodes of phase 'eval'; recorded phases: train"),
         (
             Rubric(rewards=(FromEvidence(name="won", evidence="openned", kind="outcome"),)),
             {},
@@ -422,11 +422,11 @@ def test_the_table_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
         ["brief", "0.0000", "0.7500", "+0.7500"],
     ]
     assert lines[6:] == [
-        "means over the 4 of 6 trajectories that both rubrics can use",
-        "3 of 4 trajectories changed order within their group (1 of 2 groups)",
+        "means over the 4 of 6 trajectories that are usable under both rubrics",
+        "3 of 4 trajectories changed their rank within their group (1 of 2 groups)",
         "1 of 6 became unusable",
         "1 × evidence 'wrote' of veto(wrote) could not be measured",
-        "veto(lied) never acted: no trajectory has 'lied'",
+        "veto(lied) had no effect: no trajectory has the evidence 'lied'",
     ]
 
 
@@ -467,7 +467,7 @@ def with_gate(**gate: Any) -> dict[str, Any]:
         ),
         ({"rewards": [{**REWARD, "weight": "a"}]}, ConfigError, "rewards[0].weight: Input should be a valid number"),
         ({"rewards": [{**REWARD, "kind": "process"}]}, ConfigError, "the rubric has no outcome component"),
-        ('{"rewards": [], "rewards": []}', ConfigError, "key 'rewards' stands 2 times in one object"),
+        ('{"rewards": [], "rewards": []}', ConfigError, "key 'rewards' is written 2 times in one object"),
     ],
 )
 def test_a_file_that_is_no_rubric_is_one_line_with_file_and_key(
@@ -501,7 +501,7 @@ def test_the_command_prints_the_table_and_where_the_scores_are(
     file.write_text(REASONING_RUBRIC.model_dump_json())
     assert turngate("rescore", run, "--rubric", file) == 0
     out = capsys.readouterr().out
-    assert "changed order within their group" in out
+    assert "changed their rank within their group" in out
     assert out.splitlines()[-1] == f"scores: {run / 'rescored' / 'reasoning'}"
     assert Store(run / "rescored" / "reasoning").steps() == Store(run).steps()
     assert turngate("rescore", run, "--rubric", file, "--write", "again") == 0

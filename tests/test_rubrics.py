@@ -58,7 +58,7 @@ def test_a_rubric_is_written_back_whole():
     ("value", "said"),
     [
         ("lok", "rubric: unknown rubric 'lok'; did you mean 'lock'?"),
-        ("json:dumps", "which is no rubric; it must be a turngate.Rubric"),
+        ("json:dumps", "which is not a rubric; it must be a turngate.Rubric"),
         ("no.such:RUBRIC", "rubric: 'no.such:RUBRIC' cannot be imported"),
         ({"rewards": [{"type": "from_evidence", "name": "a", "evidence": "b"}]}, "rubric: the rubric has no outcome"),
         ({"rewards": [{"type": "from_evidence", "nam": "a"}]}, "unknown key 'rubric.rewards[0].nam'; did you mean"),

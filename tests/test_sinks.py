@@ -202,7 +202,7 @@ def test_wandb_is_told_what_the_run_is_and_each_step_once(tmp_path: Path) -> Non
 def test_a_damaged_record_of_a_wandb_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "wandb").mkdir()
     (tmp_path / "wandb" / "sink.json").write_text('{"id": 3}')
-    with pytest.raises(DataError, match=r'sink\.json: must be an object with id and step, not \{"id": 3\}'):
+    with pytest.raises(DataError, match=r'sink\.json: must be a JSON object with id and step, not \{"id": 3\}'):
         Wandb(offline=True).open(opening(tmp_path))
 
 
@@ -240,7 +240,7 @@ def test_sinks_are_read_from_a_config_and_written_back() -> None:
         ("tensorbord", r"^sink\[0\]: unknown sink type 'tensorbord'; did you mean 'tensorboard'\?"),
         ({"type": "wandb", "projekt": "x"}, r"^unknown key 'sink\[0\]\.projekt'; did you mean 'project'\?"),
         ({"type": "jsonl"}, r"^key 'sink\[0\]\.folder' is missing"),
-        ("json:JSONEncoder", "which is no sink; it must be a subclass of turngate.sinks.SinkPart"),
+        ("json:JSONEncoder", "which is not a sink; it must be a subclass of turngate.sinks.SinkPart"),
     ],
 )
 def test_a_wrong_sink_is_one_line(sink: object, problem: str) -> None:

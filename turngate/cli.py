@@ -1,4 +1,4 @@
-"""The command line. What goes wrong is one line on stderr, and nothing heavy is imported for it.
+"""The command line. An error is printed as one line on stderr, and torch is not imported to find it.
 
 Exit codes: 0 done; 1 a check that failed, a run that had to stop, a bug; 2 a mistake of the user; 130 and 143 ended by
 SIGINT and SIGTERM.
@@ -26,11 +26,11 @@ app = typer.Typer(
 tasks_app = typer.Typer(help="Make tasks for an environment.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(tasks_app, name="tasks")
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, for instance runs/NAME.")]
 
 
 def main() -> None:
-    """Entry point of ``turngate``."""
+    """Entry point of the command ``turngate``."""
     try:
         with stopping_in_order():
             app()
@@ -55,18 +55,18 @@ def _end(error: BaseException, line: str, code: int) -> None:
 
 
 def _os_problem(error: OSError) -> str:
-    """What the system refused, and where."""
+    """The system's reason, with the file that it is about."""
     said = error.strerror or str(error) or type(error).__name__
     return said if error.filename is None else f"'{error.filename}': {said}"
 
 
 def _console() -> Console:
-    """Lines for people; a pipe or a file has no width at which they would have to be broken."""
+    """A console that breaks lines on a terminal only: in a pipe or a file every line stays whole."""
     return Console(soft_wrap=not sys.stdout.isatty())
 
 
 def _command() -> list[str]:
-    """What the user typed."""
+    """The command as the user typed it."""
     started_as_module = Path(sys.argv[0]).name == "__main__.py"
     return [*(["python", "-m", "turngate"] if started_as_module else ["turngate"]), *sys.argv[1:]]
 
@@ -80,9 +80,9 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of whatever goes wrong.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error too.")] = False,
 ) -> None:
     """Train tool-using agents over many turns."""
 
@@ -90,12 +90,12 @@ def _options(
 @app.command(context_settings=_WITH_OVERRIDES)
 def train(
     context: typer.Context,
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file; turngate explain lists its keys.")],
 ) -> None:
-    """Train from a config; goes on where a killed run stopped. Any key can be set: --credit.type=gigpo."""
+    """Train from a config, or go on with a run that was stopped. Any key can be set here: --credit.type=gigpo."""
     from turngate.config import load
 
-    settings = load(config, context.args)  # first: a mistake in it is told before anything heavy is imported
+    settings = load(config, context.args)  # first, so that a mistake in it is reported before torch is imported
     from turngate.commands.train import train
 
     train(_console(), settings, _command())
@@ -104,42 +104,50 @@ def train(
 @app.command("eval", context_settings=_WITH_OVERRIDES)
 def evaluate(
     context: typer.Context,
-    folder: Annotated[str, typer.Argument(metavar="[MODEL]", help="A hub name, a model folder, or RUN/model.")] = "",
+    folder: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help="A name on the Hugging Face hub, a model folder, or RUN/model.")
+    ] = "",
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file, as for train: its environments, policy and eval count.")
+        Path | None,
+        typer.Option(help="TOML file, as for train; its sections env, policy and eval say what is played."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; evaluations/NAME if not given.")
+        Path | None, typer.Option(metavar="FOLDER", help="New folder for episodes and results, else evaluations/NAME.")
     ] = None,
     env: Annotated[str, typer.Option(help="Registered id, or MODULE:ID of a module here.")] = "turngate/Sql-v1",
-    split: Annotated[str, typer.Option(help="Split of its tasks.")] = "heldout",
-    tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 200,
+    split: Annotated[str, typer.Option(help="Split of the environment's tasks.")] = "heldout",
+    tasks: Annotated[int, typer.Option(min=1, help="Number of tasks.")] = 200,
     samples: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 1,
-    temperature: Annotated[float, typer.Option(min=0, help="0 = greedy.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    kwargs: Annotated[str, typer.Option(help="Arguments of the environment as a TOML inline table.")] = "{}",
-    turn_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a turn.")] = 64,
-    context_tokens: Annotated[int, typer.Option("--context", min=16, help="Most tokens of an episode.")] = 1024,
-    policy: Annotated[str, typer.Option(help="local, or openai for a server.")] = "local",
+    temperature: Annotated[float, typer.Option(min=0, help="Sampling temperature; 0 = greedy.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed samples other episodes.")] = 0,
+    kwargs: Annotated[
+        str, typer.Option(help="Arguments of the environment as a TOML inline table, such as {max_turns = 4}.")
+    ] = "{}",
+    turn_tokens: Annotated[int, typer.Option(min=1, help="Most tokens that the model may write in a turn.")] = 64,
+    context_tokens: Annotated[
+        int, typer.Option("--context", min=16, help="Most tokens of an episode, all turns together.")
+    ] = 1024,
+    policy: Annotated[str, typer.Option(help="local: the model runs here; openai: a server.")] = "local",
     url: Annotated[str, typer.Option(help="Address of the server.")] = "",
     model: Annotated[str, typer.Option(help="Name of the model on the server, or the model of --config.")] = "",
     key_variable: Annotated[
         str, typer.Option(help="Environment variable that holds the server's key.")
     ] = "OPENAI_API_KEY",
 ) -> None:
-    """Unaided success of a model or a server, with a 95 % interval; every episode is kept.
+    """Measure how often a model or a server solves tasks.
 
-    With --config, keys are set as for train: --eval.tasks=50.
+    It gets no hints. The rate has a 95 % interval, and every episode is kept. With --config, any key can be set here as
+    for train: --eval.tasks=50.
     """
     from turngate.commands.eval import evaluate_config, settings_for
     from turngate.config import load, parse_table
     from turngate.errors import ConfigError
 
     words = [word for word in (folder, *context.args) if word]
-    overrides = [word for word in words if word.startswith("--")]  # they may stand where the model could
+    overrides = [word for word in words if word.startswith("--")]  # typer takes the first one for the model
     folder, *others = [*(word for word in words if word not in overrides), ""]
     if others[:-1]:
-        raise ConfigError(f"'{others[0]}' is one model too many; evaluate one after the other")
+        raise ConfigError(f"'{others[0]}' is a second model; evaluate one model per command")
     if config is not None:
         source = context.get_parameter_source
         given = [name for name in context.params if (found := source(name)) and found.name == "COMMANDLINE"]
@@ -153,13 +161,13 @@ def evaluate(
         evaluate_config(_console(), settings, out=out, temperatures=(settings.policy.temperature, 0.0))
         return
     if overrides:
-        raise ConfigError(f"unknown option '{overrides[0]}'; keys of a config can be set with --config only")
+        raise ConfigError(f"unknown option '{overrides[0]}'; keys of a config can be set only together with --config")
     limits = {"turn_tokens": turn_tokens, "context": context_tokens, "temperature": temperature or 1.0}
     asked: dict[str, object] = {"type": policy, **limits}
     if policy == "openai":
         asked |= {"url": url, "model": model or folder, "key_variable": key_variable}
     elif url or model:
-        raise ConfigError("--url and --model need --policy openai; a model of your own is the first argument")
+        raise ConfigError("--url and --model need --policy openai; name a model of your own without an option")
     elif not folder:
         raise ConfigError(
             "name a model to evaluate, for instance RUN/model, or a server: --policy openai --url … --model …"
@@ -181,7 +189,7 @@ def evaluate(
 def explain(
     key: Annotated[str, typer.Argument(metavar="[KEY]", help="A key, such as credit or train.group_size.")] = "",
 ) -> None:
-    """Print the keys of a config with types, defaults and help; for a key that takes parts, every type of them."""
+    """Print the keys of a config with types, defaults and help. For a key that takes a part: every type of part."""
     from turngate.commands.explain import explain
     from turngate.config import Config
 
@@ -200,9 +208,9 @@ def envs() -> None:
 def check(
     env: Annotated[str, typer.Argument(metavar="ID", help="Registered id, or MODULE:ID of a module here.")],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 3,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed plays other episodes.")] = 0,
 ) -> None:
-    """Check that an environment keeps its contract. Exit code 1 if it does not."""
+    """Check that an environment keeps the common rules. Exit code 1 if it does not."""
     from turngate.commands.check import check
 
     raise typer.Exit(0 if check(_console(), env, episodes=episodes, seed=seed) else 1)
@@ -211,9 +219,9 @@ def check(
 @app.command()
 def play(
     env: Annotated[str, typer.Argument(metavar="ID", help="Registered id, or MODULE:ID of a module here.")],
-    split: Annotated[str, typer.Option(help="Split of its tasks.")] = "train",
-    index: Annotated[int, typer.Option(min=0, help="Number of the task.")] = 0,
-    oracle: Annotated[bool, typer.Option(help="Let the oracle play.")] = False,
+    split: Annotated[str, typer.Option(help="Split of the environment's tasks.")] = "train",
+    index: Annotated[int, typer.Option(min=0, help="Number of the task in its split, from 0.")] = 0,
+    oracle: Annotated[bool, typer.Option(help="Let the environment's oracle (its own solution) play.")] = False,
 ) -> None:
     """Play an environment at the keyboard. An empty line or Ctrl-D ends the episode."""
     from turngate.commands.play import play_by_hand
@@ -227,7 +235,7 @@ def show(
     trajectory: Annotated[str, typer.Option(help="Id of a trajectory; without it, ids are listed.")] = "",
     step: Annotated[int | None, typer.Option(min=0, help="List the trajectories of this step.")] = None,
 ) -> None:
-    """Print a recorded trajectory turn by turn: evidence, earned, paid, gate and credit."""
+    """Print a recorded episode turn by turn. Shows what was measured, earned, paid after gates and credited."""
     from turngate.commands.show import list_trajectories, show_trajectory
 
     console = _console()
@@ -240,16 +248,28 @@ def show(
 @app.command()
 def credit(
     run: RunPath,
-    method: Annotated[str, typer.Option(help="Credit rule, for instance gigpo.")],
-    settings: Annotated[str, typer.Option(help="Its arguments as a TOML inline table.")] = "{}",
+    method: Annotated[str, typer.Option(help="Credit rule to apply, for instance gigpo.")],
+    settings: Annotated[
+        str, typer.Option(help="Settings of the rule as a TOML inline table, such as {gamma = 0.9}.")
+    ] = "{}",
     step: Annotated[int | None, typer.Option(min=0, help="Training step; the last one if not given.")] = None,
     top: Annotated[int, typer.Option(min=1, help="How many turns to list.")] = 20,
-    probe: Annotated[int | None, typer.Option(min=0, help="Change the reward of this turn of --trajectory …")] = None,
-    trajectory: Annotated[str | None, typer.Option(help="… this trajectory of a training step …")] = None,
-    delta: Annotated[float | None, typer.Option(help="… by so much (1 if not given): whose gradient changes?")] = None,
-    earned: Annotated[bool, typer.Option("--earned", help="Change what the process earned, before gates.")] = False,
+    probe: Annotated[
+        int | None, typer.Option(min=0, help="Number of a turn: change its reward, and print whose gradient changes.")
+    ] = None,
+    trajectory: Annotated[str | None, typer.Option(help="With --probe: id of the turn's trajectory.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="With --probe: what is added to the reward; 1 if not given.")
+    ] = None,
+    earned: Annotated[
+        bool, typer.Option("--earned", help="With --probe: change the process reward before gates, not what was paid.")
+    ] = False,
 ) -> None:
-    """Credit of a recorded step by another rule: which turns move; with --probe, whose tokens learn from a turn."""
+    """Apply another credit rule to a recorded step.
+
+    Lists the turns whose credit differs most from that of the run's own rule. With --probe and --trajectory: which
+    tokens learn from the reward of one turn.
+    """
     from turngate.commands.credit import credit_again, probe_turn
     from turngate.config import parse_table
     from turngate.errors import ConfigError
@@ -281,18 +301,33 @@ def credit(
 def judge_check(
     labelled: Annotated[Path, typer.Argument(metavar="LABELLED", help="JSON lines of labelled responses or pairs.")],
     judge: Annotated[
-        str, typer.Option(help="A hub name, a model folder, the address of an OpenAI-style server, or a {type = …}.")
+        str,
+        typer.Option(
+            help="A name on the Hugging Face hub, a model folder, the address of an OpenAI-style server, or a table "
+            "{type = …}."
+        ),
     ],
     model: Annotated[str, typer.Option(help="Name of the model on the server.")] = "",
-    version: Annotated[str, typer.Option(help="Version of the judge; a folder's is a hash of its files.")] = "",
-    criterion: Annotated[str, typer.Option(help="When the verdict is yes; by default, when the task is done.")] = "",
+    version: Annotated[
+        str, typer.Option(help="Version of the judge; a model folder has a hash of its files instead.")
+    ] = "",
+    criterion: Annotated[
+        str, typer.Option(help="What has to be true for the verdict yes; if not given, that the task is done.")
+    ] = "",
     key_variable: Annotated[str, typer.Option(help="Environment variable that holds the server's key.")] = "",
     tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of a reply; 512 if not given.")] = None,
-    context: Annotated[int | None, typer.Option(min=16, help="Most tokens of prompt and reply of a model.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    cache: Annotated[Path | None, typer.Option(help="File that keeps verdicts.")] = None,
+    context: Annotated[
+        int | None, typer.Option(min=16, help="Most tokens of prompt and reply together, for a model run here.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed samples other replies.")] = 0,
+    cache: Annotated[
+        Path | None, typer.Option(help="File that keeps verdicts, so that the same question is asked once.")
+    ] = None,
 ) -> None:
-    """Measure a judge on labelled work: error rates, order consistency, length bias, canaries."""
+    """Measure the errors of a judge on labelled answers.
+
+    Prints error rates, consistency when the order is changed, length bias, and accepted canaries (known fakes).
+    """
     from turngate.commands.judge_check import judge_check, judge_named
 
     options = {"model": model, "version": version, "key_variable": key_variable}
@@ -307,10 +342,14 @@ def rescore(
         str,
         typer.Option(metavar="RUBRIC", help="Name of a shipped rubric, a JSON or TOML file, or package.module:NAME."),
     ],
-    write: Annotated[str, typer.Option(metavar="NAME", help="Scores go to RUN/rescored/NAME.")] = "",
-    phase: Annotated[str, typer.Option(help="What to score: train, or an evaluation.")] = "train",
+    write: Annotated[
+        str, typer.Option(metavar="NAME", help="Scores go to RUN/rescored/NAME; named after the rubric if not given.")
+    ] = "",
+    phase: Annotated[
+        str, typer.Option(help="Episodes to score: train, or an evaluation such as after-heldout-greedy.")
+    ] = "train",
 ) -> None:
-    """Score the recorded trajectories of a run by another rubric, without a model: what would be paid, and to whom."""
+    """Score the recorded episodes of a run by another rubric. Prints how the payments differ; needs no model."""
     from turngate.commands.rescore import rescore_command
 
     rescore_command(_console(), run, rubric, name=write, phase=phase)
@@ -319,18 +358,23 @@ def rescore(
 @tasks_app.command("code")
 def code_tasks(
     package: Annotated[
-        list[str], typer.Option(help="A source distribution, such as toolz==1.0, or a folder with one.")
+        list[str], typer.Option(help="A source distribution, such as toolz==1.0, or its folder; repeat for more.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the task set is, or shall be.")],
-    n: Annotated[int, typer.Option(min=1, help="How many tasks, in equal shares of the packages.")] = 200,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    repetitions: Annotated[int, typer.Option(min=1, help="How often each verdict of a test is measured.")] = 3,
-    workers: Annotated[int, typer.Option(min=1, help="Sandboxes at a time.")] = 1,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the task set: a new one, or one to add to.")],
+    n: Annotated[int, typer.Option(min=1, help="Number of tasks, in equal shares of the packages.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed makes other tasks.")] = 0,
+    repetitions: Annotated[
+        int, typer.Option(min=1, help="How often each test is run; one whose result changes is left out.")
+    ] = 3,
+    workers: Annotated[int, typer.Option(min=1, help="Sandboxes that run at once.")] = 1,
     limit_s: Annotated[
-        float, typer.Option(min=1, help="Seconds for each package; then it ends with the tasks that it has.")
+        float, typer.Option(min=1, help="Most seconds for each package, which keeps the tasks found by then.")
     ] = 600.0,
 ) -> None:
-    """Break functions of Python packages on purpose, as tasks for turngate/CodeRepair-v1; goes on where it stopped."""
+    """Make code-repair tasks by breaking functions of packages.
+
+    The tasks are for turngate/CodeRepair-v1. Started again, the command goes on where it stopped.
+    """
     from turngate.commands.tasks import make_tasks
 
     make_tasks(_console(), package, out, n=n, seed=seed, repetitions=repetitions, workers=workers, limit_s=limit_s)
@@ -338,10 +382,10 @@ def code_tasks(
 
 @tasks_app.command("check")
 def check_tasks(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A task set.")],
-    workers: Annotated[int, typer.Option(min=1, help="Sandboxes at a time.")] = 1,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a task set.")],
+    workers: Annotated[int, typer.Option(min=1, help="Sandboxes that run at once.")] = 1,
 ) -> None:
-    """Measure every task of a set anew: repairs pass, bugs fail. Exit code 1 if one does not hold."""
+    """Check that repairs pass their tests and bugs fail them. Exit code 1 if a task of the set does not hold."""
     from turngate.commands.tasks import check_tasks
 
     raise typer.Exit(0 if check_tasks(_console(), folder, workers=workers) else 1)
@@ -349,7 +393,7 @@ def check_tasks(
 
 @app.command()
 def report(run: RunPath) -> None:
-    """Print a run's table again and redraw its curves."""
+    """Print the tables of a run again and redraw its curves."""
     from turngate.commands.report import report
 
     report(_console(), run)

@@ -1,8 +1,8 @@
-"""The settings of a run: one frozen tree, read from TOML and ``--section.key=value``, validated once, written back.
+"""The settings of a run: one frozen tree, read from TOML and ``--section.key=value``, validated once.
 
-The tree is made of sections, whose keys are ours, and of parts (``turngate.parts``), whose keys are their own. An
-unknown key is an error that names the closest one, and so is a setting without effect. Components receive values, never
-this tree, and reading it imports no torch.
+The tree is made of sections, whose keys are defined in this file, and of parts (``turngate.parts``), each of which
+defines its own keys. An unknown key is an error that names the closest known one; so is a setting that would have no
+effect. The rest of the program is given values, never this tree. Reading a config imports no torch.
 """
 
 from __future__ import annotations
@@ -46,53 +46,55 @@ from turngate.types import JSON
 
 
 class Section(BaseModel):
-    """Base of every section."""
+    """Base of every section: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class EnvSection(Section):
-    """What is played. Write ``[[env]]`` several times to train on several environments at once."""
+    """The environment that is played. Write ``[[env]]`` several times to train on several at once."""
 
     id: str = "turngate/Sql-v1"
     """Registered id of the environment, for instance turngate/Sql-v1; ``turngate envs`` lists them. MODULE:ID imports
     the module that registers it first, also one in the current folder: guess:acme/Guess-v0."""
     name: str = Field("", pattern=r"^[A-Za-z0-9._/-]*$")
-    """What metrics and reports call it; empty: its id. Needed where two entries have the same id."""
+    """Name of the environment in metrics and reports; empty: its id. Needed where two entries have the same id."""
     split: str = "train"
-    """Split of its tasks that training plays; which there are depends on the source of the tasks."""
+    """Split of the tasks that training plays; which splits there are depends on the source of the tasks."""
     kwargs: dict[str, object] = {}
     """Arguments of the environment's constructor, for instance {max_turns = 4}."""
     tasks: TaskSourcePart | None = None
-    """Where its tasks come from, for instance {type = "spider", folder = "…"}; left out: the environment's own."""
+    """Source of the tasks, for instance {type = "spider", folder = "…"}; left out: the environment's own tasks."""
     rubric: NamedRubric | None = None
-    """What episodes are paid for: the name of a shipped rubric (lock, sql, sql_reasoning, code_repair,
+    """Rubric that pays the episodes: the name of a shipped one (lock, sql, sql_reasoning, code_repair,
     code_repair_direct), a JSON or TOML file, a table with the keys below, or package.module:NAME. Left out: the
     environment's own."""
     allow_unsafe: bool = False
-    """Train although process rewards can outrank the outcome; every report then says so."""
+    """Train although the rubric can pay a worse outcome more than a better one. Without this such a run is refused;
+    with it every report of the run says so."""
     weight: float = Field(1.0, gt=0)
-    """Share of each step's tasks, relative to the other environments."""
+    """Share of the tasks of each step, relative to the weights of the other environments: 2 and 1 play 2/3 and 1/3."""
     together: int = Field(1, ge=1)
-    """So many neighbouring tasks always come in the same step, for instance 2 for two wordings of one question."""
+    """Number of neighbouring tasks that always come in the same step, for instance 2 where every question has two
+    wordings that follow each other."""
     isolation: Literal["thread", "process"] = "thread"
-    """thread: environments run in this process, which is faster; process: each in one of its own, for code that may
-    hang or crash."""
+    """Where environments run. thread: in threads of the training process, which is faster; process: each in a process
+    of its own, which can be killed, for code that may hang or crash."""
 
     @model_validator(mode="after")
     def _tasks_once(self) -> Self:
         if self.tasks is not None and "tasks" in self.kwargs:
-            raise ValueError("tasks stand in env.tasks and in env.kwargs.tasks; keep env.tasks")
+            raise ValueError("tasks are given twice, in env.tasks and in env.kwargs.tasks; keep env.tasks")
         return self
 
     @property
     def label(self) -> str:
-        """Its name in the run."""
+        """Name of the environment in the run: ``name``, or the id (without a module) where that is empty."""
         return self.name or id_alone(self.id)
 
     @property
     def arguments(self) -> dict[str, object]:
-        """What its constructor is given."""
+        """Keyword arguments of the environment's constructor."""
         return self.kwargs if self.tasks is None else {**self.kwargs, "tasks": self.tasks.model_dump()}
 
 
@@ -101,16 +103,16 @@ def _as_list(data: Any) -> Any:
 
 
 class TinyModel(Section):
-    """A Qwen3 architecture from random weights, with a tokenizer trained on the warm start's text."""
+    """A new model: Qwen3's architecture with random weights, and a tokenizer trained on the texts of the warm start."""
 
     layers: int = Field(4, ge=1)
-    """Transformer layers."""
+    """Number of transformer layers."""
     width: int = Field(192, ge=16)
     """Size of the hidden state; a multiple of ``heads``."""
     heads: int = Field(4, ge=1)
-    """Attention heads of each layer."""
+    """Number of attention heads of each layer."""
     vocabulary: int = Field(2048, ge=260)
-    """Most entries of the tokenizer's vocabulary."""
+    """Largest number of entries of the tokenizer's vocabulary."""
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -120,18 +122,19 @@ class TinyModel(Section):
 
 
 class WarmStart(Section):
-    """Supervised fine-tuning before reinforcement learning."""
+    """Supervised fine-tuning on solved episodes, before reinforcement learning."""
 
     episodes: int | None = Field(None, ge=1)
-    """Episodes to learn from, played by the environment's oracle; leave out when demonstrations are given."""
+    """Number of episodes to imitate, written by the environment's oracle (its built-in solution of each task); leave
+    out when demonstrations are given."""
     demonstrations: Path | None = None
-    """JSON lines {"task": ID, "actions": [TEXT, …]} to learn from instead of the oracle."""
+    """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}."""
     epochs: int = Field(1, ge=1)
-    """How often all episodes are learned from."""
+    """Passes over all episodes; raise it where the warm-started model hardly solves a task."""
     episodes_per_batch: int = Field(64, ge=1)
     """Episodes per optimizer step."""
     lr: float = Field(1e-3, gt=0)
-    """Peak learning rate of AdamW."""
+    """Peak learning rate of AdamW in the warm start; reinforcement learning has learner.lr."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -144,17 +147,20 @@ class TrainSection(Section):
     """The reinforcement-learning loop."""
 
     steps: int = Field(100, ge=0)
-    """Training steps; each plays episodes and updates the weights. 0 = only the warm start."""
+    """Number of training steps. Each plays episodes, then updates the weights. 0 = only the warm start."""
     tasks_per_step: int = Field(16, ge=1)
-    """Different tasks that are played in a step."""
+    """Number of different tasks that are played in a step."""
     group_size: int = Field(8, ge=2)
-    """Episodes of each task in a step, the siblings that are compared; more give a better baseline and take longer."""
+    """Episodes of each task in a step: the siblings, which are compared with each other. More give a better baseline
+    and take longer."""
     minibatches: int = Field(1, ge=1)
-    """Updates of the weights in a step, each on its share of the episodes; with more, later ones are off-policy."""
+    """Updates of the weights in a step, each on its share of the episodes. More learn faster from the same episodes,
+    but every update after the first is off-policy: older weights sampled its episodes."""
     filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
-    """Which of the played episodes are learned from; what a filter refuses is dropped and counted."""
+    """Filters that choose which of the played episodes are learned from; what a filter drops is counted."""
     checkpoint_every: int = Field(1, ge=1)
-    """Steps between checkpoints; a run that was killed goes on from the last one."""
+    """Steps between checkpoints. A run that was killed goes on from its last checkpoint, so a larger number costs more
+    repeated steps and saves time on writing."""
 
     @field_validator("filters")
     @classmethod
@@ -162,24 +168,24 @@ class TrainSection(Section):
         names = [part.type for part in filters]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ValueError(f"the filter '{twice}' stands twice; its drops could not be told apart")
+            raise ValueError(f"the filter '{twice}' is listed twice, so its drops could not be told apart; keep one")
         return filters
 
     @property
     def filters_by_name(self) -> dict[str, FilterPart]:
-        """The filters in their order, by the name under which drops are counted."""
+        """The filters in their order, by the name under which their drops are counted."""
         return {part.type: part for part in self.filters}
 
 
 class EvalSection(Section):
-    """Evaluation without help, before and after training."""
+    """Evaluation before and after training, in which the model gets no hints."""
 
     splits: tuple[str, ...] = ("heldout",)
     """Splits of the environment's tasks that are evaluated."""
     tasks: int = Field(200, ge=1)
-    """Tasks of each split; more narrow the confidence intervals and take longer."""
+    """Number of tasks of each split; more tasks narrow the confidence intervals and take longer."""
     samples: int = Field(1, ge=1)
-    """Episodes per task at the training temperature; greedy plays each task once."""
+    """Episodes per task at the training temperature. The evaluation at temperature 0 plays each task once."""
 
 
 class Config(Section):
@@ -191,57 +197,60 @@ class Config(Section):
     folder: Path = Path("runs")
     """Folder in which runs are kept."""
     seed: int = Field(0, ge=0)
-    """Everything random derives from it: the same seed and settings repeat a run, another seed shows how much is
-    luck."""
+    """Seed from which every random number of the run is derived: the same seed and settings repeat a run, another seed
+    shows how much of a result is luck."""
     model: str | TinyModel = TinyModel()
     """The model that is trained: a name on the Hugging Face hub, a local folder, or a table for a tiny new one."""
     env: Annotated[tuple[EnvSection, ...], BeforeValidator(_as_list), Field(min_length=1)] = (EnvSection(),)
-    """What is played. Write [[env]] several times to train on several environments at once."""
+    """The environment that is played. Write [[env]] several times to train on several at once."""
     warm_start: WarmStart | None = None
     policy: PolicyPart = LocalPolicyPart()
-    """What plays the episodes: where the model is decoded, and how its tokens are sampled."""
+    """The policy, which plays the episodes: where the model is decoded, and how its tokens are sampled."""
     learner: LearnerPart = TorchLearnerPart()
-    """What updates the weights of the model: where, and by which optimizer."""
+    """The learner, which updates the weights of the model: where it computes, and by which optimizer."""
     credit: CreditRule = Field(default_factory=lambda: CreditRule.load("grpo"))
-    """The rule that turns payments into credit: one number per turn, by which training makes the turn more likely, or
-    less if it is negative. Siblings are the episodes of one task in a step; most rules compare them."""
+    """The rule that turns payments into credit: one number per turn. Training makes a turn more likely where its credit
+    is positive, and less likely where it is negative. Most rules compare siblings, the episodes of one task in a
+    step."""
     value: ValueSection | None = None
     reward_model: RewardModelSection | None = None
     signals: SignalsSection = SignalsSection()
     loss: LossSettings = LossSettings()
     guide: GuidePart = NoGuidePart()
-    """What hints the model gets on which task in training. Only "none" ships yet; package.module:Class names your
-    own."""
+    """The guide, which decides which episodes get which hints in training. Only "none" ships yet; package.module:Class
+    names your own."""
     examine: tuple[Examiner, ...] = ()
-    """What examines episodes after they were played and before they are scored, and records facts for the rubric:
-    judges, votes, probes …"""
+    """Examiners, which look at episodes after they were played and before they are scored, and record facts that the
+    rubric reads: judges, votes, probes …"""
     sink: tuple[SinkPart, ...] = (ConsoleLines(),)
-    """Where the metrics of each step go besides metrics.jsonl. The one thing that may change when a run goes on."""
+    """Where the metrics of each step are sent besides metrics.jsonl. It is the only setting that may be changed when a
+    run goes on."""
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
     controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
-    """Also train from the same warm start with credit shuffled among turns or with random rewards. A run that is not
-    clearly better than these controls learned nothing from its rewards."""
+    """Negative controls: the run is repeated from the same warm start, with the credit of each episode given to another
+    one (shuffled_credit), or with rewards from the toss of a coin (random_reward). A run that is not clearly better
+    than its controls learned nothing from its rewards."""
     control_steps: int | None = Field(None, ge=1)
-    """Updates of each control; leave out for as many as train.steps."""
+    """Training steps of each control; leave out for as many as train.steps."""
 
     @field_validator("name")
     @classmethod
     def _names_a_folder(cls, name: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
             raise ValueError(
-                "names no folder inside of 'folder'; use letters, digits, '.', '_' and '-', and begin with a "
-                "letter, a digit or '_'"
+                "cannot be the name of a folder; use letters, digits, '.', '_' and '-', and begin with a letter, a "
+                "digit or '_'"
             )
         return name
 
     @model_validator(mode="before")
     @classmethod
     def _with_models_of_the_rule(cls, data: Any) -> Any:
-        """A rule with a critic or an implicit reward model gets one by default, so that the tree says how it learns.
+        """A rule with a critic or an implicit reward model gets its section by default, so that the tree shows it.
 
-        A critic that saw only groups whose siblings differ would not know what is easy and what is hopeless, so no
-        filter is its default.
+        With a critic the default is no filter: one that saw only groups whose siblings differ would never see tasks
+        that are always solved or never.
         """
         if not isinstance(data, Mapping):
             return data
@@ -257,27 +266,27 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _read_by_the_rule(self) -> Self:
-        """A rule needs columns that this run fills, and whatever it does not read would have no effect."""
+        """Refuse a rule that needs columns which this run does not fill, and sections that the rule does not read."""
         name = self.credit.type
         try:
             reads = self.columns
         except ConfigError as error:
             raise ConfigError(f"credit: {error}") from None
         if self.value is not None and not reads & VALUES:
-            raise ValueError(f"value has no effect: credit '{name}' reads no values; {', '.join(VALUE_TARGETS)} do")
+            raise ValueError(f"value has no effect: credit '{name}' uses no critic; {', '.join(VALUE_TARGETS)} do")
         if self.reward_model is not None and name not in REWARD_MODELS:
             known = ", ".join(REWARD_MODELS)
-            raise ValueError(f"reward_model has no effect: credit '{name}' reads no rewards of a model; {known} do")
+            raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
         self.signals.check_effect(reads, self.credit)
         return self
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that the credit rule reads beyond payments. Raises ConfigError for one that nobody fills."""
+        """The columns that the credit rule reads beyond payments. Raises ConfigError for one that nothing fills."""
         return self.columns_given(None)
 
     def columns_given(self, components: Iterable[str] | None) -> frozenset[str]:
-        """The same where the rubric has these components."""
+        """``columns`` for a rubric with these components; None: any components."""
         offered = self.signals.offered
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
@@ -290,7 +299,7 @@ class Config(Section):
         if twice is not None:
             raise ValueError(f"two environments are called '{twice}'; give one of them a name of its own (env.name)")
         if len(self.env) == 1 and self.env[0].weight != 1:
-            raise ValueError("env.weight has no effect on a single environment; leave it out")
+            raise ValueError("env.weight has no effect in a run of one environment; leave it out")
         if len(self.env) > 1 and any(env.together > 1 for env in self.env):
             raise ValueError("env.together needs a run of one environment")
         if len(self.env) > self.train.tasks_per_step:
@@ -303,15 +312,18 @@ class Config(Section):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if isinstance(self.model, TinyModel) and self.warm_start is None and self.policy.trainable:
-            raise ValueError("a tiny model starts from random weights and its tokenizer from text; add [warm_start]")
+            raise ValueError(
+                "a tiny new model has random weights, and its tokenizer is trained on the warm start; add [warm_start] "
+                "or name a model"
+            )
         if isinstance(self.model, TinyModel) and self.policy.top_k >= self.model.vocabulary:
             raise ValueError(
                 f"policy.top_k {self.policy.top_k} has no effect: the vocabulary has {self.model.vocabulary} entries"
             )
         if self.controls and not self.train.steps:
-            raise ValueError("controls without train.steps would do nothing")
+            raise ValueError("controls have no effect with train.steps = 0; leave them out")
         if self.control_steps is not None and not self.controls:
-            raise ValueError("control_steps without controls has no effect")
+            raise ValueError("control_steps has no effect without controls; leave it out")
         return self
 
 
@@ -329,7 +341,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def modules_of(value: object) -> set[str]:
-    """The modules, turngate's own left out, that define the parts in ``value``: a config, or anything in one."""
+    """The modules that define the parts in ``value`` (a config, or anything in one), without turngate's own."""
     if isinstance(value, Mapping):
         return set().union(*map(modules_of, value.values()))
     if isinstance(value, tuple | list):
@@ -342,9 +354,10 @@ def modules_of(value: object) -> set[str]:
 
 
 def import_modules(run: RunFolder) -> list[str]:
-    """Import what defines the parts of a run on disk; what is wrong with each module that cannot be imported.
+    """Import the modules that define the parts of a run on disk; returns a line for each that cannot be imported.
 
-    A part may be known by a name that only its own module brings, such as ``type = "mine"`` in a rubric.
+    They have to be imported first because a config may name a part by a short name, such as ``type = "mine"``, which is
+    known only once its module was imported.
     """
     load_plugins()
     row = read_json(run.machine) if run.machine.exists() else None
@@ -359,7 +372,7 @@ def import_modules(run: RunFolder) -> list[str]:
 
 
 def load_run(run: RunFolder) -> Config:
-    """The settings of a run on disk, with everything imported that it is made of. Raises ConfigError, DataError."""
+    """The settings of a run on disk, after importing the modules of its parts. Raises ConfigError, DataError."""
     problems = import_modules(run)
     try:
         return load(run.config)
@@ -370,7 +383,7 @@ def load_run(run: RunFolder) -> Config:
 
 
 def parse(data: Mapping[str, object]) -> Config:
-    """Validate a tree of plain values. Raises ConfigError with one line."""
+    """Validate a tree of plain values, as TOML gives it. Raises ConfigError with a message of one line."""
     try:
         return Config.model_validate(data)
     except ValidationError as error:
@@ -378,7 +391,7 @@ def parse(data: Mapping[str, object]) -> Config:
 
 
 def dump(config: Config) -> str:
-    """The resolved tree as TOML."""
+    """The whole tree as TOML, with every default filled in."""
     return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
 
 
@@ -412,7 +425,8 @@ def _inside(place: Any, section: str, override: str) -> Any:
 def _only(tables: list[Any], override: str) -> Any:
     if len(tables) != 1:
         raise ConfigError(
-            f"'{override}': there are {len(tables)} such tables; write their number, from 0, after the name"
+            f"'{override}': there are {len(tables)} such tables; write the number of one, from 0, after the name, as "
+            "in --env.0.weight=2"
         )
     return tables[0]
 
@@ -421,7 +435,7 @@ def _rule_of(data: Mapping[str, object]) -> tuple[str, bool]:
     """Name of the credit rule in a tree that is not validated yet, and whether it reads a critic's values."""
     try:
         rule = CreditRule.load(data["credit"])
-    except (KeyError, ValueError):  # told by validation, with its key
+    except (KeyError, ValueError):  # validation reports it, with its key
         return "", False
     signals = data.get("signals")
     evidence = signals.get("evidence", {}) if isinstance(signals, Mapping) else {}

@@ -1,4 +1,4 @@
-"""The evaluations of a run on disk: ``evaluations.jsonl``, one line each, replaced whole so it never ends in half."""
+"""``evaluations.jsonl`` of a run: one line per evaluation. A rename replaces the file, so no line is incomplete."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from turngate.trainer.evaluate import Evaluation
 
 
 def read_evaluations(run: Path) -> list[tuple[str, Evaluation]]:
-    """(phase, evaluation) in the order in which they were made. Rates follow from the episodes. Raises DataError."""
+    """(phase, evaluation) in the order in which they were made. Raises DataError for a line that is not one."""
     file = RunFolder(run).evaluations
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return [_read(file, number, line) for number, line in enumerate(lines, start=1)]
 
 
 def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
-    """Record one more, with both of its rates; null where no episode could be used."""
+    """Append an evaluation with its two rates, over usable and over all episodes; null for a rate of no episodes."""
     file = RunFolder(run).evaluations
     before = file.read_text() if file.exists() else ""
     rates = {"rate": evaluation.rate, "rate_of_all": evaluation.rate_of_all}
@@ -30,7 +30,7 @@ def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
 
 
 def forget_evaluations(run: Path, phase: str) -> None:
-    """Drop those of one phase, which is played again."""
+    """Drop the evaluations of one phase, before it is played again."""
     file = RunFolder(run).evaluations
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
     if kept := [line for line in lines if json.loads(line)["phase"] != phase]:

@@ -1,4 +1,4 @@
-"""Files that users write: text, JSON, and JSON line by line; what is wrong with them names file and line."""
+"""Read text, JSON and JSON lines from files that users write. Errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from turngate.types import JSON
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises DataError if it is not there or not UTF-8."""
+    """The text of a file. Raises DataError if it cannot be read or is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -21,21 +21,22 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> JSON:
-    """The value in a file. Raises DataError."""
+    """The JSON value in a file. Raises DataError."""
     return _parsed(path, read_text(path), None)
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, JSON]]:
-    """Number, from 1, and value of each line that is not blank. Raises DataError."""
+    """(number of the line, from 1, its JSON value) for each line that is not blank. Raises DataError."""
     for number, line in enumerate(read_text(path).split("\n"), 1):  # splitlines would also cut at U+2028 in a text
         if line.strip():
             yield number, _parsed(path, line, number)
 
 
 def cut_torn_line(path: Path) -> int:
-    """Cut off a last line that its writer did not finish; how many bytes it had. A file that is not there has none.
+    """Cut off a last line that its writer did not finish; returns its length in bytes, 0 if nothing was cut off.
 
-    Torn is what has no line break at its end and is not JSON. A line that lacks nothing but its end is given one.
+    A last line is cut off if it has no line break and is not JSON. If it is JSON, the line break is added. A file that
+    does not exist is left alone.
     """
     whole = path.read_bytes() if path.exists() else b""
     last = whole[whole.rfind(b"\n") + 1 :]
@@ -58,5 +59,5 @@ def _parsed(path: Path, text: str, line: int | None) -> JSON:
         return value
     except json.JSONDecodeError as error:
         raise DataError(path, f"is not JSON: {error.msg}", line=line or error.lineno) from error
-    except (ValueError, RecursionError) as error:  # a number too long, lists too deep
+    except (ValueError, RecursionError) as error:  # a number with too many digits, lists nested too deeply
         raise DataError(path, f"is not readable JSON: {error}", line=line) from error

@@ -1,6 +1,7 @@
-"""Metrics: a clock, and the file that keeps the numbers of each step. Nothing here is ever read to decide something.
+"""Metrics: a clock for the stages of a step, and ``metrics.jsonl``, which keeps the numbers of each step.
 
-A metric is one float under a name ``section/name``, with the unit at the end of the name where it has one.
+A metric is one float under a name ``section/name``, with the unit at the end of the name where it has one. Metrics are
+for people: no code reads one to decide something.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Clock(dict[str, float]):
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
-        """Time a block; a stage that is entered again adds up, and a block that raises counts too."""
+        """Add the duration of a block to its stage, also if the block raises."""
         start = time.perf_counter()
         try:
             yield
@@ -39,9 +40,10 @@ class Clock(dict[str, float]):
 
 
 class JsonlSink:
-    """One JSON object a line, ``{"step": 12, "train/success": 0.5, …}``: NaN as null, infinity as "inf" or "-inf".
+    """A file with one JSON object per line, such as ``{"step": 12, "train/success": 0.5, …}``.
 
-    The file is opened for each line, so a killed process loses at most the line that it was writing.
+    NaN is written as null, infinity as "inf" or "-inf". The file is opened for each line, so a process that is killed
+    loses at most the line that it was writing.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -51,21 +53,22 @@ class JsonlSink:
             self._replace(_parse(self.path))
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append the line of one step. Raises WriteError, and leaves no part of the line."""
+        """Append the line of one step. Raises WriteError if it does not fit on the disk; no part of it is left then."""
         line = _line({"step": step, **metrics}).encode()
         with writing(self.path), self.path.open("ab", buffering=0) as file:
             before = file.tell()
             try:
-                while line:  # a disk that becomes full takes a part of it first
+                while line:  # a disk that becomes full accepts a part of the line before it fails
                     line = line[file.write(line) :]
             except OSError:
                 file.truncate(before)
                 raise
 
     def truncate_after(self, step: int) -> int:
-        """Drop the lines of later steps and a torn last line; returns how many later lines there were.
+        """Drop the lines of steps after ``step`` and an incomplete last line; returns how many steps were dropped.
 
-        A resume calls it with the step of its checkpoint. The file is replaced in one go. Raises DataError.
+        A run that goes on calls it with the step of its checkpoint. The file is replaced by one rename. Raises
+        DataError.
         """
         if not self.path.exists():
             return 0
@@ -75,7 +78,7 @@ class JsonlSink:
         return len(rows) - len(kept)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the file is open only while a line is written."""
 
     def _replace(self, rows: Sequence[Mapping[str, float]]) -> None:
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
@@ -89,8 +92,8 @@ class JsonlSink:
 def read_metrics(path: str | Path) -> list[Metrics]:
     """The lines that a ``JsonlSink`` wrote, each with its ``step``.
 
-    A torn last line (its writer was killed) is dropped with a warning. Raises DataError for any other bad line and for
-    a file that is not there.
+    A last line that is incomplete, because its writer was killed, is dropped with a warning. Raises DataError for any
+    other bad line and for a file that does not exist.
     """
     if not Path(path).is_file():
         raise DataError(path, "there is no such file")
@@ -108,7 +111,7 @@ def _parse(path: Path) -> list[Metrics]:
         except ValueError as error:
             if number < len(lines):
                 raise DataError(path, f"not a line of metrics: {error}", line=number) from error
-            _log.warning("%s: dropped the torn last line %d, %d characters", path, number, len(line))
+            _log.warning("%s: dropped the incomplete last line %d, %d characters", path, number, len(line))
     return rows
 
 

@@ -1,8 +1,9 @@
 """Parts: what a run is made of, written in its config and looked up by name.
 
-A part is a frozen pydantic model with a ``type``. It either *acts* (a reward, a gate, a credit rule, an objective, a
-filter, an examiner …) or *opens* what acts (a policy, a learner, a sink, a judge …). Every kind of part is a family: a
-base class that sets ``noun`` and ``types``. A field annotated with a base class takes a part of the family, a table
+A part is a frozen pydantic model with a ``type``; its fields are its settings. Some parts do the work themselves (a
+reward, a gate, a credit rule, an objective, a filter, an examiner …). Others have a method, mostly ``open``, that makes
+the object which does the work (a policy, a learner, a sink, a judge …). Every kind of part is a family: a base class
+that sets ``noun`` and ``types``. A field annotated with a base class takes a part of the family, a table
 ``{type = NAME, …}`` or the name alone, and is written back as a table:
 
 >>> from typing import ClassVar, Literal
@@ -22,7 +23,7 @@ imported), in the entry points of other packages (group ``turngate.greetings``: 
 as ``package.module:Name``, also of a module in the current folder. Where a family takes plain functions
 (``from_function``), a function is a part too, and its keyword-only arguments are its settings.
 
-Configs are read without torch: a module that defines parts for torch writes ``torch = when_used("torch")``.
+Reading a config must not import torch, so a module whose parts use torch writes ``torch = when_used("torch")``.
 """
 
 from __future__ import annotations
@@ -49,24 +50,24 @@ def _dumped(part: Part, info: core_schema.SerializationInfo) -> dict[str, Any]:
 
 
 class Part(BaseModel):
-    """A frozen piece of a run, found by its ``type``. Subclasses that set ``types`` and ``noun`` are families."""
+    """Base of every part. A subclass that sets ``types`` and ``noun`` is a family, and its subclasses are its parts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     types: ClassVar[dict[str, type[Part]]]
-    """The parts of the family that are defined, by ``type``."""
+    """The parts of the family that are defined so far, by ``type``."""
     noun: ClassVar[str] = "part"
-    """What error messages call a part of the family; its plural names the group of entry points."""
+    """Word for a part of the family in error messages; the group of entry points is its plural."""
     fallback: ClassVar[str] = ""
-    """The ``type`` of a table that names none."""
+    """The ``type`` of a table that has none; "": such a table is an error."""
     from_function: ClassVar[bool] = False
-    """Whether a plain function makes a part of the family."""
+    """Whether a plain function can be named where a part of the family is wanted."""
     function: ClassVar[Callable[..., Any] | None] = None
-    """The function that the part was made from."""
+    """The function that the part was made from; None for a part that is a class."""
     type: str
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """A family validates by looking the part up; a part validates like any model."""
+        """How pydantic validates a field of this class: a family looks the part up, a part is read as any model."""
         if "types" not in cls.__dict__:
             return handler(source)
         return core_schema.no_info_plain_validator_function(
@@ -76,34 +77,36 @@ class Part(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Make ``type`` known. Raises DuplicateName if another class has it.
+        """Enter a new part into ``types`` of its family. Raises DuplicateName if another class has its ``type``.
 
-        A field that a subclass redefines without a docstring keeps the help of its base.
+        A field that a subclass redefines without a docstring keeps the help of its base class.
         """
         for name, field in cls.model_fields.items():
             bases = [getattr(base, "model_fields", {}).get(name) for base in cls.__bases__]
             field.description = field.description or next((base.description for base in bases if base), None)
         kind = cls.model_fields["type"].default
-        if not isinstance(kind, str):  # a family, or a base that several parts share
+        if not isinstance(kind, str):  # a family, or a base class that several parts share
             return
-        holder = cls.types.get(kind, cls)
-        if holder is not cls and issubclass(cls, holder):  # made of a known part: its own name is where it stands
+        known = cls.types.get(kind, cls)
+        if known is not cls and issubclass(cls, known):  # a subclass of a known part is found by its path instead
             return
-        if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise DuplicateName(f"{cls.noun} type '{kind}' is taken by {holder.__module__}.{holder.__qualname__}")
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise DuplicateName(
+                f"{cls.noun} type '{kind}' is taken by {known.__module__}.{known.__qualname__}; choose another type"
+            )
         cls.types[kind] = cls
 
     @classmethod
     def load(cls, data: object) -> Self:
-        """The part that ``data`` stands for: a part, its name, or a table with a ``type``.
+        """The part that ``data`` describes: a part itself, the name of one, or a table with a ``type``.
 
-        Raises what pydantic makes a ValidationError of, so that the error names the key.
+        Raises exceptions that pydantic turns into a ValidationError, because that one knows the key.
         """
         if isinstance(data, cls):
             return data
         table = {"type": data} if isinstance(data, str) else data
         if not isinstance(table, Mapping):
-            raise PydanticCustomError("part", "{noun} is a table with a type, or a name", {"noun": cls.article()})
+            raise PydanticCustomError("part", "{noun} must be a table with a type, or a name", {"noun": cls.article()})
         name = table.get("type", cls.fallback or None)
         if not isinstance(name, str):
             known = ", ".join(sorted(cls.names()))
@@ -112,19 +115,22 @@ class Part(BaseModel):
             )
         try:
             part: Self = cls.find(name).model_validate({**table, "type": name})
-        except UserError as error:  # not a ValueError: pydantic would lose the key that it belongs to
+        except UserError as error:  # a UserError would pass through pydantic, which knows the key
             raise PydanticCustomError("part", "{problem}", {"problem": str(error)}) from error
         return part
 
     @classmethod
     def find(cls, name: str) -> builtins.type[Self]:
-        """The class of the part called ``name``. Raises UnknownName, ConfigError for an object that is no such part."""
+        """The class of the part called ``name``.
+
+        Raises UnknownName, and ConfigError for an object that cannot be a part of this family.
+        """
         if name in cls.types:
             return cls.types[name]  # type: ignore[return-value]
         plugins = {entry.value: entry for entry in _entries(cls.group()) if entry.name == name}
         if len(plugins) > 1:
             raise DuplicateName(
-                f"several packages bring a {cls.noun} '{name}': {', '.join(sorted(plugins))}; write one"
+                f"several packages have {cls.article()} '{name}': {', '.join(sorted(plugins))}; write one of the paths"
             )
         for plugin in plugins.values():
             return cls._adopt(name, loaded(plugin))
@@ -134,14 +140,14 @@ class Part(BaseModel):
 
     @classmethod
     def names(cls) -> frozenset[str]:
-        """Every name that can be written without a path."""
+        """Every name that can be written without a path: of defined parts and of entry points."""
         return frozenset(name for name in cls.types if ":" not in name) | frozenset(
             entry.name for entry in _entries(cls.group())
         )
 
     @classmethod
     def article(cls) -> str:
-        """The noun as a sentence begins with it: "a gate", "an examiner"."""
+        """The noun with its article: "a gate", "an examiner"."""
         return f"a{'n' * (cls.noun[0] in 'aeiou')} {cls.noun}"
 
     @classmethod
@@ -152,7 +158,7 @@ class Part(BaseModel):
 
     @classmethod
     def _adopt(cls, name: str, found: object) -> builtins.type[Self]:
-        """The found class, or one made of a found function, under the name by which it was asked for."""
+        """A part with ``type`` ``name``, made of the class or function that was found under this name."""
         if isinstance(found, type) and issubclass(found, cls):
             if found.model_fields["type"].default == name:
                 return found
@@ -160,7 +166,7 @@ class Part(BaseModel):
         if cls.from_function and callable(found) and not isinstance(found, type):
             return cls.of_function(name, found)
         wanted = f"a subclass of {cls.__module__}.{cls.__qualname__}" + (" or a function" if cls.from_function else "")
-        raise ConfigError(f"'{name}' is {found!r:.80}, which is no {cls.noun}; it must be {wanted}")
+        raise ConfigError(f"'{name}' is {found!r:.80}, which is not {cls.article()}; it must be {wanted}")
 
     @classmethod
     def of_function(cls, name: str, function: Callable[..., object]) -> builtins.type[Self]:
@@ -184,16 +190,16 @@ class Part(BaseModel):
         return made
 
     def settings(self) -> dict[str, Any]:
-        """Every setting but the type, by name."""
+        """Every setting except ``type``, by name."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
-        """A copy with changes, checked like a new one."""
+        """A copy with changed settings, validated like a new part."""
         return type(self)(**{"type": self.type, **self.settings(), **dict(update or {})})
 
 
 def families() -> Iterator[type[Part]]:
-    """Every family whose module was imported."""
+    """Every family of parts whose module was imported."""
     waiting = list(Part.__subclasses__())
     while waiting:
         family = waiting.pop(0)
@@ -203,7 +209,10 @@ def families() -> Iterator[type[Part]]:
 
 
 def import_object(path: str) -> Any:
-    """What ``package.module:Name`` names, also in a module of the current folder. Raises ConfigError, MissingExtra."""
+    """The object that ``package.module:Name`` names, also in a module of the current folder.
+
+    Raises ConfigError, MissingExtra.
+    """
     module_name, _, name = path.partition(":")
     found: Any = import_module(module_name, wanted=path)
     for step in name.split("."):
@@ -215,9 +224,12 @@ def import_object(path: str) -> Any:
 
 
 def import_module(name: str, *, wanted: str = "") -> ModuleType:
-    """The module of that name, also one of the current folder. Raises ConfigError about ``wanted``, MissingExtra."""
+    """Import the module ``name``, also one of the current folder.
+
+    Raises ConfigError, which names ``wanted`` if that is given, and MissingExtra.
+    """
     here = os.getcwd()
-    if here not in sys.path:  # a command's own path does not hold the folder that it was called in
+    if here not in sys.path:  # it is not there when turngate was started as an installed command
         sys.path.append(here)
     try:
         return importlib.import_module(name)
@@ -228,7 +240,7 @@ def import_module(name: str, *, wanted: str = "") -> ModuleType:
 
 
 class _WhenUsed(ModuleType):
-    """A module that is imported when something of it is used."""
+    """A placeholder for a module, which is imported when one of its names is used."""
 
     def __init__(self, name: str, extra: str) -> None:
         super().__init__(name)
@@ -246,7 +258,10 @@ class _WhenUsed(ModuleType):
 
 
 def when_used(name: str, extra: str = "train") -> Any:
-    """The module ``name``, imported at its first use; ``extra`` is named where it is not installed (MissingExtra)."""
+    """A placeholder for the module ``name``, which is imported at its first use.
+
+    A use raises MissingExtra, with the pip command for ``extra``, if the module is not installed.
+    """
     return _WhenUsed(name, extra)
 
 
@@ -260,7 +275,7 @@ def _entries(group: str) -> tuple[EntryPoint, ...]:
 
 
 def loaded(entry: EntryPoint) -> Any:
-    """What an entry point names. Raises ConfigError, which names the entry point, for one that cannot be loaded."""
+    """The object of an entry point. Raises ConfigError, which names the entry point, if it cannot be loaded."""
     try:
         return entry.load()
     except UserError:

@@ -1,6 +1,7 @@
-"""What pydantic found wrong with what a user wrote, in the user's words.
+"""Turn pydantic's ValidationError into one line that names what the user wrote, not classes of Python.
 
-``one_line``: a table of a config, with the key, the value and the closest name. ``of_row``: a row of a data file.
+``one_line`` is for a table of a config: it names the key, the value and the closest known name. ``of_row`` is for a row
+of a data file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from turngate.parts import Part
 Steps = Sequence[int | str]
 
 _IN_TOML = {"tuple_type": "must be a list", "model_type": "must be a table", "dict_type": "must be a table"}
-"""What a file holds, where pydantic speaks of Python."""
+"""Kind of a pydantic error → what a TOML file must have there, where pydantic's own words name types of Python."""
 
 
 _IN_JSON = {
@@ -26,13 +27,13 @@ _IN_JSON = {
     **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
     **{"string_type": "must be a text", "bool_type": "must be true or false", "int_type": "must be a whole number"},
 }
-"""What a data file holds, where pydantic speaks of Python and of our classes."""
+"""The same for a row of JSON."""
 
-GOT_CHARS = 60  # of a wrong value, in a message
+GOT_CHARS = 60  # most characters of a wrong value in a message
 
 
 def of_row(error: ValidationError) -> tuple[str, str | None]:
-    """The first problem of a row, and its field; None where the row as a whole is meant."""
+    """(first problem of a row, its field). The field is None where the row as a whole is wrong."""
     first = error.errors()[0]
     field = ".".join(map(str, first["loc"])) or None
     kind, said = first["type"], first["msg"].removeprefix("Value error, ")
@@ -53,7 +54,7 @@ def of_row(error: ValidationError) -> tuple[str, str | None]:
 
 
 def one_line(error: ValidationError, model: type[BaseModel], data: object) -> str:
-    """The first thing to mend in ``data``, which ``model`` refused."""
+    """One line on the most important mistake in ``data``, which ``model`` refused."""
     first = max(error.errors(), key=_weight)
     steps = _written(first["loc"], data)
     where = spelled(steps)
@@ -67,7 +68,7 @@ def one_line(error: ValidationError, model: type[BaseModel], data: object) -> st
     if first["type"] == "tuple_type" and isinstance(first["input"], Mapping):
         return f"{where}: {said} of tables; write [[{where}]]"
     whole = first["type"] == "value_error" and isinstance(first["input"], Mapping | list | tuple)
-    if first["type"] == "part" or whole:  # names the value itself, and a whole table would bury the rest of the line
+    if first["type"] == "part" or whole:  # the message names the value, and a whole table would hide the message
         return f"{where}: {said}" if where else said
     return f"{where}: {said}, got {first['input']!r}" if where else said
 
@@ -83,12 +84,15 @@ def keys_at(model: type[BaseModel], steps: Steps, data: object) -> list[str]:
 
 
 def _weight(found: Mapping[str, Any]) -> tuple[bool, int, bool]:
-    """Which of several errors to tell: an unknown key, then the union member that got furthest, then our own words."""
+    """Sort key of errors, the largest is reported: unknown keys, then the deepest location, then our own messages.
+
+    The deepest location belongs to the member of a union that fits the data best.
+    """
     return found["type"] == "extra_forbidden", len(found["loc"]), found["type"] == "value_error"
 
 
 def _written(loc: Steps, data: object) -> list[int | str]:
-    """The steps that stand in the file: pydantic adds the names of union members."""
+    """The steps of a location that are in the data; pydantic adds the names of union members, which are dropped."""
     steps: list[int | str] = []
     for step in loc:
         below: Any = data
@@ -119,7 +123,7 @@ def _below(data: Any, step: int | str) -> Any:
 
 
 def _chosen(model: type[BaseModel], data: object) -> type[BaseModel]:
-    """The part of a family that a table, or a name alone, names; a list of parts stays the family."""
+    """The part that a table or a name chooses, if ``model`` is a family of parts; else ``model`` itself."""
     if not (issubclass(model, Part) and "types" in model.__dict__) or not isinstance(data, Mapping | str):
         return model
     name = data.get("type", model.fallback) if isinstance(data, Mapping) else data

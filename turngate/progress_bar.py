@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar, and lines above it."""
+"""The progress bar of a long command, and lines printed above it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from rich.progress import Progress as Bar
 
 
 class Progress:
-    """A bar named ``title``; use it as a context manager. ``transient``: it is for terminals, and vanishes."""
+    """A bar named ``title``; use it as a context manager.
+
+    ``transient``: the bar is shown on a terminal only, and removed at the end.
+    """
 
     def __init__(self, console: Console, title: str, *, transient: bool = False) -> None:
         self._bar = Bar(
@@ -26,7 +29,7 @@ class Progress:
         self._task = self._bar.add_task(title, total=None, note="")
 
     def update(self, done: int, total: int, note: str) -> None:
-        """Move the bar."""
+        """Show that ``done`` of ``total`` are done, with ``note`` behind the bar."""
         self._bar.update(self._task, completed=done, total=total, note=note)
 
     def say(self, line: str) -> None:

@@ -1,9 +1,9 @@
-"""Score the recorded trajectories of a run again with another rubric, and say what would have been different.
+"""Score the recorded trajectories of a run by another rubric, and compare the new scores with the recorded ones.
 
-A rubric reads recorded evidence only, so this needs no model, environment or network. The scores are exactly those that
-the rubric would have given when the trajectories were played: group by group, and in training with the number of the
-step, which annealed gates read (evaluations are scored as in step 0). The recorded scores stay as they are; the new
-ones go to ``RUN/rescored/NAME``, which ``turngate show`` and ``turngate credit`` read like a run.
+A rubric reads recorded evidence only, so this needs no model, environment or network. The new scores are exactly those
+that the rubric would have given when the trajectories were played. Gates that change during training get the number of
+the step, as they did then; evaluations are scored as in step 0. The recorded scores stay as they are. The new ones are
+written to ``RUN/rescored/NAME``, which ``turngate show`` and ``turngate credit`` read like a run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from turngate.types import Group, Score, ScoredGroup
 
 TRAINING = "train"
 TIE = 1e-9
-"""Totals that differ by less share a place: they may differ by rounding only."""
+"""Totals that differ by less have the same rank, because they may differ by rounding only."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -41,14 +41,16 @@ class Rescored:
 
 
 def rescore(store: Store, rubric: Rubric, *, phase: str = TRAINING) -> Iterator[Rescored]:
-    """Every group of a phase with new scores, in the order in which they were written.
+    """Score every group of a phase, in the order in which the groups were written.
 
-    Raises ConfigError for a phase that was not recorded, and for evidence that a component cannot read.
+    Raises ConfigError for a phase that was not recorded, and for evidence whose value a component cannot use.
     """
     steps = store.steps(phase)
     if not steps:
         known = sorted({file.stem for file in RunFolder(store.path).trajectories.glob("step=*/[!.]*.parquet")})
-        raise ConfigError(f"'{store.path}' holds nothing of phase '{phase}'; recorded: {', '.join(known) or 'nothing'}")
+        raise ConfigError(
+            f"'{store.path}' has no episodes of phase '{phase}'; recorded phases: {', '.join(known) or 'none'}"
+        )
     for step in steps:
         for old in store.read(step, phase):
             group = Group(task=old.task, trajectories=old.trajectories)
@@ -62,13 +64,13 @@ def rescore(store: Store, rubric: Rubric, *, phase: str = TRAINING) -> Iterator[
 def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAINING) -> Comparison:
     """Score a run's trajectories again, store the scores in ``RUN/rescored/NAME`` and compare them with the old ones.
 
-    The folder appears when all is done. Raises ConfigError as ``rescore`` does, for a name that is taken, and for a
-    rubric that reads evidence which no trajectory has.
+    The folder gets its name when everything is done. Raises ConfigError as ``rescore`` does, for a name that is taken,
+    and for a rubric that reads evidence which no trajectory has.
     """
     source = RunFolder.of(run)
     final = _target(source, name)
     writing = final.with_name(f".{name}")
-    shutil.rmtree(writing, ignore_errors=True)  # of one that was killed
+    shutil.rmtree(writing, ignore_errors=True)  # left by a process that was killed
     writing.mkdir(parents=True)
     try:
         comparison = Comparison(rubric)
@@ -76,7 +78,7 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
         comparison.check_evidence()
         write_text_atomic(writing / "rubric.json", rubric.model_dump_json(indent=2) + "\n")
         shutil.copyfile(source.config, RunFolder(writing).config)
-        if source.machine.exists():  # names the modules that the config needs
+        if source.machine.exists():  # it names the modules that the config needs
             shutil.copyfile(source.machine, RunFolder(writing).machine)
         writing.rename(final)
     except BaseException:
@@ -87,7 +89,7 @@ def rescore_run(run: str | Path, rubric: Rubric, *, name: str, phase: str = TRAI
 
 def _target(run: RunFolder, name: str) -> Path:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"'{name}' does not fit a folder name; use letters, digits, '.', '_' and '-'")
+        raise ConfigError(f"'{name}' cannot be the name of a folder; use letters, digits, '.', '_' and '-'")
     final = run.rescored(name).path
     if final.exists():
         raise ConfigError(f"'{final}' exists already; choose another name with --write, or remove it")
@@ -95,7 +97,7 @@ def _target(run: RunFolder, name: str) -> Path:
 
 
 def _write(pairs: Iterator[Rescored], target: Store, comparison: Comparison, phase: str) -> None:
-    """Store and compare the groups of one step after the other; a whole run need not fit into memory."""
+    """Store and compare the groups step by step, so that only one step has to fit into memory."""
     step, groups = -1, list[ScoredGroup]()
     for pair in pairs:
         if groups and pair.step != step:
@@ -114,9 +116,10 @@ def _write(pairs: Iterator[Rescored], target: Store, comparison: Comparison, pha
 class Comparison:
     """Old scores beside new ones, filled group by group.
 
-    Means are over the trajectories that are usable under both rubrics (``n_common``), so that they compare the same
-    episodes; a component that paid an episode nothing counts as 0 there. ``n_moved`` counts trajectories whose place
-    among their siblings of that kind, by what they were paid in all, is another one; ``n_groups_moved`` the groups.
+    Only trajectories that are usable under both rubrics are compared; ``n_common`` counts them. A component that paid
+    an episode nothing counts as 0 in its mean. ``n_moved`` counts trajectories whose rank among these siblings, by
+    total payment, has changed, and ``n_groups_moved`` the groups with such a trajectory. ``lost`` counts the reasons
+    why trajectories became unusable, ``n_regained`` those that became usable.
     """
 
     def __init__(self, rubric: Rubric) -> None:
@@ -150,7 +153,10 @@ class Comparison:
         self.n_groups_moved += moved > 0
 
     def means(self) -> dict[str, tuple[float, float]]:
-        """Component, or veto, → mean paid per trajectory before and now. The new rubric's come first, "total" last."""
+        """Name of a component or veto → (old, new) mean payment per trajectory.
+
+        The new rubric's names come first, in its order, and "total" comes last.
+        """
         parts = [reward.name for reward in self.rubric.rewards] + [gate.name for gate in self.rubric.gates]
         ordered = [name for name in parts if name in self._paid] + [name for name in self._paid if name not in parts]
         n = max(self.n_common, 1)
@@ -175,9 +181,9 @@ class Comparison:
 
 
 def _moved(old: Sequence[float], new: Sequence[float]) -> int:
-    """How many siblings stand at another place; equal totals share one."""
+    """Number of siblings whose rank by total has changed; equal totals have the same rank."""
 
-    def places(totals: Sequence[float]) -> list[int]:
+    def ranks(totals: Sequence[float]) -> list[int]:
         return [sum(other > total + TIE for other in totals) for total in totals]
 
-    return sum(before != now for before, now in zip(places(old), places(new), strict=True))
+    return sum(before != now for before, now in zip(ranks(old), ranks(new), strict=True))

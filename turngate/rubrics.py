@@ -1,4 +1,4 @@
-"""Rubrics as users name them: a shipped one, a file, a table in the config, or one of their own modules."""
+"""From what a user writes to a rubric: the name of a shipped one, a file, a table, or ``package.module:NAME``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ FILES = (".json", ".toml")
 def find_rubric(name: str) -> Rubric:
     """The rubric called ``name``: a shipped one, a ``.json`` or ``.toml`` file, or ``package.module:NAME``.
 
-    Raises UnknownName, DataError for a file that cannot be read, ConfigError for what is no working rubric.
+    Raises UnknownName, DataError for a file that cannot be read, and ConfigError for something that is not a rubric or
+    a rubric that contradicts itself.
     """
     if name.endswith(FILES):
         return read_rubric(name)
@@ -52,15 +53,15 @@ def find_rubric(name: str) -> Rubric:
 
 
 def rubric_names() -> tuple[str, ...]:
-    """Every name that needs no path."""
+    """Every name of a rubric that can be written without a path: the shipped ones and those of other packages."""
     return tuple(sorted({*SHIPPED, *_plugins()}))
 
 
 def read_rubric(path: str | Path) -> Rubric:
-    """The rubric in a JSON file, as ``Rubric.model_dump_json`` writes it, or the same as TOML.
+    """The rubric in a JSON file, as ``Rubric.model_dump_json`` writes it, or in a TOML file with the same keys.
 
-    Raises DataError for a file that is not there or neither, and ConfigError, naming file and key, for one that
-    describes no working rubric.
+    Raises DataError for a file that cannot be read as its ending says, and ConfigError, with file and key, for a rubric
+    that is wrong.
     """
     text = read_text(Path(path))
     try:
@@ -85,13 +86,13 @@ def read_rubric(path: str | Path) -> Rubric:
 def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     name, count = next(iter(Counter(key for key, _ in pairs).most_common(1)), ("", 0))
     if count > 1:
-        raise ConfigError(f"key '{name}' stands {count} times in one object; keep one")
+        raise ConfigError(f"key '{name}' is written {count} times in one object; keep one")
     return dict(pairs)
 
 
 def _checked(path: str, found: object) -> Rubric:
     if not isinstance(found, Rubric):
-        raise ConfigError(f"'{path}' is {found!r:.80}, which is no rubric; it must be a turngate.Rubric")
+        raise ConfigError(f"'{path}' is {found!r:.80}, which is not a rubric; it must be a turngate.Rubric")
     return found
 
 
@@ -104,7 +105,7 @@ def _looked_up(value: object) -> object:
         if isinstance(value, str):
             return find_rubric(value)
         return Rubric.model_validate(value) if isinstance(value, Mapping) else value
-    except UserError as error:  # not a ValueError: pydantic would lose the key that it belongs to
+    except UserError as error:  # a UserError would pass through pydantic, which knows the key
         raise PydanticCustomError("part", "{problem}", {"problem": str(error)}) from error
 
 
@@ -113,4 +114,7 @@ def _as_table(rubric: Rubric | None) -> object:
 
 
 NamedRubric: TypeAlias = Annotated[Rubric, BeforeValidator(_looked_up), PlainSerializer(_as_table)]
-"""A field that takes a rubric as users name it; it is written back whole, so a run keeps the rubric that it had."""
+"""Type of a field that accepts a rubric as a user writes it, and is written back as a table.
+
+So the config of a run keeps the rubric that the run had, also if the file or module changes later.
+"""

@@ -1,19 +1,22 @@
-"""The folder of a run: every path in it is named here, once.
+"""The folder of a run. No other module names a file in it.
 
 runs/NAME/
-    config.toml machine.json            what was asked for, and on what machine
-    metrics.jsonl                       a line per training step
-    evaluations.jsonl alarms.jsonl      a line per evaluation, a line per alarm
-    result.json                         what ``turngate eval`` found: its folder is that of a run without training
-    trajectories/step=000012/           every episode; set_aside/ holds those of steps that were played again
-    verdicts.sqlite                     what judges said
-    warm_start/ model/                  the model that training began from, and the one that it made
-    checkpoints/step=000012/            the last two
-    tensorboard/ wandb/                 of the sinks of that name
-    controls/NAME/                      negative controls, runs of their own
-    rescored/NAME/                      the same trajectories under another rubric
+    config.toml                         all settings
+    machine.json                        platform, package versions, the modules of the run's own parts
+    metrics.jsonl                       a line of numbers per training step
+    evaluations.jsonl alarms.jsonl      a line per evaluation, a line per alarm of a monitor
+    result.json                         the success rates of ``turngate eval``, whose folder looks like that of a run
+    trajectories/step=000012/           every episode
+    set_aside/                          episodes of steps that were not finished and were played again
+    verdicts.sqlite                     answers of judges
+    warm_start/ model/                  the model that training began from, and the trained one
+    checkpoints/step=000012/            the last two checkpoints
+    tensorboard/ wandb/                 files of the sinks with these names
+    controls/NAME/                      negative controls, each a run of its own
+    rescored/NAME/                      the same trajectories with scores by another rubric
     report/                             tables, curves, monitors
-    traceback.txt .in_use               of an error that nobody expected; who works on the run
+    traceback.txt                       of an unexpected error
+    .in_use                             locked by the process that works on the run, and names it
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from turngate.errors import ConfigError, WriteError
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A run on disk, or one that is going to be: making the value reads and creates nothing."""
+    """The paths of a run, which need not exist yet: constructing the value reads and writes nothing."""
 
     path: Path
 
@@ -41,55 +44,55 @@ class RunFolder:
             raise ConfigError(f"'{path}' is not the folder of a run (it has no config.toml)")
         return run
 
-    # --- what is asked of it ------------------------------------------------------------------------------------------
+    # --- the state of the run -----------------------------------------------------------------------------------------
 
     @property
     def exists(self) -> bool:
-        """Whether a run, or a rescored one, lies here."""
+        """Whether the folder is that of a run, or of a rescored one: whether it has a config."""
         return self.config.exists()
 
     @property
     def has_begun(self) -> bool:
-        """Whether something of its work is on disk: a warm start, an evaluation, a step."""
+        """Whether some of the run's work is on disk: a warm start, an evaluation, a step."""
         return any(work.exists() for work in (self.warm_start, self.trajectories, self.evaluations, self.model))
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything was done: the model is written last, and appears whole."""
+        """Whether the training is done: the model is written last, and in one rename."""
         return self.model.exists()
 
     @property
     def label(self) -> str:
-        """Its name where runs of several folders meet: that of the folder, a control's behind that of its run."""
+        """Name of the run beside runs of other folders: the folder's name, or RUN-CONTROL for a control."""
         return self.path.name if self.owner is None else f"{self.owner.path.name}-{self.path.name}"
 
     @property
     def owner(self) -> RunFolder | None:
-        """The run that a control, or a rescored one, belongs to and lies in."""
+        """The run whose folder a control, or a rescored run, is in; None for any other run."""
         run = RunFolder(self.path.parent.parent)
         return run if self.path.parent.name in ("controls", "rescored") and run.exists else None
 
     @property
     def first_model(self) -> Path | None:
-        """The warm-started model that training began from, a control's in its run; None if there is none."""
+        """The warm-started model that training began from, which for a control is its run's; None if there is none."""
         places = [self, *filter(None, [self.owner])]
         return next((run.warm_start for run in places if run.warm_start.exists()), None)
 
     @property
     def controls(self) -> list[RunFolder]:
-        """The controls that have begun, by name."""
+        """The controls that have begun, in alphabetical order."""
         return [RunFolder(file.parent) for file in sorted(self.path.glob("controls/*/config.toml"))]
 
     # --- where things are ---------------------------------------------------------------------------------------------
 
     @property
     def config(self) -> Path:
-        """The resolved settings, as TOML."""
+        """All settings of the run, defaults included, as TOML."""
         return self.path / "config.toml"
 
     @property
     def machine(self) -> Path:
-        """Python, platform and package versions."""
+        """Python, platform and package versions, and the modules that define the run's own parts."""
         return self.path / "machine.json"
 
     @property
@@ -104,12 +107,12 @@ class RunFolder:
 
     @property
     def result(self) -> Path:
-        """What ``turngate eval`` found, in a few numbers."""
+        """The success rates that ``turngate eval`` found."""
         return self.path / "result.json"
 
     @property
     def alarms(self) -> Path:
-        """What the monitors found."""
+        """The alarms of the monitors."""
         return self.path / "alarms.jsonl"
 
     @property
@@ -119,17 +122,17 @@ class RunFolder:
 
     @property
     def set_aside(self) -> Path:
-        """Steps that were recorded but not finished."""
+        """Episodes of steps that were recorded but not finished before the run was stopped."""
         return self.path / "set_aside"
 
     @property
     def verdicts(self) -> Path:
-        """What judges said, so that nothing is asked twice."""
+        """The answers of judges, so that no question is asked twice."""
         return self.path / "verdicts.sqlite"
 
     @property
     def warm_start(self) -> Path:
-        """The model after imitation, in Hugging Face format."""
+        """The model after the warm start, in Hugging Face format."""
         return self.path / "warm_start"
 
     @property
@@ -139,7 +142,7 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """What a killed run goes on from."""
+        """The states from which a stopped run goes on."""
         return self.path / "checkpoints"
 
     @property
@@ -154,12 +157,12 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        """Held by the process that works on the run; names it."""
+        """Locked by the process that works on the run; holds its name."""
         return self.path / ".in_use"
 
     @property
     def traceback(self) -> Path:
-        """Where an exception that nobody expected came from."""
+        """The traceback of an unexpected exception."""
         return self.path / "traceback.txt"
 
     @property
@@ -178,7 +181,7 @@ class RunFolder:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system refuses while ``path`` is written is raised as WriteError, which names it."""
+    """Raise an OSError of the block, in which ``path`` is written, as a WriteError that names ``path``."""
     try:
         yield
     except OSError as error:

@@ -3,14 +3,14 @@
     [[sink]]
     type = "tensorboard"
 
-A sink is a part that opens what acts. What happens to a step:
+A config holds a ``SinkPart``; a run opens it and gets a ``Sink``, which is given the numbers of every step:
 
-1. Its numbers go to ``metrics.jsonl`` first, then to every ``[[sink]]`` in the order of the config, then the checkpoint
-   is written. So whatever a checkpoint covers, every sink was given.
+1. The numbers of a step go to ``metrics.jsonl`` first, then to every ``[[sink]]`` in the order of the config; then the
+   checkpoint is written. So every sink has every step that a checkpoint covers.
 2. A run that goes on plays the steps after its checkpoint again. Each sink is told the last step that counts when it is
-   opened (``Opening.done``) and sees to it that no step stands there twice.
-3. A sink that raises stops the run: RunError names it, after the others were given the step. Started again, the run
-   goes on after its checkpoint; ``[[sink]]`` is the one thing that may be changed in between.
+   opened (``Opening.done``), and must make sure that no step is recorded twice.
+3. A sink that raises stops the run, after the other sinks were given the step; the RunError names it. Started again,
+   the run goes on after its checkpoint. ``[[sink]]`` is the only setting that may be changed in between.
 
 Your own sink is a class in any module, named ``package.module:Class`` or by an entry point of group ``turngate.sinks``:
 
@@ -47,23 +47,23 @@ from turngate.types import JSON
 
 
 class Sink(Protocol):
-    """Takes the numbers of each step."""
+    """Where the numbers of each step are written. Opened by a ``SinkPart``."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Take the numbers of one step. NaN means that a metric could not be measured."""
         ...
 
     def close(self) -> None:
-        """Let go of files and connections. Called once, also when the run failed."""
+        """Close files and connections. Called once, also when the run failed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What a sink is opened with.
+    """What a sink is given when it is opened.
 
     ``done`` is the last step that counts: 0 at the beginning, else that of the checkpoint from which the run goes on.
-    ``config`` is the resolved tree of settings. ``console`` is the one that the progress bar lives on.
+    ``config`` is the whole tree of settings. ``console`` is the one that shows the progress bar.
     """
 
     run: RunFolder
@@ -73,14 +73,14 @@ class Opening:
 
 
 class SinkPart(Part):
-    """Where metrics go. A subclass sets ``type`` and writes ``open``."""
+    """Settings of a sink, which takes the metrics of each step. A subclass sets ``type`` and defines ``open``."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "sink"
 
     @abstractmethod
     def open(self, opening: Opening) -> Sink:
-        """The sink of one run, opened before the run does anything. Raises what is to stop it, such as MissingExtra."""
+        """Open the sink of one run, before the run does any work. What this raises stops the run."""
 
 
 class Sinks:
@@ -90,12 +90,12 @@ class Sinks:
         self._sinks = tuple(sinks)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Hand the numbers of a step to every sink. Raises RunError, when all had their turn, if one of them raised."""
+        """Give the numbers of a step to every sink. If one of them raised, raises RunError after all were called."""
         problems = [problem for name, sink in self._sinks if (problem := _refused(name, sink, step, metrics))]
         if problems:
             raise RunError(
-                f"{'; '.join(problems)}. The others have the numbers of step {step}. Mend this or take it out of "
-                "[[sink]], then start the run again: it goes on after its last checkpoint"
+                f"{'; '.join(problems)}. The other sinks have the numbers of step {step}. Repair this sink or take it "
+                "out of [[sink]], then start the run again: it goes on after its last checkpoint"
             )
 
     def __enter__(self) -> Self:
@@ -108,9 +108,9 @@ class Sinks:
 
 
 def open_sinks(parts: Sequence[SinkPart], opening: Opening) -> Sinks:
-    """``metrics.jsonl`` without the steps that are going to be played again, and the sinks of a run.
+    """Open ``metrics.jsonl`` and the sinks of a run; steps that are going to be played again are cut from the file.
 
-    What one of them raises is raised when those before it are closed.
+    If a sink cannot be opened, those opened before it are closed, and what it raised is raised.
     """
     with ExitStack() as opened:
         metrics = JsonlSink(opening.run.metrics)
@@ -143,11 +143,11 @@ def _imported(module: str, extra: str) -> ModuleType:
 
 
 class Jsonl(SinkPart):
-    """A second file like metrics.jsonl, in a folder of your choice."""
+    """A copy of metrics.jsonl in a folder of your choice, for instance one that collects several runs."""
 
     type: Literal["jsonl"] = "jsonl"
     folder: Path
-    """Folder of the file, which is called NAME.jsonl after the run, NAME-CONTROL.jsonl for a control."""
+    """Folder of the file. The file is called NAME.jsonl after the run, and NAME-CONTROL.jsonl for a control."""
 
     def open(self, opening: Opening) -> Sink:
         """The file, without the steps that are going to be played again."""
@@ -161,8 +161,8 @@ class ConsoleLines(SinkPart):
 
     type: Literal["console"] = "console"
     keys: tuple[str, ...] = ("train/success", "train/paid", "train/turns", "policy/entropy_nats", "time/")
-    """Metrics to print, in this order; those that a step does not have are left out. A name that ends in / stands for
-    the sum of its section: time/ is how many seconds the step took."""
+    """Metrics to print, in this order; those that a step does not have are left out. A name that ends in / prints the
+    sum of its section: time/ is the number of seconds that the step took."""
 
     def open(self, opening: Opening) -> Sink:
         """Lines above the progress bar."""
@@ -170,7 +170,7 @@ class ConsoleLines(SinkPart):
 
 
 class Tensorboard(SinkPart):
-    """A scalar per metric for TensorBoard, in the run's folder tensorboard/."""
+    """Event files for TensorBoard, one scalar per metric, in the run's folder tensorboard/."""
 
     type: Literal["tensorboard"] = "tensorboard"
 
@@ -180,20 +180,21 @@ class Tensorboard(SinkPart):
 
 
 class Wandb(SinkPart):
-    """A run of Weights & Biases, with the settings of the run as its config."""
+    """A run at Weights & Biases, with the settings of the run as its config."""
 
     type: Literal["wandb"] = "wandb"
     project: str = "turngate"
-    """Project that the run appears in."""
+    """Project at Weights & Biases in which the run appears."""
     entity: str | None = None
-    """User or team that owns the project; leave out for your default."""
+    """User or team that owns the project; leave out for your default entity."""
     tags: tuple[str, ...] = Field(())
-    """Tags of the run."""
+    """Tags of the run at Weights & Biases."""
     offline: bool = False
-    """Write to the run's folder wandb/ only; `wandb sync` uploads it later. Without it WANDB_MODE decides."""
+    """true: write to the run's folder wandb/ only, and upload it later with `wandb sync`, for a machine without
+    internet. false: the environment variable WANDB_MODE decides."""
 
     def open(self, opening: Opening) -> Sink:
-        """The run, continued after a resume. Raises MissingExtra."""
+        """A run at Weights & Biases, or the one that was begun before a resume. Raises MissingExtra."""
         return WandbSink(self, opening)
 
 
@@ -222,7 +223,7 @@ def _summed(section: str, metrics: Mapping[str, float]) -> float | None:
 
 
 class TensorboardSink:
-    """Scalars for TensorBoard in ``folder``, which hides what earlier files say of steps after ``done``."""
+    """Scalars for TensorBoard in ``folder``. What earlier files there say of steps after ``done`` is hidden."""
 
     def __init__(self, folder: Path, *, done: int) -> None:
         module = _imported("torch.utils.tensorboard", "tensorboard")
@@ -240,12 +241,12 @@ class TensorboardSink:
 
 
 class WandbSink:
-    """One run there for one run here, however often it is resumed.
+    """One run at Weights & Biases for one run of turngate, however often that is resumed.
 
-    Weights & Biases cannot take a step back, and offline it does not know what was logged before. So the file
-    ``wandb/sink.json`` keeps the run's id there and its last step, and a step that is played again is not logged again.
-    Its own process writes behind ours: what that had not written when the machine went down is missing there, though
-    not in ``metrics.jsonl``.
+    Weights & Biases cannot delete a logged step, and offline it does not know what was logged before. So the file
+    ``wandb/sink.json`` keeps the run's id at Weights & Biases and the last step that was logged; a step that is played
+    again is not logged again. A separate process of theirs does the writing: what it had not written when the machine
+    went down is missing at Weights & Biases, but not in ``metrics.jsonl``.
     """
 
     def __init__(self, part: Wandb, opening: Opening) -> None:
@@ -282,11 +283,11 @@ class WandbSink:
 
 
 def _continued(file: Path) -> tuple[str, int]:
-    """Id and last step of a run at Weights & Biases; a new one if there is none. Raises DataError."""
+    """Id and last logged step of the run at Weights & Biases; a new id and 0 if none was begun. Raises DataError."""
     if not file.exists():
         return uuid.uuid4().hex[:8], 0
     row = read_json(file)
     match row:
         case {"id": str(name), "step": int(step)}:
             return name, step
-    raise DataError(file, f"must be an object with id and step, not {json.dumps(row)[:80]}")
+    raise DataError(file, f"must be a JSON object with id and step, not {json.dumps(row)[:80]}")

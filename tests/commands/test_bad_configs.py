@@ -98,7 +98,7 @@ UNKNOWN = [
     ({"credit": "own:halve"}, "credit: unknown name in own 'halve'; did you mean 'halved'"),
     (
         {"credit": "own:Idle"},
-        "credit: 'own:Idle' is <class 'own.Idle'>, which is no credit rule; it must be a subclass",
+        "credit: 'own:Idle' is <class 'own.Idle'>, which is not a credit rule; it must be a subclass",
     ),
     ({"examine": [{"type": "own:halved"}]}, "examine[0]: 'own:halved' is <function halved"),
 ]
@@ -106,7 +106,7 @@ WRONG = [
     ({"credit": {"type": "gigpo", "gama": 1.0}}, "unknown key 'credit.gama'; did you mean 'gamma'?"),
     ({"credit": {"type": "gigpo", "gamma": "x"}}, "credit.gamma: Input should be a valid number, unable to parse"),
     ({"credit": {"type": "gigpo", "gamma": 7.0}}, "credit.gamma: Input should be less than or equal to 1, got 7.0"),
-    ({"credit": 3}, "credit: a credit rule is a table with a type, or a name"),
+    ({"credit": 3}, "credit: a credit rule must be a table with a type, or a name"),
     ({"credit": "own:halved"}, "credit: argument 'share' of credit rule 'own:halved' needs a type annotation"),
     (loss(objective={"type": "clipped", "low": 0.1}), "unknown key 'loss.objective.low'; did you mean 'clip_low'?"),
     (loss(correction=[{"type": "tis", "capp": 2}]), "unknown key 'loss.correction[0].capp'; did you mean 'cap'?"),
@@ -172,10 +172,10 @@ IDLE = [
     ),
     ({"examine": [{"type": "own:Idle"}]}, "examine[0] ('own:Idle') has no effect: it records 'opened_twice', which"),
     (env(allow_unsafe=True), f"env.allow_unsafe has no effect: the rubric of '{LOCK}' is safe; leave it out"),
-    (env(weight=2.0), "env.weight has no effect on a single environment; leave it out"),
+    (env(weight=2.0), "env.weight has no effect in a run of one environment; leave it out"),
     (
         env(tasks="lock", kwargs={"tasks": {"type": "lock"}}),
-        "env: tasks stand in env.tasks and in env.kwargs.tasks; keep env.tasks",
+        "env: tasks are given twice, in env.tasks and in env.kwargs.tasks; keep env.tasks",
     ),
     (
         {"env": [{"id": LOCK, "name": name} for name in "abc"]},
@@ -183,12 +183,12 @@ IDLE = [
     ),
     (
         {"train": {"filters": ["varied", {"type": "varied", "by": "outcome"}]}},
-        "train.filters: the filter 'varied' stands twice; its drops could not be told apart",
+        "train.filters: the filter 'varied' is listed twice, so its drops could not be told apart; keep one",
     ),
     ({"credit": "tree_rpo"}, "credit: credit 'tree_rpo' cannot be used here: it needs branches"),
-    ({"value": {}}, "value has no effect: credit 'grpo' reads no values; turn_gae, "),
+    ({"value": {}}, "value has no effect: credit 'grpo' uses no critic; turn_gae, "),
     ({"credit": "turn_gae", "value": {"coef": 3.0}}, "value: coef has no effect with trunk = 'detached'"),
-    ({"reward_model": {}}, "reward_model has no effect: credit 'grpo' reads no rewards of a model; prime, "),
+    ({"reward_model": {}}, "reward_model has no effect: credit 'grpo' uses no reward model; prime, "),
     ({"signals": {"entropy": "exact"}}, "signals.entropy has no effect: credit 'grpo' reads no entropy"),
     ({"signals": {"similar": {}}}, "signals.similar has no effect: credit 'grpo' compares no similar states"),
     ({"signals": {"log_gain": True}}, "signals.answer and signals.log_gain have no effect: credit 'grpo' reads no"),
@@ -196,7 +196,7 @@ IDLE = [
     (loss(normalize=True), "loss: normalize has no effect without a correction"),
     (loss(penalties=[{"type": "entropy", "coef": 0.0}]), "loss.penalties[0]: coef = 0 has no effect; leave the"),
     ({"policy": {"top_k": 300}}, "policy.top_k 300 has no effect: the vocabulary has 300 entries"),
-    ({"control_steps": 2}, "control_steps without controls has no effect"),
+    ({"control_steps": 2}, "control_steps has no effect without controls; leave it out"),
 ]
 
 
@@ -224,7 +224,7 @@ def test_a_mistake_is_one_line_before_any_work(
     ("rows", "said"),
     [
         (None, "cannot be read: No such file or directory"),
-        ("", "holds no demonstration"),
+        ("", "has no line with a demonstration"),
         (
             '{"task": "lock/trian/0", "actions": ["press a"]}',
             "line 1, field 'task': unknown split 'trian'; did you mean 'train'?",

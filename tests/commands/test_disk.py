@@ -193,7 +193,7 @@ def test_a_torn_last_line_is_cut_off_aloud(name: str, folder: Path, stopped: Pat
     with file.open("a") as torn:
         torn.write('{"step": 3, "train/succ')
     done = turngate_in(folder, "train", "lock.toml")
-    assert f"runs/lock/{name}: its last line was torn; its 23 characters were cut off" in done.stdout.splitlines()
+    assert f"runs/lock/{name}: its last line was incomplete, so its 23 bytes were cut off" in done.stdout.splitlines()
     assert done.stderr == ""
     assert rows(folder) == rows(stopped)
     assert "train/succ" not in file.read_text().splitlines()[-1] or name == "metrics.jsonl"

@@ -191,7 +191,7 @@ def test_credit_of_a_recorded_step_by_another_rule(trained: Path, capsys: pytest
             "gamma: Input should be less than or eq",
         ),
         (["credit", "--method", "turn_gae"], "needs column 'value_N'"),
-        (["credit", "--method", "rloo", "--step", "99"], "holds no step 99"),
+        (["credit", "--method", "rloo", "--step", "99"], "has no step 99"),
     ],
 )
 def test_credit_that_cannot_be_computed_is_one_line(
@@ -242,7 +242,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
         (b"9" * 5000 + b"\n", ", line 1: is not readable JSON"),
         (b"[" * 100_000 + b"\n", ", line 1: is not readable JSON"),
         (b"\xff\n", ": is not UTF-8 text (byte 0)"),
-        (b"\n", ": holds no demonstration"),
+        (b"\n", ": has no line with a demonstration"),
         (None, ": cannot be read: No such file or directory"),
     ],
 )

@@ -104,7 +104,7 @@ def test_it_overwrites_nothing_and_leaves_nothing_of_what_failed(here, capsys):
         (("--policy", "openai", "--url", "http://localhost:1"), "policy.model: "),
         (("m", "--tsks=3"), "unknown option '--tsks=3'"),
         (("--tsks=3", "m"), "unknown option '--tsks=3'"),
-        (("m", "n"), "'n' is one model too many"),
+        (("m", "n"), "'n' is a second model"),
         (("--config", "c.toml", "--tasks", 3), "--tasks has no effect with --config"),
         (("--config", "c.toml", "--model", "m"), "--model=m has no effect on a server; write --policy.model=NAME"),
     ],
@@ -181,7 +181,7 @@ def test_episodes_that_get_no_reply_are_counted_and_said(ask, here):
 def test_where_no_episode_gets_a_reply_the_reason_is_told_and_nothing_is_kept(ask, here):
     code, _, error, _ = ask(lambda body, n: 400)
     assert (code, error.count("\n")) == (1, 1)
-    assert error.startswith("StoreError: none of the 4 episodes could be used; the first says: http://127.0.0.1:")
+    assert error.startswith("StoreError: none of the 4 episodes was usable; the first says: http://127.0.0.1:")
     assert files(here) == []
 
 
@@ -235,7 +235,7 @@ def test_training_it_is_refused_in_a_line(here, capsys):
     assert turngate("train", "served.toml") == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert error.startswith('error: policy.type "openai" cannot be trained, only evaluated: with turngate eval')
+    assert error.startswith('error: policy.type "openai" can be evaluated (turngate eval --config CONFIG) but not')
     assert files(here) == ["served.toml"]
 
 
@@ -244,6 +244,6 @@ def test_a_config_of_a_run_evaluates_its_model(here, capsys):
     table = {"env": {"id": "turngate/Lock-v1"}, "warm_start": {"episodes": 2}, "eval": {"tasks": 2}}
     Path("run.toml").write_text(tomli_w.dumps({**table, "policy": {"turn_tokens": 8}}))
     assert turngate("eval", "--config", "run.toml") == 2
-    assert "model is a table for a new one, which has learned nothing" in capsys.readouterr().err
+    assert "model is a table for a new model, which has learned nothing" in capsys.readouterr().err
     assert turngate("eval", "--config", "run.toml", "--model", here / "model", "--out", "kept") == 0
     assert "temperature 0: " in capsys.readouterr().out

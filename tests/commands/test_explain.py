@@ -120,7 +120,7 @@ rain.width_m = 8.0  (number > 0)
 
 hall = "open"  (table with a type)
 
-turngate explain KEY tells more about a key; where it takes a part, which there are.
+turngate explain KEY tells more about one key; where it takes a part, it lists the types of part.
 """
 TUNES = """\
 tune = {type = "march", bars = 2}  (tune)
@@ -184,7 +184,7 @@ def test_a_small_tree_in_full(path: str, expected: str) -> None:
         ("tune.marhc", r"^unknown key below 'tune': 'marhc'; did you mean 'march' or "),
         ("tune.march.sped", r"^unknown key below 'tune\.march': 'sped'; did you mean 'speed' or "),
         ("hall.opne", r"^unknown key below 'hall': 'opne'; did you mean 'open' or "),
-        ("name.first", r"^'name\.first' leads nowhere: 'name' has no keys below it$"),
+        ("name.first", r"^unknown key 'name\.first': 'name' has no keys below it$"),
         ("tune.nowhere:March", r"^'nowhere:March' cannot be imported"),
         ("nowhere:March", r"^unknown key 'nowhere:March'"),
     ],
@@ -319,11 +319,11 @@ def test_every_key_can_be_asked_for() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert turngate("explain") == 0
     assert (
-        "\ntrain.group_size = 8  (whole number ≥ 2)\n    Episodes of each task in a step, the siblings"
+        "\ntrain.group_size = 8  (whole number ≥ 2)\n    Episodes of each task in a step: the siblings"
         in capsys.readouterr().out
     )
     assert turngate("explain", "sink") == 0
-    assert "\n  tensorboard  A scalar per metric for TensorBoard" in capsys.readouterr().out
+    assert "\n  tensorboard  Event files for TensorBoard, one scalar per metric" in capsys.readouterr().out
     assert turngate("explain", "sink.wandb") == 0
     assert 'sink.project = "turngate"  (text)\n' in capsys.readouterr().out
     assert turngate("explain", "sink.turngate.sinks:Wandb") == 0

@@ -125,7 +125,7 @@ def test_a_top_k_of_the_whole_vocabulary_is_refused(
 
 OWN_PARTS = '''
 from turngate.agents.policies.parts import LocalPolicyPart
-from turngate.agents.rollout import Limits
+from turngate.agents.rollout import TokenLimits
 from turngate.trainer.learner import TorchLearnerPart
 from turngate.trainer.loss import Gain, Objective
 
@@ -151,7 +151,7 @@ class Terse(LocalPolicyPart):
     """Two tokens a turn, whatever the config says."""
 
     def limits(self):
-        return Limits(turn_tokens=2, context=self.context)
+        return TokenLimits(turn_tokens=2, context=self.context)
 '''
 
 
@@ -222,7 +222,7 @@ def test_the_probe_shows_every_sibling_and_nobody_else(
     text = probed(trained, capsys, "--trajectory", name, "--probe", 1, "--delta", 0.5, "--top", 99)
     assert f"step {step}, " in text
     assert f"gradient by {whose}" in text
-    assert f"+0.5 paid for turn 1 of {name}:" in text
+    assert f"+0.5 to what was paid for turn 1 of {name}:" in text
     header, *rows = rows_of(text)
     assert header[2] == "rloo"
     assert {row[0] for row in rows} == set(names)
@@ -234,7 +234,7 @@ def test_the_probe_shows_every_sibling_and_nobody_else(
     if whose == "the weights that played it":
         for row in rows:
             assert float(row[6]) == pytest.approx(float(row[7]), rel=1e-3)
-        assert "every turn whose credit moved changed its gradient as predicted, and no other did" in text
+        assert "the gradient of every turn whose credit changed did so as predicted, and no other changed" in text
 
 
 def test_the_first_sibling_alone_without_a_baseline(
@@ -259,7 +259,7 @@ def test_what_the_process_earned_can_be_perturbed_before_gates(
     """SAG normalises open verdicts, so paid rewards and earned verdicts move it differently."""
     _, name = taught(trained, 1)
     text = probed(trained, capsys, "--trajectory", name, "--probe", 1, "--earned", "--delta", 3, method="sag")
-    assert f"+3 earned by the process in turn 1 of {name}:" in text
+    assert f"+3 to the process reward, before gates, of turn 1 of {name}:" in text
     moved = {(row[0], row[1]): float(row[3]) for row in rows_of(text)[1:]}
     assert moved[name, "1"] > 0 > min(moved.values())
 
@@ -274,7 +274,7 @@ def test_a_finished_model_stands_in_where_no_checkpoint_is_left(
     assert "the weights at the end of the run" in probed(run, capsys, "--trajectory", name, "--probe", 0)
     shutil.rmtree(run / "model")
     assert turngate("credit", run, "--method", "rloo", "--trajectory", name, "--probe", 0) == 1
-    assert "neither a checkpoint of step 2 or later nor a finished model" in capsys.readouterr().err
+    assert "no checkpoint of step 2 or later and no finished model" in capsys.readouterr().err
     assert not (run / "checkpoints").exists()
 
 
@@ -291,7 +291,7 @@ def test_the_probe_measures_what_the_loss_of_the_run_needs(
     _, name = taught(run, 1)
     text = probed(run, capsys, "--trajectory", name, "--probe", 0, "--top", 99)
     assert len(rows_of(text)) > 4
-    assert "changed its gradient as predicted, and no other did" in text
+    assert "did so as predicted, and no other changed" in text
 
 
 def test_a_run_with_a_critic_can_be_probed(
@@ -304,7 +304,7 @@ def test_a_run_with_a_critic_can_be_probed(
     capsys.readouterr()
     text = probed(run, capsys, "--trajectory", name, "--probe", 0, "--top", 99)
     assert "gradient by the weights that played it" in text
-    assert "changed its gradient as predicted, and no other did" in text
+    assert "did so as predicted, and no other changed" in text
 
 
 def shift(**changes: object) -> TurnShift:
@@ -328,11 +328,14 @@ NOBODY = {"changed": np.zeros(0, np.int32), "by": np.zeros(0, np.float32), "norm
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, "every turn whose credit moved changed its gradient as predicted, and no other did"),
-        (NOBODY, "1 turns whose credit moved kept their gradient: the loss clips or drops their tokens"),
-        ({"after": 0.0, "predicted": 0.0}, "1 turns whose credit stayed changed their gradient: the loss mixes tokens"),
-        ({"predicted": -0.4}, "1 turns changed otherwise than predicted: ratios other than 1, or a loss that weighs"),
-        (NOBODY | {"n_tokens": 0}, "every turn whose credit moved changed its gradient as predicted"),
+        ({}, "the gradient of every turn whose credit changed did so as predicted, and no other changed"),
+        (NOBODY, "1 turns: the credit changed, the gradient did not: the loss clips or drops tokens"),
+        ({"after": 0.0, "predicted": 0.0}, "1 turns: the gradient changed, the credit did not: the loss mixes tokens"),
+        (
+            {"predicted": -0.4},
+            "1 turns: the gradient did not change as predicted: ratios other than 1, or a loss that",
+        ),
+        (NOBODY | {"n_tokens": 0}, "the gradient of every turn whose credit changed did so as predicted"),
     ],
 )
 def test_what_the_credit_rule_does_not_explain_is_said(changes: dict[str, object], expected: str) -> None:
@@ -342,7 +345,7 @@ def test_what_the_credit_rule_does_not_explain_is_said(changes: dict[str, object
     text = out.getvalue()
     assert expected in text
     assert "quiet" not in text
-    assert text.count("turns w") + text.count("turns changed o") == ("every turn" not in expected)
+    assert text.count("turns: the ") == ("every turn" not in expected)
 
 
 def test_a_rule_that_does_not_read_what_was_changed_is_named() -> None:
@@ -350,7 +353,7 @@ def test_a_rule_that_does_not_read_what_was_changed_is_named() -> None:
     quiet = shift(after=0.0, predicted=0.0, **NOBODY)
     show_probe(Console(file=out, width=200), GradientProbe(shifts=(quiet,), norm=0.0), name="sag", top=5)
     assert "changed at 0 tokens in 0 of 1 turns" in out.getvalue()
-    assert "no credit moved: sag does not read what was changed" in out.getvalue()
+    assert "no credit changed: sag does not read what was changed" in out.getvalue()
     assert "as predicted" not in out.getvalue()
 
 
@@ -377,8 +380,8 @@ def test_the_turns_that_change_most_come_first_and_the_rest_is_counted() -> None
         (["--probe", 9, "--trajectory", "{name}"], "has turns 0 to "),
         (["--probe", 0, "--trajectory", "{name}", "--delta", 0], "a finite delta other than 0, found 0.0"),
         (["--probe", 0, "--trajectory", "lock/trian/1"], "unknown trajectory 'lock/trian/1'"),
-        (["--probe", 0, "--trajectory", "{evaluated}"], "was played in an evaluation, which teaches nothing"),
-        (["--probe", 0, "--trajectory", "{dropped}"], "taught nothing in step"),
+        (["--probe", 0, "--trajectory", "{evaluated}"], "was played in an evaluation, from which nothing is learned"),
+        (["--probe", 0, "--trajectory", "{dropped}"], "nothing was learned from"),
     ],
 )
 def test_a_probe_that_asks_for_nothing_is_one_line(

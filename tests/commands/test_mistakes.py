@@ -124,7 +124,7 @@ def test_so_is_a_name_of_rescored_trajectories(name: str, trained: Trained, caps
     run = trained.folder / "runs/lock"
     before = sorted(run.rglob("*"))
     assert turngate("rescore", run, "--rubric", "lock", "--write", name) == 2
-    assert "does not fit a folder name" in capsys.readouterr().err
+    assert "cannot be the name of a folder" in capsys.readouterr().err
     assert sorted(run.rglob("*")) == before
 
 
@@ -138,8 +138,8 @@ def test_two_runs_in_one_folder_are_refused_and_a_stale_lock_is_none(tmp_path: P
         file.flush()
         done = turngate_in(tmp_path, "train", "lock.toml", code=2)
     assert done.stderr == (
-        f"error: process {os.getpid()} on {socket.gethostname()} works on 'runs/lock'; wait until it has ended, or "
-        "choose another --name\n"
+        f"error: process {os.getpid()} on {socket.gethostname()} is working on 'runs/lock'; wait until it has ended, "
+        "or choose another --name\n"
     )
     assert [path.name for path in lock.parent.iterdir()] == [".in_use"]
     assert lock.read_text()  # as a process leaves it that was killed

@@ -95,8 +95,8 @@ def test_the_version_of_a_folder_is_that_of_its_contents(judge_folder, tmp_path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--judge", "http://localhost:1/v1"), "name the model"),
-        (("--judge", "some/model", "--model", "x"), "is for servers"),
+        (("--judge", "http://localhost:1/v1"), "name its model"),
+        (("--judge", "some/model", "--model", "x"), "--model is for servers"),
         (("--judge", "http://", "--model", "x", "--context", 99), "--judge: unknown key 'context'"),
         (("--judge", "{type = 'servr'}"), "--judge: unknown judge type 'servr'; did you mean 'server'?"),
         (("--judge", "{type = 'model', model = 'x', vote = 2}"), "unknown key 'vote'; did you mean 'votes'?"),
@@ -104,7 +104,7 @@ def test_the_version_of_a_folder_is_that_of_its_contents(judge_folder, tmp_path)
             ("--judge", "{type = 'server', url = 'localhost', model = 'x'}"),
             "'localhost' is not the address of a server",
         ),
-        (("--judge", "{type = 'model'"), "is no TOML table"),
+        (("--judge", "{type = 'model'"), "is not a TOML inline table"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, capsys, options, message):

@@ -110,7 +110,7 @@ def test_equal_runs_give_equal_bytes(tmp_path):
 
 
 def test_nothing_to_draw_is_said(tmp_path):
-    with pytest.raises(DataError, match="no monitor could tell anything"):
+    with pytest.raises(DataError, match="no monitor had a value"):
         plot_monitors([{"step": 1, "monitor/overlap_share": 0.5}], [], tmp_path / "m.png", title="t")
     assert list(tmp_path.iterdir()) == []
 

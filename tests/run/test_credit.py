@@ -241,11 +241,11 @@ def test_a_rule_over_branches_is_refused_where_nothing_branches(name):
     [
         (
             {"credit": {"type": "rloo"}, "value": {"warmup": 1}},
-            "value has no effect: credit 'rloo' reads no values; turn_gae, token_gae, bilevel_gae do",
+            "value has no effect: credit 'rloo' uses no critic; turn_gae, token_gae, bilevel_gae do",
         ),
         (
             {"credit": {"type": "rloo"}, "reward_model": {}},
-            "reward_model has no effect: credit 'rloo' reads no rewards of a model; prime, prime_tokens, istar do",
+            "reward_model has no effect: credit 'rloo' uses no reward model; prime, prime_tokens, istar do",
         ),
         (
             {"credit": {"type": "rloo"}, "signals": {"entropy": "exact"}},
@@ -311,7 +311,7 @@ def test_an_environment_without_an_oracle_needs_an_answer(monkeypatch):
     config = config_of(credit={"type": "igpo"})
     with (
         Environments(config.env) as lock,
-        pytest.raises(ConfigError, match="credit 'igpo' reads gain_N, the belief in the right answer, and 'turngate/L"),
+        pytest.raises(ConfigError, match="credit 'igpo' reads gain_N, which needs the right answer of each task, "),
     ):
         answer_of(config, lock)
 

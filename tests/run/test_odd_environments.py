@@ -154,8 +154,8 @@ def test_shares_are_metrics_alarms_and_the_end_of_the_report(odd, capsys):
     assert turngate("report", odd) == 0
     out, _ = said(capsys)
     line = (
-        "only 45% of the episodes of training were usable (below 90%; 55% unusable in step 1): rates and rewards leave "
-        "the others out; 'turngate show' says why they broke"
+        "only 45% of the training episodes were usable (below 90%; worst in step 1, with 55% unusable): rates and "
+        "rewards leave the unusable ones out; 'turngate show' says why they broke"
     )
     assert line in out
     assert "12 of 22" in out  # of the table of alarms

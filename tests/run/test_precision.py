@@ -91,7 +91,7 @@ def test_where_sampler_and_learner_round_differently_the_line_names_the_settings
     assert error.startswith("MismatchError: sampler and learner differ at turn 0")
     assert error.endswith(
         "the sampler computes in bfloat16 and the learner in float32: leave out policy.dtype, or raise "
-        "learner.tolerance if no more than rounding parts them\n"
+        "learner.tolerance if they differ by rounding only\n"
     )
 
 

@@ -37,7 +37,7 @@ def train(tmp_path, capsys):
 def needed(error):
     """What the line says is needed for one turn."""
     found = re.search(
-        r"error: policy\.context (\d+) has no room for a turn of 'turngate/Lock-v1': the first prompt of 4 tasks has "
+        r"error: policy\.context (\d+) has no room for a turn of 'turngate/Lock-v1': the first prompts of 4 tasks have "
         r"(\d+) to (\d+) tokens, and a turn up to 8 \(policy\.turn_tokens\); set policy\.context to more than (\d+)",
         error,
     )

@@ -308,9 +308,9 @@ def test_steps_and_phases(tmp_path):
     assert [g.trajectories[0].id for g in store.read(phase="train")] == ["a", "b", "d"]
     assert [g.trajectories[0].id for g in store.read(9, "train")] == ["a"]
     assert list(store.read(11)) == []
-    with pytest.raises(StoreError, match="holds no step 12"):
+    with pytest.raises(StoreError, match="has no step 12"):
         store.read(12)
-    with pytest.raises(StoreError, match="holds no step 10 of phase 'eval-heldout'"):
+    with pytest.raises(StoreError, match="has no step 10 of phase 'eval-heldout'"):
         store.read(10, "eval-heldout")
 
 

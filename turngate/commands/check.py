@@ -1,4 +1,4 @@
-"""``turngate check``: whether an environment keeps its contract."""
+"""``turngate check``: whether an environment keeps the rules of ``turngate.envs.check``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from turngate.envs.check import check_env
 
 
 def check(console: Console, env: str, *, episodes: int, seed: int) -> bool:
-    """Print what is wrong with an environment, a line each; whether none of it is an error."""
+    """Print a line for everything that is wrong with an environment; returns whether none of it is an error."""
     findings = check_env(env, episodes=episodes, seed=seed)
     for finding in findings:
         console.print(f"{finding.level}: {finding}", markup=False, highlight=False)

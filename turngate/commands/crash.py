@@ -1,4 +1,4 @@
-"""An exception that nobody expected: whose code raised it, in one line, and its traceback in a file."""
+"""Unexpected exceptions: one line that says whose code raised it, turngate's or the user's, and a traceback file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OWN = "turngate"
 
 
 class Crash(Exception):
-    """An unexpected exception (its cause) of a command, whose traceback lies in the file ``path``."""
+    """Raised from the unexpected exception of a command, whose traceback was written to the file ``path``."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -21,7 +21,7 @@ class Crash(Exception):
 
 
 def write_traceback(error: Exception, path: Path) -> bool:
-    """Whether the traceback could be written to ``path``."""
+    """Write the traceback to ``path``; returns whether that was possible."""
     try:
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
     except OSError:
@@ -30,7 +30,7 @@ def write_traceback(error: Exception, path: Path) -> bool:
 
 
 def crash_line(error: Exception) -> str:
-    """Whose code failed, how, and where the traceback is."""
+    """One line for the user: whose code failed, with which exception, and where the traceback is."""
     cause = error.__cause__ if isinstance(error, Crash) and isinstance(error.__cause__, Exception) else error
     said = " ".join(str(cause).split())
     what = type(cause).__name__ + (f": {said[:300]}" if said else "")
@@ -42,9 +42,10 @@ def crash_line(error: Exception) -> str:
 
 
 def culprit(error: Exception) -> str | None:
-    """``module (file, line)`` of the code beside turngate that raised; None if that was turngate's own.
+    """``'module' (file, line)`` of the code outside turngate that caused the error; None if turngate itself did.
 
-    Python's library and the packages that turngate requires are passed over: who called them is asked.
+    The innermost frame decides, but frames of Python's library and of packages that turngate requires are passed over:
+    an error in them is blamed on their caller.
     """
     passed_over = sys.stdlib_module_names | _required()
     for frame, line in reversed(list(_frames(error.__traceback__))):

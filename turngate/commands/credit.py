@@ -1,4 +1,4 @@
-"""``turngate credit``: the credit of a recorded step by another rule, and whose gradient a reward moves."""
+"""``turngate credit``: apply another credit rule to a recorded step, or see which tokens learn from one reward."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from turngate.types import JSON, ScoredGroup
 def credit_again(
     console: Console, path: Path, method: str, *, settings: dict[str, JSON], step: int | None, top: int
 ) -> None:
-    """Credit of a recorded step (the last one if not given) by another rule, beside the run's own."""
+    """Apply the rule ``method`` to a recorded step (the last one if not given) and compare it with the run's own rule.
+
+    Prints the ``top`` turns whose credit differs most. Raises ConfigError, StoreError if the step has no usable group.
+    """
     from turngate.report.credits import show_moves
     from turngate.trainer.filters import keep
     from turngate.trainer.table import tabulate
@@ -40,13 +43,13 @@ def credit_again(
         raise StoreError(f"step {at} holds no group with two usable trajectories; try another --step")
     table = tabulate(kept)
     trajectories = [trajectory for group in kept for trajectory in group.trajectories]
-    taught = len(keep(kept, config.train.filters_by_name)[0])
-    console.print(f"step {at}, {len(kept)} groups, of which {taught} passed the filters", highlight=False)
+    learned = len(keep(kept, config.train.filters_by_name)[0])
+    console.print(f"step {at}, {len(kept)} groups, of which {learned} passed the filters", highlight=False)
     own = own_rule(config)
     if own is None:
         raise ConfigError(
-            f"the run's own credit '{config.credit.type}' reads what only training measures, so there is nothing to "
-            "compare with"
+            f"the run's own credit rule '{config.credit.type}' reads values that only training measures and that are "
+            "not recorded, so it cannot be compared with another"
         )
     n = table.n_turns
     before, after = (own.type, by_turn(own(table), n)), (method, by_turn(rule(table), n))
@@ -65,10 +68,11 @@ def probe_turn(
     earned: bool,
     top: int,
 ) -> None:
-    """Perturb the reward of one recorded turn and print whose gradient changes, beside what the credit rule says.
+    """Add ``delta`` to the reward of one recorded turn and print which turns' gradients change, and which should.
 
-    The gradient is that of the run's loss over the whole step that the trajectory was played in, by the weights that
-    played it if they are still there. ``earned``: perturb what the process earned before gates, not what was paid.
+    The gradient is that of the run's loss over the whole step in which the trajectory was played, computed with the
+    weights that played it if a checkpoint still has them. ``earned``: change the process reward before gates instead of
+    what was paid.
     """
     from turngate.report.probes import show_probe
     from turngate.trainer.filters import keep
@@ -79,12 +83,14 @@ def probe_turn(
     store, config = Store(path), load_run(run)
     at, _, _ = store.find(trajectory)
     if at not in store.steps():
-        raise ConfigError(f"'{trajectory}' was played in an evaluation, which teaches nothing; name one of training")
+        raise ConfigError(
+            f"'{trajectory}' was played in an evaluation, from which nothing is learned; name a trajectory of training"
+        )
     kept, _ = keep(list(store.read(at, "train")), config.train.filters_by_name)
     if trajectory not in {one.id for group in kept for one in group.trajectories}:
         raise ConfigError(
-            f"'{trajectory}' taught nothing in step {at}: it was not usable, or a filter of {config.train.filters} "
-            "dropped its group; name another"
+            f"nothing was learned from '{trajectory}' in step {at}: it was not usable, or one of the filters "
+            f"{', '.join(config.train.filters_by_name) or '(none)'} dropped it; name another"
         )
     learner, whose = _learner_at(run, config, at)
     console.print(f"step {at}, {len(kept)} groups; gradient by {whose}", highlight=False)
@@ -101,13 +107,13 @@ def probe_turn(
         column="process_N" if earned else "reward_N",
         measured=_measured(run, config, learner, loss, kept),
     )
-    what = "earned by the process in" if earned else "paid for"
+    what = "to the process reward, before gates, of" if earned else "to what was paid for"
     console.print(f"{delta:+g} {what} turn {turn} of {trajectory}:", markup=False, highlight=False)
     show_probe(console, found, name=method, top=top)
 
 
 def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
-    """A learner with the weights that played ``step``, or else the nearest later ones; and whose they are."""
+    """A learner with the weights that played ``step``, or else the nearest later ones; and words for which they are."""
     from turngate.trainer.checkpoint import Checkpoints
 
     if step == 1:
@@ -120,12 +126,15 @@ def _learner_at(run: RunFolder, config: Config, step: int) -> tuple[Any, str]:
         played = kept[0] == step - 1
         return learner, "the weights that played it" if played else f"the weights after step {kept[0]}"
     if not run.is_complete:
-        raise StoreError(f"'{run.path}' holds neither a checkpoint of step {step - 1} or later nor a finished model")
+        raise StoreError(
+            f"'{run.path}' has no weights to compute a gradient with: no checkpoint of step {step - 1} or later and "
+            "no finished model"
+        )
     return learner_of(config, load_model(str(run.model))[0]), "the weights at the end of the run"
 
 
 def _measured(run: RunFolder, config: Config, learner: Any, loss: Any, groups: Sequence[ScoredGroup]) -> Any:
-    """The columns that the loss needs: by the learner itself and by the model that the run began from."""
+    """The columns that the loss needs, measured by the learner itself and by the model that the run began from."""
     from turngate.trainer.learner import measured_for
     from turngate.trainer.pack import pack
 
@@ -142,4 +151,4 @@ def _start(run: RunFolder, config: Config) -> str:
         return str(config.model)
     if run.first_model is not None:
         return str(run.first_model)
-    raise StoreError(f"'{run.path}' has no warm_start, so the model that it began from is gone")
+    raise StoreError(f"the model that '{run.path}' began from is gone: its folder warm_start is missing")

@@ -10,7 +10,7 @@ from turngate.report.tables import print_table
 
 
 def list_envs(console: Console) -> None:
-    """Print id and description of every environment, those of installed packages included."""
+    """Print id and description of every environment, including those of other installed packages."""
     load_plugins()
     table = Table("id", "what it is", box=None)
     for id_, entry in sorted(registered().items()):

@@ -1,4 +1,4 @@
-"""``turngate eval``: the unaided success of a model, or of a server, on environments; what was played is kept."""
+"""``turngate eval``: how often a model or a server solves tasks without hints. Every episode is kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.report.tables import wilson
 from turngate.run.assemble import check_examiners
-from turngate.run.environments import Environments, told_at
+from turngate.run.environments import Environments, naming_key
 from turngate.run.learners import rounded_for
 from turngate.run.models import check_model, load_model
 from turngate.run.room import check_room
@@ -45,7 +45,7 @@ def settings_for(
     samples: int,
     seed: int,
 ) -> Config:
-    """The config of an evaluation that was asked for by options. ``model`` is not read by a policy that has its own."""
+    """The config of an evaluation that options describe. A policy that has its own model does not read ``model``."""
     name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{model}-{env_id.rpartition('/')[2]}-{split}").strip("-.")
     table: dict[str, Any] = {
         "name": name,
@@ -63,15 +63,15 @@ def settings_for(
 def evaluate_config(console: Console, config: Config, *, out: Path | None, temperatures: Sequence[float]) -> None:
     """Play ``eval.splits`` of every environment at each temperature (0: greedy, once), print and keep the results.
 
-    All is kept in ``out``, by default evaluations/NAME, which must not exist: config and versions, every episode, and
-    the successes, so that ``turngate show`` and ``rescore`` read it like a run. Nothing is left there if it fails.
-    Raises ConfigError, StoreError if no episode was usable.
+    The new folder ``out``, by default evaluations/NAME, gets the config, the package versions, every episode and the
+    success rates, so that ``turngate show`` and ``rescore`` read it like a run. If the evaluation fails the folder is
+    removed. Raises ConfigError, also if the folder exists, and StoreError if no episode was usable.
     """
     path = Path("evaluations", config.name) if out is None else out
     with Environments(config.env, trained=False) as environments:
         for label, env in environments:
             for split in config.eval.splits:
-                with told_at(f"eval.splits, {label}"):
+                with naming_key(f"eval.splits, {label}"):
                     env.tasks.size(split)
         check_examiners(config, environments)
         player = _player(config)
@@ -93,8 +93,10 @@ def _player(config: Config) -> Player:
     if not config.policy.trainable:
         return config.policy.served()
     if not isinstance(config.model, str):
-        raise ConfigError("model is a table for a new one, which has learned nothing; name a folder: --model RUN/model")
-    with told_at("model"):
+        raise ConfigError(
+            "model is a table for a new model, which has learned nothing yet; name a trained one: --model RUN/model"
+        )
+    with naming_key("model"):
         check_model(config.model)
     model, tokenizer = load_model(config.model)
     return config.policy.player(rounded_for(config, model), config.policy.chat(tokenizer))
@@ -102,14 +104,14 @@ def _player(config: Config) -> Player:
 
 @contextmanager
 def _fresh(path: Path) -> Iterator[RunFolder]:
-    """A new folder, which goes away again if what is done in it fails. Raises ConfigError for one that exists."""
+    """A new folder, which is removed if the block fails. Raises ConfigError for a folder that exists."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir()
     except FileExistsError:
         raise ConfigError(f"'{path}' exists already, and nothing is overwritten; choose another --out") from None
     except OSError as error:
-        raise ConfigError(f"'{path}' cannot be made: {error.strerror}; choose another --out") from error
+        raise ConfigError(f"the folder '{path}' cannot be made: {error.strerror}; choose another --out") from error
     try:
         yield RunFolder(path)
     except BaseException:
@@ -120,7 +122,7 @@ def _fresh(path: Path) -> Iterator[RunFolder]:
 async def _play(
     config: Config, environments: Environments, player: Player, folder: RunFolder, temperatures: Sequence[float]
 ) -> list[tuple[str, Evaluation]]:
-    """Every environment, split and temperature in turn; each is on disk when the next one begins."""
+    """Play every environment, split and temperature in turn; the result of each is on disk before the next begins."""
     sections, results = environments.sections, []
     desk = Desk(player=player, step=0, seed=config.seed, answer=recorded_answer, verdicts=folder.verdicts)
     async with environments.worlds(config.policy.lanes) as worlds, Examining(config.examine, desk) as examining:
@@ -146,9 +148,9 @@ async def _play(
 
 
 def _keep(folder: RunFolder, result: Evaluation, played: Sequence[ScoredGroup]) -> None:
-    """Write what was played. Raises StoreError if none of it was usable."""
+    """Write the episodes and their result. Raises StoreError if no episode was usable."""
     if not result.success_B:
-        raise StoreError(f"none of the {result.unusable} episodes could be used; the first says: {_problem(played)}")
+        raise StoreError(f"none of the {result.unusable} episodes was usable; the first says: {_problem(played)}")
     phase = f"{PHASE}-{result.split}-{'sampled' if result.temperature else 'greedy'}"
     Store(folder.path).write(0, played, phase=phase.replace("/", ".").replace(":", "."))
     add_evaluation(folder.path, PHASE, result)
@@ -160,7 +162,7 @@ def _problem(played: Sequence[ScoredGroup]) -> str:
 
 
 def _row(label: str, result: Evaluation) -> dict[str, JSON]:
-    """The numbers of an evaluation, with the rate also as if unusable episodes had failed."""
+    """The numbers of an evaluation. ``rate`` is of usable episodes; ``rate_of_all`` counts unusable ones as failed."""
     n, successes = len(result.success_B), sum(result.success_B)
     low, high = wilson(successes, n)
     return {

@@ -1,7 +1,7 @@
-"""``turngate explain``: the keys of a config, their types, defaults and help, read off the settings themselves.
+"""``turngate explain``: the keys of a config with types, defaults and help, read from the classes of the settings.
 
-A key is followed from the root of the tree to where it stands: through sections, and through parts by the name of their
-type, as in ``loss.objective.gspo.clip_low``. Nothing is listed here, so nothing here can be out of date.
+A key is written as the path to it from the root of the tree: through sections, and through parts by the name of their
+type, as in ``loss.objective.gspo.clip_low``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _LENGTHS = {MinLen: ("min_length", "at least"), MaxLen: ("max_length", "at most"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """What the value of a key may be: ``words`` for people, and the models that a table there is read by.
+    """What the value of a key may be.
 
-    ``family`` is the base class where a part stands, ``variants`` are the models of a table that names its type.
+    ``words`` says it to people. ``sections`` are the models that may read a table at the key; ``family`` is the base
+    class of the parts that fit there; ``variants`` are the models of a table whose ``type`` chooses among them.
     """
 
     words: str
@@ -46,7 +47,7 @@ class Holds:
 
 
 def holds(annotation: object, metadata: Sequence[object] = ()) -> Holds:
-    """What an annotation allows, with the bounds that ``metadata`` sets."""
+    """What a field with this annotation may hold, within the bounds that pydantic's ``metadata`` sets."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return holds(inner[0], [*inner[1:], *metadata])
@@ -105,7 +106,7 @@ def _of(one: object, known: Mapping[Any, tuple[str, str]]) -> list[tuple[str, st
 
 
 def kind_of(model: Model) -> str:
-    """The ``type`` of a part or of a table that is told by its type; "" for others."""
+    """The ``type`` of a part, or of a table that is chosen by its ``type``; "" for other models."""
     field = model.model_fields.get("type")
     return field.default if field is not None and isinstance(field.default, str) else ""
 
@@ -115,9 +116,9 @@ def kind_of(model: Model) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key of the tree. ``default`` is as it would be written, "" where there is none or it is a table of keys.
+    """A key of the tree. ``default`` is written as in TOML; "" where there is none or the key heads a table of keys.
 
-    ``required``: it must be given; ``optional``: without it there is no such thing at all.
+    ``required``: the key must be given; ``optional``: it may be left out, and then the run has no such thing.
     """
 
     path: str
@@ -129,9 +130,9 @@ class Key:
 
 
 def keys(model: Model, prefix: str = "", inside: tuple[Model, ...] = ()) -> Iterator[Key]:
-    """The keys of a model with those of the sections in it; what stands below a part depends on its type.
+    """The keys of a model and of the sections in it, but not those of parts, which depend on the type that is chosen.
 
-    A section that holds tables like itself is entered once: ``inside`` are those on the way.
+    ``inside`` are the models that lead here: a section that can hold tables like itself is listed once.
     """
     for name in model.model_fields:
         if name == "type" and kind_of(model):
@@ -144,13 +145,13 @@ def keys(model: Model, prefix: str = "", inside: tuple[Model, ...] = ()) -> Iter
 
 
 def _said(model: Model, name: str) -> str:
-    """The help of a field, or of the one in a base class whose default it changes."""
+    """The help of a field; one that only changes a default has the help of its base class."""
     fields = (base.model_fields.get(name) for base in model.__mro__ if issubclass(base, BaseModel))
     return next((field.description for field in fields if field is not None and field.description), "")
 
 
 def key_of(model: Model, name: str, prefix: str = "") -> Key:
-    """One key. A section, or a part, that says nothing of its own is explained by the docstring of its class."""
+    """One key. A field without help is explained by the docstring of the section or part that it holds."""
     field = model.model_fields[name]
     found = holds(field.annotation, field.metadata)
     classes = [*found.sections, *([found.family] if found.family else [])]
@@ -167,20 +168,20 @@ def key_of(model: Model, name: str, prefix: str = "") -> Key:
 
 
 def first_sentence(model: Model) -> str:
-    """What a class says of itself, up to the first full stop."""
+    """The first sentence of a class's docstring."""
     paragraph = " ".join(_doc(model).strip().split("\n\n")[0].split())
     return re.split(r"(?<=[.!?])\s+(?=[A-Z`\"(])", paragraph, maxsplit=1)[0]
 
 
 def _doc(model: Model) -> str:
-    """A docstring is not inherited, but a class under the name that a config gave it is still the same class."""
+    """The docstring of a class. A copy of it that was made only to carry another ``type`` has the original's."""
     base = model.__base__
     renamed = base is not None and base.__qualname__ == model.__name__ and model.__doc__ is None
     return (base if renamed else model).__doc__ or ""
 
 
 def written(value: object) -> str:
-    """A value as it would stand in a TOML file; a part without settings of its own by its name."""
+    """A value as it would be written in TOML; a part with default settings by its name alone."""
     if isinstance(value, Part):
         changed = {
             name: getattr(value, name)
@@ -203,7 +204,7 @@ def written(value: object) -> str:
 
 
 def find(root: Model, path: str) -> Key | Model:
-    """What a path leads to: a key, or the part that its last step names. Raises UnknownName, ConfigError."""
+    """The key at ``path``, or the class of the part that its last step names. Raises UnknownName, ConfigError."""
     models: tuple[Model, ...] = (root,)
     found: Key | Model = root
     for place, step, whole in _steps(path):
@@ -224,9 +225,9 @@ def find(root: Model, path: str) -> Key | Model:
 
 
 def _steps(path: str) -> Iterator[tuple[str, str, bool]]:
-    """Each step of a path, what stands before it, and whether it names an object, as in ``credit.package.module:rule``.
+    """Each step of a path as (what comes before it, the step, whether it is the import path of an object).
 
-    The name of an object holds dots itself: it ends with the first step behind its colon.
+    An import path, as in ``credit.package.module:rule``, contains dots itself: it ends with the name after its colon.
     """
     place, rest = "", path
     while rest:
@@ -250,7 +251,7 @@ def _unknown(found: Key | Model, path: str, place: str, fields: Mapping[str, Mod
         names += [kind_of(model) for model in found.holds.variants]
         names += sorted(found.holds.family.names()) if found.holds.family else []
     if not names:
-        return ConfigError(f"'{path}' leads nowhere: '{place[:-1]}' has no keys below it")
+        return ConfigError(f"unknown key '{path}': '{place[:-1]}' has no keys below it")
     step = path.removeprefix(place).partition(".")[0]
     return UnknownName(f"key below '{place[:-1]}':" if place else "key", step, names)
 
@@ -259,12 +260,15 @@ def _unknown(found: Key | Model, path: str, place: str, fields: Mapping[str, Mod
 
 
 def explain(console: Console, root: Model, path: str = "") -> None:
-    """Print the whole tree, or what stands at a key and below it. Raises UnknownName, ConfigError."""
+    """Print the whole tree, or one key and what is below it. Raises UnknownName, ConfigError."""
     found = find(root, path)
     if not isinstance(found, Key):
         _show_model(console, found, path)
         if not path:
-            _print(console, "\nturngate explain KEY tells more about a key; where it takes a part, which there are.")
+            _print(
+                console,
+                "\nturngate explain KEY tells more about one key; where it takes a part, it lists the types of part.",
+            )
         return
     _show(console, found)
     for section in found.holds.sections:
@@ -284,7 +288,7 @@ def explain(console: Console, root: Model, path: str = "") -> None:
 
 
 def _parts(family: type[Part]) -> Iterator[tuple[str, str]]:
-    """Name and line of every part that can be written without a path; what cannot be loaded says why."""
+    """Name and one line of help of every part that has a short name; one that cannot be loaded shows the reason."""
     for name in sorted(family.names()):
         try:
             yield name, _line(family.find(name))
@@ -298,7 +302,7 @@ def _line(model: Model) -> str:
 
 
 def _show_model(console: Console, model: Model, path: str) -> None:
-    """A part, all that it says of itself, and its keys."""
+    """Print the whole docstring of a part, and its keys."""
     prefix = [place for place, _, _ in _steps(path)][-1] if path else ""
     if path:
         _print(console, f"{kind_of(model)}: {_plain(_dedented(_doc(model)))}")

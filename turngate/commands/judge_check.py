@@ -1,4 +1,4 @@
-"""What ``turngate judge-check`` does: from a name on the command line to a judge, and its table."""
+"""``turngate judge-check``: measure the judge that the user names on a file of labelled answers, and print a table."""
 
 from __future__ import annotations
 
@@ -47,18 +47,22 @@ def judge_check(
 def judge_named(text: str, **options: JSON) -> JudgePart:
     """The judge that ``--judge`` names: a server's address, a hub name, a model folder, or a table as in a config.
 
-    ``options`` are the other options that were given: what the judge has no setting for is refused. Raises ConfigError.
+    ``options`` are the other options that the user gave; they become settings of the judge. Raises ConfigError, also
+    for an option that this judge has no setting for.
     """
     chosen: dict[str, JSON] = {name: value for name, value in options.items() if value}
     if text.startswith("{"):
         data = _inline(text) | chosen
     elif text.startswith(("http://", "https://")):
         if not chosen.get("model"):
-            raise ConfigError(f"'{text}' is a server; name the model that it should judge with: --model NAME")
+            raise ConfigError(f"'{text}' is a server; name its model that should judge: --model NAME")
         data = {"type": "server", "url": text, **chosen}
     else:
         if chosen.get("model"):
-            raise ConfigError(f"--model '{chosen['model']}' is for servers; '{text}' names a model already")
+            raise ConfigError(
+                f"--model '{chosen['model']}' has no effect: --judge '{text}' names a model already; --model is for "
+                "servers"
+            )
         data = {"type": "model", "model": text, **chosen}
     try:
         return JudgePart.load(data)
@@ -72,15 +76,20 @@ def _inline(text: str) -> dict[str, JSON]:
     try:
         return dict(tomllib.loads(f"judge = {text}")["judge"])
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"--judge '{text}' is no TOML table: {error}") from None
+        raise ConfigError(
+            f"--judge '{text}' is not a TOML inline table such as {{type = \"model\"}}: {error}"
+        ) from None
 
 
 def table(result: CheckResult) -> Table:
-    """The result for people. "!" marks what a judge should not be used with: missing verdicts, a score that goes with
-    length (|r| ≥ 0.2), a canary accepted."""
+    """The result as a table for people.
+
+    "!" marks what has to be repaired before the judge is used: missing verdicts, a score that follows the length of the
+    answer (|r| ≥ 0.2), a canary (a known fake) that was accepted.
+    """
     work, order = result.work, result.order
     made = Table("measure", "value", "", "on", box=None, title=f"judge {result.judge.name}, {result.judge.version}")
-    made.caption = "! = mend this before the judge decides a reward"
+    made.caption = "! = repair this before the judge decides a reward"
     bound, negatives, positives = "95 % bound", f"{work.n_negative} rows labelled no", f"{work.n_positive} labelled yes"
     made.add_row("false positive rate", _rate(work.false_positive, work.false_positive_bound, bound), "", negatives)
     made.add_row("false negative rate", _rate(work.false_negative, work.false_negative_bound, bound), "", positives)

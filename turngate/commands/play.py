@@ -10,7 +10,7 @@ from turngate.errors import ConfigError
 
 
 def play_by_hand(console: Console, env_id: str, *, split: str, index: int, oracle: bool) -> None:
-    """A person (or the oracle) writes the actions."""
+    """Play one task: a person writes the actions, or with ``oracle`` the environment's own solution does."""
     with make(env_id) as env:
         _play(env, console, split=split, index=index, oracle=oracle)
 
@@ -38,7 +38,7 @@ def _play(env: TurnEnv, console: Console, *, split: str, index: int, oracle: boo
         console.print(observation.text, markup=False, highlight=False)
         if terminated or truncated:
             score = info["score"]
-            assert score is not None  # the contract of ``step``
+            assert score is not None  # ``step`` always gives the score of an episode that has ended
             outcome = "unknown" if score.outcome is None else f"{score.outcome:g}"
             console.print(f"{info['ending']}: outcome {outcome}, paid {total:.3f}", highlight=False)
             break

@@ -1,4 +1,4 @@
-"""``turngate report``: the tables and curves of a run, again."""
+"""``turngate report``: print the tables of a run again and redraw its curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``turngate rescore``: what another rubric would have paid, and to whom."""
+"""``turngate rescore``: score the recorded episodes of a run by another rubric and print how the payments differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turngate.runs import RunFolder
 
 
 def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str, phase: str) -> None:
-    """Rescore a run, by default under the rubric's name, and print what is different."""
+    """Rescore a run and print what is different. Without ``name`` the scores are stored under the rubric's name."""
     missing = import_modules(RunFolder.of(run))
     try:
         rubric = find_rubric(rubric_name)
@@ -30,7 +30,7 @@ def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str,
 
 
 def show(console: Console, comparison: Comparison) -> None:
-    """The comparison as a table and a few lines."""
+    """Print the comparison as a table and a few lines."""
     found = comparison
     table = Table("mean paid", box=None)
     for head in ("old", "new", "change"):
@@ -39,14 +39,17 @@ def show(console: Console, comparison: Comparison) -> None:
         table.add_row(name, f"{old:.4f}", f"{new:.4f}", f"{new - old:+.4f}")
     print_table(console, table)
     lines = [
-        f"means over the {found.n_common} of {found.n_trajectories} trajectories that both rubrics can use",
-        f"{found.n_moved} of {found.n_common} trajectories changed order within their group "
+        f"means over the {found.n_common} of {found.n_trajectories} trajectories that are usable under both rubrics",
+        f"{found.n_moved} of {found.n_common} trajectories changed their rank within their group "
         f"({found.n_groups_moved} of {found.n_groups} groups)",
         f"{found.lost.total()} of {found.n_trajectories} became unusable" + _listed(found.lost),
     ]
     if found.n_regained:
         lines.append(f"{found.n_regained} became usable")
-    lines += [f"{' and '.join(readers)} never acted: no trajectory has '{n}'" for n, readers in found.silent().items()]
+    lines += [
+        f"{' and '.join(readers)} had no effect: no trajectory has the evidence '{name}'"
+        for name, readers in found.silent().items()
+    ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

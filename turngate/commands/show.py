@@ -1,4 +1,4 @@
-"""``turngate show``: what a run recorded, trajectory by trajectory."""
+"""``turngate show``: list the recorded trajectories of a step, or print one turn by turn."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from turngate.run.credit import own_rule
 from turngate.runs import RunFolder
 from turngate.store import Store
 
-LISTED = 40  # rows of a listing
+LISTED = 40  # most rows of a listing
 
 
 def list_trajectories(console: Console, path: Path, step: int | None) -> None:
-    """Ids of a step (the last one if not given), best first."""
+    """Print the trajectories of a step (the last one if not given) with ids and results, the best paid first."""
     run = RunFolder.of(path)
     store = Store(path)
     at = store.last_step(None) if step is None else step
@@ -35,7 +35,7 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
 
 
 def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
-    """One trajectory turn by turn. Credit is computed again from the step's groups, by the run's own rule."""
+    """Print one trajectory turn by turn. Its credit is computed again from its group, by the run's own rule."""
     from turngate.report.show import show
     from turngate.trainer.filters import keep
     from turngate.trainer.pack import by_turn
@@ -57,8 +57,8 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
             if trajectory.id == trajectory_id:
                 advantage_T = advantage_N[start : start + len(trajectory.turns)]
             start += len(trajectory.turns)
-    note = "; the group was filtered out and taught nothing" if filtered else ""
+    note = "; a filter dropped the group, so nothing was learned from it" if filtered else ""
     if rule is None:
-        note += f"; credit '{config.credit.type}' reads what only training measures, so it is not shown"
+        note += f"; credit is not shown: rule '{config.credit.type}' reads values that only training measures"
     console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
     show(console, group.trajectories[index], group.scores[index], advantage_T)

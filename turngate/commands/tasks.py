@@ -1,4 +1,4 @@
-"""``turngate tasks``: packages in, a task set out; and whether a task set still holds."""
+"""``turngate tasks``: make a set of code-repair tasks from Python packages, and check an existing set."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from turngate.errors import ConfigError, DataError, TaskRefused
 from turngate.progress_bar import Progress
 from turngate.sandbox.scratch import Scratch
 
-Move: TypeAlias = Callable[[int, int, str], None]
-"""Gets how much is done, of how much, and what is at work."""
+Advance: TypeAlias = Callable[[int, int, str], None]
+"""Moves a progress bar: called with (number done, number in all, name of what is being worked on)."""
 
 
 def make_tasks(
@@ -37,19 +37,20 @@ def make_tasks(
     workers: int = 1,
     limit_s: float = LIMIT_S,
 ) -> None:
-    """Add tasks of these packages to a task set until it has ``n``, in equal shares, and print a line for each.
+    """Add tasks of these packages to a task set until it has ``n``, in equal shares, and print a line per package.
 
-    A package: the name of a distribution, as in ``toolz`` or ``toolz==1.0``, an archive of its source, or a folder with
-    it. Each may take ``limit_s``, besides the time to fetch it; what it gave by then is kept. Packages that the set has
-    are kept, so a killed command goes on where it stopped. Raises ConfigError, DataError.
+    A package is the name of a distribution, as in ``toolz`` or ``toolz==1.0``, an archive of its source, or a folder
+    with the source. Each may take ``limit_s`` seconds, besides the time to fetch it; the tasks found by then are kept.
+    Packages that the set has already are not harvested again, so a killed command goes on where it stopped. Raises
+    ConfigError, DataError.
     """
     with Progress(console, "tasks", transient=True) as progress:
-        _make(packages, folder, n, _Terms(seed, repetitions, workers, limit_s), progress.say, progress.update)
+        _make(packages, folder, n, _Settings(seed, repetitions, workers, limit_s), progress.say, progress.update)
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
-    """What holds for each package."""
+class _Settings:
+    """The settings with which every package is harvested."""
 
     seed: int
     repetitions: int
@@ -57,17 +58,17 @@ class _Terms:
     limit_s: float
 
 
-def _make(packages: Sequence[str], folder: Path, n: int, terms: _Terms, say: Say, move: Move) -> None:
+def _make(packages: Sequence[str], folder: Path, n: int, settings: _Settings, say: Say, advance: Advance) -> None:
     names = [Path(name).name for name in packages]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"the package '{repeated}' is named twice; name it once")
     check_target(folder)
     done = {source.asked: source for source in sources_of(folder)}
     for source in done.values():
-        if (source.seed, source.repetitions) != (terms.seed, terms.repetitions):
+        if (source.seed, source.repetitions) != (settings.seed, settings.repetitions):
             raise ConfigError(
                 f"'{folder}' was made with seed {source.seed} and {source.repetitions} repetitions; use them again, or "
-                "another folder"
+                "choose another --out"
             )
         say(f"{_said(source)} (kept)")
     left = [name for name in packages if Path(name).name not in done]
@@ -77,42 +78,42 @@ def _make(packages: Sequence[str], folder: Path, n: int, terms: _Terms, say: Say
             share = -(-max(0, n - have) // (len(left) - place))
             if share == 0:
                 break
-            found = _beside(have, n, Path(name).name, move)
-            source = _one(name, folder, bench, share, terms, found, _after(Path(name).name, say))
+            found = _advance_of(have, n, Path(name).name, advance)
+            source = _one(name, folder, bench, share, settings, found, _say_of(Path(name).name, say))
             have += source.n_tasks
             say(_said(source))
     say(f"{folder}: {have} tasks")
 
 
-def _beside(have: int, n: int, label: str, move: Move) -> Callable[[int], None]:
-    """``move`` for one package, when there are ``have`` tasks of others."""
-    return lambda found: move(have + found, n, label)
+def _advance_of(have: int, n: int, label: str, advance: Advance) -> Callable[[int], None]:
+    """``advance`` for one package, when the set has ``have`` tasks of others; called with the number of its tasks."""
+    return lambda found: advance(have + found, n, label)
 
 
-def _after(label: str, say: Say) -> Say:
-    """``say`` for one package."""
+def _say_of(label: str, say: Say) -> Say:
+    """``say`` with the package's name before each line."""
     return lambda line: say(f"{label}: {line}")
 
 
 def check_tasks(console: Console, folder: Path, *, workers: int = 1) -> bool:
-    """Measure every task of a set anew, once: whether all repairs pass, and fail the altered tests, and all bugs fail.
+    """Run the tests of every task of a set once: do all repairs pass, do all bugs fail, are altered tests noticed?
 
-    Prints a line for each task that does not hold, and one at the end. Raises DataError.
+    Prints a line for each task that does not hold, and one at the end; returns whether all hold. Raises DataError.
     """
     problems = problems_of(folder)
     n_broken = 0
     with Progress(console, "tasks", transient=True) as progress, Bench() as bench, ThreadPoolExecutor(workers) as pool:
-        found = pool.map(lambda problem: _breach(problem, bench), problems)
-        for number, (problem, breach) in enumerate(zip(problems, found, strict=True), 1):
-            if breach:
+        found = pool.map(lambda problem: _flaw(problem, bench), problems)
+        for number, (problem, flaw) in enumerate(zip(problems, found, strict=True), 1):
+            if flaw:
                 n_broken += 1
-                progress.say(f"{problem.id}: {breach}")
+                progress.say(f"{problem.id}: {flaw}")
             progress.update(number, len(problems), problem.id)
         progress.say(f"{folder}: {len(problems) - n_broken} of {len(problems)} tasks hold")
     return not n_broken
 
 
-def _breach(problem: Problem, bench: Bench) -> str:
+def _flaw(problem: Problem, bench: Bench) -> str:
     """What is wrong with a task; "" if nothing is."""
     repaired = bench.measure(problem, problem.solved)
     if repaired.problem:
@@ -129,9 +130,9 @@ def _breach(problem: Problem, bench: Bench) -> str:
 
 
 def _one(
-    name: str, folder: Path, bench: Bench, share: int, terms: _Terms, found: Callable[[int], None], say: Say
+    name: str, folder: Path, bench: Bench, share: int, settings: _Settings, found: Callable[[int], None], say: Say
 ) -> HarvestedPackage:
-    """Harvest one package and write what the set is with it."""
+    """Harvest one package and write the task set with its tasks added."""
     asked = Path(name).name
     with Scratch("harvest") as scratch:
         problems: tuple[Problem, ...] = ()
@@ -142,11 +143,11 @@ def _one(
             say(f"{len(package.modules)} modules, {len(package.tests)} test files")
             if package.settings.dropped:
                 say(f"not honoured in its {package.settings.file}: {', '.join(package.settings.dropped)}")
-            harvested = harvest(package, bench, n=share, **asdict(terms), found=found, say=say)
+            harvested = harvest(package, bench, n=share, **asdict(settings), found=found, say=say)
             problems, source = harvested.problems, source_of(asked, harvested, share)
         except TaskRefused as error:
             source = HarvestedPackage(
-                asked=asked, n_wanted=share, seed=terms.seed, repetitions=terms.repetitions, refused=str(error)
+                asked=asked, n_wanted=share, seed=settings.seed, repetitions=settings.repetitions, refused=str(error)
             )
         write(folder, *with_source(folder, problems, source))
     return source

@@ -1,4 +1,4 @@
-"""``turngate train``: a run from its config to its report."""
+"""``turngate train``: train from a config, then report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from turngate.trainer.checkpoint import Checkpoints
 def train(console: Console, settings: Config, command: Sequence[str] = ()) -> None:
     """Do what is left of a run, then print its tables and draw its curves.
 
-    ``command`` is what the user typed, if that was a command: who stops the run is told how to go on.
+    ``command`` is the command that the user typed, if there was one. It is printed when the run is stopped, because the
+    same command goes on with it.
     """
     run = RunFolder(settings.folder / settings.name)
     try:
@@ -46,7 +47,7 @@ def _again(command: Sequence[str]) -> str:
 
 
 def safe(run: RunFolder, settings: Config) -> str:
-    """What of a run is on disk for good, in words."""
+    """What part of a run is on disk and will not be repeated, in words."""
     if not run.is_complete:
         return f"{_step(run, settings.train.steps)} is safe"
     steps = settings.control_steps or settings.train.steps

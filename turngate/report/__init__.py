@@ -1,4 +1,4 @@
-"""What a person looks at after a run: ``tables`` with intervals, ``curves``, and ``show``, a trajectory turn by turn.
+"""Tables and pictures for people: ``summary`` of a run, ``tables``, ``curves``, ``monitors``; ``show`` of an episode.
 
-Import from the modules themselves; matplotlib is loaded when a curve is drawn, not before.
+Import from the modules themselves. Matplotlib is loaded when a picture is drawn, not before.
 """

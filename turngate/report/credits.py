@@ -1,4 +1,4 @@
-"""Two credit rules on the same recorded turns: how alike they are and which turns move most."""
+"""Compare two credit rules on the same recorded turns: how alike they are, and on which turns they differ most."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ ACTION_CHARS = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreditComparison:
-    """Two credits of N turns, each divided by its root mean square, so that rules of other scales can be compared.
+    """Two credits of N turns, each divided by its root mean square, so that rules of different scales can be compared.
 
-    ``cosine`` of the two; ``flipped`` is the share of turns to which one rule gives more than 0 and the other less;
-    both are NaN if one of the rules gives nothing to anybody. ``move_N``: the second minus the first, float32[N].
+    ``cosine`` is the cosine of the two vectors. ``flipped`` is the share of turns to which one rule gives more than 0
+    and the other less. Both are NaN if one of the rules gives 0 to every turn. ``move_N`` is the second credit minus
+    the first, float32[N].
     """
 
     cosine: float
@@ -57,7 +58,10 @@ def show_moves(
     *,
     top: int,
 ) -> None:
-    """Print how alike two rules are (name, credit per turn), and the ``top`` turns that move most."""
+    """Print how alike two rules are, and the ``top`` turns on which they differ most.
+
+    ``before`` and ``after`` are (name of the rule, its credit float32[N]).
+    """
     comparison = compare(before[1], after[1])
     places = [(trajectory, index) for trajectory in trajectories for index in range(len(trajectory.turns))]
     console.print(

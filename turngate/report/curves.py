@@ -1,6 +1,6 @@
 """Curves of a run, or of several runs in one picture, as PNG files.
 
-Raw values are drawn faintly and their moving average boldly; seeds are thin lines and their mean is a bold one.
+Raw values are faint lines and their moving average is a bold one; seeds are thin lines and their mean is a bold one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WINDOW_SHARE = 0.06  # the moving average spans this share of a curve
 
 
 class CurvePanel(NamedTuple):
-    """One plot of one metric over the steps; ``limits`` are always in view."""
+    """One plot of one metric over the steps; its y axis includes at least ``limits``."""
 
     metric: str
     title: str
@@ -51,7 +51,7 @@ PANELS = (
 
 
 def plot_curves(metrics: Rows | Mapping[str, Rows], path: str | Path, *, title: str) -> None:
-    """Draw the panels that the metrics have, and where the time went, over the training steps.
+    """Draw a panel for each of ``PANELS`` that the metrics contain, and one of the time that each stage took.
 
     ``metrics`` are the lines of ``read_metrics``, or a mapping from label to them, for several runs in one picture.
     Raises DataError when there is nothing to draw, and MissingExtra without matplotlib.
@@ -82,7 +82,8 @@ def plot_runs(
     """Draw one colour per label; each of its seeds as a thin line and their mean as a bold one.
 
     ``series`` maps a label to one curve per seed, each a sequence of (x, y). The mean covers the x range that all seeds
-    share; between a seed's points it is linear. Raises DataError when there is nothing to draw, and MissingExtra.
+    share; between the points of a seed it is interpolated. Raises DataError when there is nothing to draw, and
+    MissingExtra without matplotlib.
     """
     drawn = {label: [curve for curve in map(as_curve, seeds) if len(curve)] for label, seeds in series.items()}
     if not any(drawn.values()):
@@ -107,7 +108,7 @@ def plot_runs(
 
 
 def smooth(values: Floats, window: int) -> Floats:
-    """Centred moving average over ``window`` (odd) values; at the ends, over those of them that exist."""
+    """Centred moving average over ``window`` (odd) values; at both ends, over as many of them as there are."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     at = np.arange(len(values))
     start, stop = np.maximum(at - window // 2, 0), np.minimum(at + window // 2 + 1, len(values))
@@ -115,7 +116,10 @@ def smooth(values: Floats, window: int) -> Floats:
 
 
 def mean_curve(curves: Sequence[Floats]) -> Floats:
-    """The mean of curves [n, 2] where all of them are defined, at every x that one of them has; empty if nowhere."""
+    """The mean of curves float64[n, 2], over the x range that all of them cover, at every x that one of them has.
+
+    It is empty, [0, 2], if no x is covered by all curves.
+    """
     if not curves:
         return np.zeros((0, 2))
     first, last = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
@@ -166,7 +170,7 @@ def _draw_time(axes: Axes, runs: Mapping[str, Rows]) -> None:
 
 
 def _stack_stages(axes: Axes, x: Floats, seconds: Floats, stages: Sequence[str]) -> None:
-    """``seconds`` [stages, steps] as layers, the slowest at the bottom; those below 2 % together as one."""
+    """Draw ``seconds`` [stages, steps] as layers, the slowest stage at the bottom; those below 2 % become one layer."""
     share = seconds.sum(axis=1) / max(seconds.sum(), 1e-12)
     large = share >= 0.02
     layers, shares = list(seconds[large]), list(share[large])

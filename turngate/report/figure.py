@@ -1,6 +1,6 @@
-"""What all figures of a report have in common: colours, axes, and files that are the same for the same numbers.
+"""What all figures of a report share: colours, axes, and how a file is written (equal numbers give equal bytes).
 
-Figures are made through matplotlib's objects, so no global state of ``pyplot`` is touched and no display is needed.
+Figures are made of matplotlib's objects and without ``pyplot``, so no global state is changed and no display is needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 
 def as_curve(points: Sequence[Point]) -> Floats:
-    """float64[n, 2] in order of x, without points that are not finite."""
+    """The points as float64[n, 2] in order of x, without points that are not finite."""
     curve = np.array(points, np.float64).reshape(-1, 2)
     curve = curve[np.isfinite(curve).all(axis=1)]
     return curve[np.argsort(curve[:, 0], kind="stable")]
@@ -40,7 +40,7 @@ def curve_of(rows: Rows, metric: str) -> tuple[Floats, Floats]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches. Raises MissingExtra without matplotlib."""
+    """An empty figure; width and height in inches. Raises MissingExtra without matplotlib."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -51,7 +51,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def legend_below(figure: Figure, n_columns: int) -> None:
-    """One legend for all plots of a figure."""
+    """Draw one legend for all plots of a figure, below them."""
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
@@ -59,7 +59,7 @@ def legend_below(figure: Figure, n_columns: int) -> None:
 
 
 def tidy(axes: Axes, xlabel: str) -> None:
-    """Name the x axis, a grid behind the curves, no frame."""
+    """Label the x axis, draw a grid behind the curves, and remove the upper and right edge of the frame."""
     axes.set_xlabel(xlabel)
     axes.grid(True, color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -68,7 +68,7 @@ def tidy(axes: Axes, xlabel: str) -> None:
 
 
 def save_figure(figure: Figure, path: str | Path, title: str) -> None:
-    """Write a PNG file under a title. Makes the folder."""
+    """Write the figure with a title as a PNG file. Makes the folder."""
     figure.suptitle(title, fontsize=12, fontweight="bold")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     # Without the program's name in the file, equal curves give equal bytes.

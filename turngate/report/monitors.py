@@ -1,6 +1,6 @@
 """The monitors of a run: a table of the alarms that began, and a figure of what the monitors measured.
 
-Both come from what the run logged (``monitor/…`` in its metrics, ``alarms.jsonl``); nothing is scored again.
+Both are made from what the run recorded (``monitor/…`` in its metrics, and ``alarms.jsonl``); nothing is scored again.
 """
 
 from __future__ import annotations
@@ -25,37 +25,38 @@ if TYPE_CHECKING:
 
 _MONITORS: tuple[Monitor[Any], ...] = (*BATCH_MONITORS, *TREND_MONITORS)
 HEADINGS = ("step", "alarm", "evidence", "look at")
-USABLE = 0.9  # a run below it says so at its end; the number is ours
-LABELLED = 6  # above so many alarms in a panel their step numbers would cover each other
+USABLE = 0.9  # a run with a smaller share of usable episodes says so at its end; the number is our choice
+LABELLED = 6  # with more alarms in a panel, their step numbers would cover each other
 SEVERITY_COLOURS = {"warning": COLOURS[1], "notice": COLOURS[4]}
 
 
 def is_monitored(rows: Rows) -> bool:
-    """Whether a monitor could tell anything in any step."""
+    """Whether any monitor had a value in any step."""
     return bool(_drawn(rows))
 
 
 def no_alarms(rows: Rows) -> str:
-    """What to say of a run without alarms: that is good news only if somebody looked."""
+    """A sentence for a run without alarms: either that none was raised, or that the run was not monitored."""
     if not is_monitored(rows):
         return "no alarms are known: this run was not monitored"
     return f"no alarm was raised in {len(rows)} steps"
 
 
 def usable_line(rows: Rows) -> str:
-    """What to say of a run of whose episodes fewer than ``USABLE`` were usable, mean of its steps; else empty."""
+    """A warning if the usable share of episodes, averaged over the steps, is below ``USABLE``; else ""."""
     shares = [row["train/unusable_share"] for row in rows if "train/unusable_share" in row]
     if not shares or (usable := 1 - sum(shares) / len(shares)) >= USABLE:
         return ""
     worst = max(rows, key=lambda row: row.get("train/unusable_share", 0.0))
     return (
-        f"only {usable:.0%} of the episodes of training were usable (below {USABLE:.0%}; {max(shares):.0%} unusable in "
-        f"step {worst['step']:.0f}): rates and rewards leave the others out; 'turngate show' says why they broke"
+        f"only {usable:.0%} of the training episodes were usable (below {USABLE:.0%}; worst in step "
+        f"{worst['step']:.0f}, with {max(shares):.0%} unusable): rates and rewards leave the unusable ones out; "
+        "'turngate show' says why they broke"
     )
 
 
 def alarm_table(raised: Sequence[Raised]) -> Table:
-    """One row per alarm that began, in order. What a model wrote is shown as it is, without markup or control."""
+    """One row per alarm that began, in order. Text of a model is shown as it is: markup and control codes are inert."""
     table = Table(box=None)
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading == "step" else "left", overflow="fold")
@@ -78,12 +79,12 @@ def alarm_markdown(raised: Sequence[Raised]) -> str:
 def plot_monitors(rows: Rows, raised: Sequence[Raised], path: str | Path, *, title: str) -> None:
     """Draw what each monitor measured over the training steps, its limits, and where its alarm began or stayed on.
 
-    A monitor has a panel if it could tell in at least one step; steps in which it could not are gaps. Raises DataError
-    when there is nothing to draw, and MissingExtra without matplotlib.
+    A monitor has a panel if it had a value in at least one step; steps without a value are gaps. Raises DataError when
+    there is nothing to draw, and MissingExtra without matplotlib.
     """
     drawn = _drawn(rows)
     if not drawn:
-        raise DataError(path, "nothing to draw: no monitor could tell anything in any step")
+        raise DataError(path, "nothing to draw: no monitor had a value in any step")
     n_columns = min(4, len(drawn))
     n_rows = -(-len(drawn) // n_columns)
     figure = new_figure(3.9 * n_columns, 2.6 * n_rows + 0.6)

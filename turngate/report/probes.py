@@ -1,4 +1,4 @@
-"""A gradient probe in words: whose credit moved, whose tokens' gradient changed, and whether the two agree."""
+"""Print a gradient probe: which turns' credit changed, which tokens' gradient changed, and whether the two agree."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from turngate.trainer.probe import GradientProbe, TurnShift
 from turngate.types import IntArray
 
 PLACES_CHARS = 24
-AGREES = 1e-3  # relative: float32 sums of a few hundred tokens
+AGREES = 1e-3  # relative error within which two gradients agree: float32 sums over a few hundred tokens
 
 
 def show_probe(console: Console, found: GradientProbe, *, name: str, top: int) -> None:
-    """Print the ``top`` turns that changed most under the credit rule ``name``, and what does not fit together."""
+    """Print the ``top`` turns that changed most under the credit rule ``name``, and what the rule does not explain."""
     shifts = sorted(found.shifts, key=lambda shift: -shift.norm)
     touched = [shift for shift in shifts if len(shift.changed) or shift.after != shift.before]
     n_tokens = sum(len(shift.changed) for shift in touched)
@@ -34,11 +34,11 @@ def show_probe(console: Console, found: GradientProbe, *, name: str, top: int) -
     if len(touched) > top:
         console.print(f"{len(touched) - top} more turns; raise --top to see them", highlight=False)
     console.print(
-        "gradient: change of Σ ∂loss/∂log π over the turn's tokens; predicted: −weight · move of the credit",
+        "gradient: change of Σ ∂loss/∂log π over the turn's tokens; predicted: −weight · change of the turn's credit",
         highlight=False,
     )
-    silent = [f"no credit moved: {name} does not read what was changed"]
-    for line in _surprises(touched) if touched else silent:
+    untouched = [f"no credit changed: {name} does not read what was changed"]
+    for line in _unexplained(touched) if touched else untouched:
         console.print(line, highlight=False)
 
 
@@ -54,24 +54,27 @@ def _numbers(shift: TurnShift) -> list[str]:
     ]
 
 
-def _surprises(touched: Sequence[TurnShift]) -> list[str]:
-    """What the credit rule alone does not explain, one line each."""
+def _unexplained(touched: Sequence[TurnShift]) -> list[str]:
+    """What the change of the credit alone does not explain, one line each."""
     still = [shift for shift in touched if not len(shift.changed) and shift.n_tokens]
     spread = [shift for shift in touched if len(shift.changed) and shift.after == shift.before]
     both = [shift for shift in touched if len(shift.changed) and shift.after != shift.before]
     other = [shift for shift in both if abs(shift.by.sum() - shift.predicted) > AGREES * abs(shift.predicted)]
     lines = []
     if still:
-        lines.append(f"{len(still)} turns whose credit moved kept their gradient: the loss clips or drops their tokens")
+        lines.append(f"{len(still)} turns: the credit changed, the gradient did not: the loss clips or drops tokens")
     if spread:
-        lines.append(f"{len(spread)} turns whose credit stayed changed their gradient: the loss mixes tokens")
+        lines.append(f"{len(spread)} turns: the gradient changed, the credit did not: the loss mixes tokens of turns")
     if other:
-        lines.append(f"{len(other)} turns changed otherwise than predicted: ratios other than 1, or a loss that weighs")
-    return lines or ["every turn whose credit moved changed its gradient as predicted, and no other did"]
+        lines.append(
+            f"{len(other)} turns: the gradient did not change as predicted: ratios other than 1, or a loss that "
+            "weights tokens"
+        )
+    return lines or ["the gradient of every turn whose credit changed did so as predicted, and no other changed"]
 
 
 def ranges(places: IntArray) -> str:
-    """``3-5,9`` for positions 3, 4, 5 and 9, which ascend."""
+    """Ascending positions as text: ``3-5,9`` for 3, 4, 5 and 9."""
     parts: list[list[int]] = []
     for place in places.tolist():
         if parts and place == parts[-1][-1] + 1:

@@ -1,7 +1,7 @@
-"""One trajectory, turn by turn, in the terminal: what was seen, written, measured, earned, paid and credited.
+"""Print one trajectory turn by turn: what was observed, written, measured, earned, paid and credited.
 
 What a model or an environment wrote is printed as it is: markup such as ``[red]`` is not interpreted, and control
-characters (a terminal would obey them) appear as ``\\x1b``.
+characters, which would act on the terminal, appear as ``\\x1b``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def show(console: Console, trajectory: Trajectory, score: Score, advantage_T: Fl
 
 
 def literal(text: str) -> str:
-    """``text`` with every hidden or control character but newline and tab written out, as ``\\x1b`` or ``\\u202e``."""
+    """``text`` with every invisible or control character except newline and tab written as ``\\x1b`` or ``\\u202e``."""
     return "".join(
         char if char in "\n\t" or unicodedata.category(char) not in _HIDDEN else _escape(ord(char)) for char in text
     )
@@ -128,7 +128,7 @@ def _block(console: Console, label: str, text: str, style: str = "") -> None:
 
 
 def _indented(console: Console, text: Text, by: int) -> None:
-    """Folded with its indent on a terminal; whole in a pipe, where padding would cut it off."""
+    """Print indented text: folded on a terminal; with whole lines in a pipe, where padding would cut them off."""
     if console.soft_wrap:
         for line in text.split("\n", allow_blank=True):
             console.print(Text(" " * by) + line)

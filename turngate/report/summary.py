@@ -1,4 +1,4 @@
-"""A run in tables and pictures: unaided success before and after, what the negative controls did, which alarms rang."""
+"""The report of a run: success without hints before and after training, its negative controls, and its alarms."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.evaluate import Evaluation
 from turngate.types import Metrics
 
-WINDOW = 5  # steps that a point of the comparison with the controls averages
+WINDOW = 5  # number of steps averaged in each point of the curve that compares a run with its controls
 
 
 def write_report(path: Path, console: Console) -> None:
-    """Print the tables; draw curves, successes and monitors and write ``summary.md``, all in ``report/``.
+    """Print the tables of a run; write ``summary.md`` and the pictures of curves and monitors into ``report/``.
 
-    An environment that trained on an unsafe rubric is named first. Raises ConfigError for a folder that is not that of
-    a run, MissingExtra without matplotlib.
+    A warning for each environment with an unsafe rubric comes first. Raises ConfigError for a folder that is not that
+    of a run, and MissingExtra without matplotlib.
     """
     run = RunFolder.of(path)
     folder = run.report
@@ -62,7 +62,7 @@ def unsafe_rubrics(config: Config) -> list[str]:
 
 
 def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: Console) -> str:
-    """Print the alarms of one run, or that there are none; the same as a section of the summary."""
+    """Print the alarms of one run, or that there are none; returns the same as a section of ``summary.md``."""
     raised, heading = read_alarms(run.path), f"alarms, {title}"
     console.print(f"\n{heading}", highlight=False)
     lost = usable_line(rows)
@@ -127,5 +127,5 @@ def _points(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _metrics(run: RunFolder) -> list[Metrics]:
-    """The steps of a run; none if it only evaluated."""
+    """The metrics of each training step; empty for a run without training."""
     return read_metrics(run.metrics) if run.metrics.exists() else []

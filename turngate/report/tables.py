@@ -1,7 +1,7 @@
-"""Before and after: success rates with confidence intervals, as a table for the terminal or for a document.
+"""Tables of success rates before and after training with confidence intervals, for a terminal or as Markdown.
 
-A rate alone says little about 100 episodes, so every number comes with a 95 % interval: Wilson's for a rate; for a
-difference a bootstrap over tasks where both sides played the same tasks, and Newcombe's otherwise.
+A rate of 100 episodes says little without its uncertainty, so every rate has a 95 % interval, by Wilson's method. The
+interval of a difference is a bootstrap over tasks if both sides played the same tasks, else Newcombe's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rich.text import Text
 from turngate.errors import ShapeError
 
 OF_ALL = "of all, %"
-"""Heading of the rates with unusable episodes counted as failures, shown where there are any."""
+"""Heading of the rates that count unusable episodes as failures; the column is left out where there are none."""
 HEADINGS = (
     "split",
     "help",
@@ -47,7 +47,7 @@ class Interval(NamedTuple):
 
 
 class SuccessCount(NamedTuple):
-    """How many of ``n`` episodes succeeded."""
+    """``successes`` of ``n`` episodes."""
 
     successes: int
     n: int
@@ -55,7 +55,11 @@ class SuccessCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Success:
-    """One evaluation: how many of ``n`` usable episodes succeeded; ``by_task`` (may be empty) says it per task id."""
+    """The result of one evaluation: ``successes`` of ``n`` usable episodes.
+
+    ``by_task`` has the same numbers per task id, or is empty if they are not known. Raises ShapeError if they do not
+    add up.
+    """
 
     split: str
     temperature: float
@@ -73,12 +77,12 @@ class Success:
 
     @property
     def key(self) -> tuple[str, bool, float]:
-        """What has to agree for two evaluations to be compared."""
+        """(split, guided, temperature): two evaluations can be compared if these are equal."""
         return self.split, self.guided, self.temperature
 
 
 def by_task(task_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, SuccessCount]:
-    """Successes and episodes of each task, from one entry per episode. Raises ShapeError for unequal lengths."""
+    """Count successes and episodes per task id; the arguments have one entry per episode. Raises ShapeError."""
     if len(task_B) != len(success_B):
         raise ShapeError(f"{len(task_B)} task ids but {len(success_B)} successes")
     successes = Counter(task for task, success in zip(task_B, success_B, strict=True) if success)
@@ -89,10 +93,10 @@ def by_task(task_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, Succe
 
 
 def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
-    """The interval of a share: every p with ``|successes/n - p| <= z·sqrt(p(1-p)/n)`` (Wilson 1927).
+    """The confidence interval of a rate: every p with ``|successes/n - p| <= z·sqrt(p(1-p)/n)`` (Wilson 1927).
 
-    It never leaves [0, 1] and has width at 0 and at n, unlike the textbook interval. ``n = 0`` gives (0, 1). Raises
-    ShapeError unless ``0 <= successes <= n``.
+    Unlike the textbook interval it stays in [0, 1] and is not of width 0 at 0 or n successes. ``n = 0`` gives (0, 1).
+    Raises ShapeError unless ``0 <= successes <= n``.
     """
     _check(successes, n)
     if n == 0:
@@ -105,7 +109,10 @@ def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def newcombe(before: SuccessCount, after: SuccessCount, z: float = 1.96) -> Interval:
-    """The difference ``after - before`` of two independent shares (Newcombe 1998, method 10). n must not be 0."""
+    """The difference ``after - before`` of two independent rates, with its interval (Newcombe 1998, method 10).
+
+    Raises ShapeError if one side has no episodes.
+    """
     if not before.n or not after.n:
         raise ShapeError(f"a difference needs episodes on both sides; there are {before.n} and {after.n}")
     p, q = before.successes / before.n, after.successes / after.n
@@ -122,12 +129,13 @@ def paired_difference(
     resamples: int = 4000,
     level: float = 0.95,
 ) -> Interval:
-    """The difference of two shares on the same tasks: percentile bootstrap that draws tasks, not episodes.
+    """The difference ``after - before`` of two rates on the same tasks, with a percentile bootstrap that draws tasks.
 
-    Episodes of one task resemble each other, so drawing episodes would give an interval that is too narrow; and what
-    makes a task easy helps both sides, which the pairing takes out. Where every task changed by the same amount (all
-    solved, none solved), the interval has no width: read that as "too few tasks to tell". The same seed gives the
-    same interval. Raises ShapeError for different tasks, for fewer than two and for a task without episodes.
+    Episodes of one task are alike, so drawing episodes instead would give too narrow an interval. Each task is compared
+    with itself, so that differences between easy and hard tasks do not widen it. If every task changed by the same
+    amount (all are solved, or none is), the interval has width 0; that means that there are too few tasks to tell. The
+    same seed gives the same interval. Raises ShapeError for different tasks on the two sides, for fewer than two tasks
+    and for a task without episodes.
     """
     if set(before) != set(after):
         alone = sorted(set(before) ^ set(after))
@@ -144,7 +152,7 @@ def paired_difference(
 
 
 def _difference(counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """From (successes, n) before and after, in the last axis."""
+    """Difference of the rates, from an array whose last axis is (successes before, n before, the two after)."""
     return np.asarray(counts[..., 2] / counts[..., 3] - counts[..., 0] / counts[..., 1])
 
 
@@ -157,7 +165,7 @@ def _check(successes: int, n: int) -> None:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print every cell whole: on a terminal folded into its width, elsewhere as wide as it takes."""
+    """Print a table without cutting off cells: on a terminal they are folded; elsewhere lines are as long as needed."""
     for column in table.columns:
         column.overflow = "fold"
     width = console.width

@@ -1,5 +1,7 @@
-"""A run: from its config to the objects that train, and everything that it leaves on disk.
+"""A run: from its config to the objects that train.
 
-``job`` is the whole of it from warm start to report, ``assemble`` makes what a training step needs, ``environments``
-holds what is played, ``columns`` what credit reads beyond payments, and ``models`` brings models to and from disk.
+``job`` is the whole run from warm start to the last evaluation. It uses ``demonstrations`` and ``warm_start`` (the
+model that training begins from), ``environments`` (what is played), ``room`` (does an episode fit into the context),
+``assemble`` (everything that a training step needs), ``credit`` (the credit rule and what it reads), ``learners`` and
+``models``. ``holding`` keeps a second process out of the run's folder, ``loop`` and ``stopping`` end a run in order.
 """

@@ -1,4 +1,4 @@
-"""From a config, its environments and a model to the ``Run`` that a training step works on."""
+"""Build the ``Run``, which holds everything that a training step needs, from a config, its environments and a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def assembled(
     answer: Answer | None,
     watch: Watch,
 ) -> AsyncIterator[Run]:
-    """Everything that a training step needs. The learner trains ``model`` itself; the sampler has a copy."""
+    """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
     player = config.policy.player(sampler, chat)
     learner = learner_of(config, model)
@@ -91,7 +91,7 @@ def check_credit(config: Config, environments: Environments) -> None:
 
 
 def check_examiners(config: Config, environments: Environments) -> None:
-    """Raise ConfigError for an examiner whose facts nobody reads, UnknownName for one of an unknown environment."""
+    """Raise ConfigError for an examiner whose facts nothing reads, UnknownName for one with an unknown ``env``."""
     for place, examiner in enumerate(config.examine):
         if examiner.env and examiner.env not in environments.sections:
             raise UnknownName(f"environment in examine[{place}].env", examiner.env, environments.sections)
@@ -99,12 +99,12 @@ def check_examiners(config: Config, environments: Environments) -> None:
             names = ", ".join(f"'{name}'" for name in examiner.writes)
             raise ConfigError(
                 f"examine[{place}] ('{examiner.type}') has no effect: it records {names}, which neither a rubric nor "
-                "signals.evidence reads"
+                "signals.evidence reads; name the fact there, or leave the examiner out"
             )
 
 
 def _read(config: Config, environments: Environments, examiner: Examiner) -> bool:
-    """Whether a rubric that its facts reach, or the credit rule, reads one of them."""
+    """Whether one of the examiner's facts is read by the credit rule or by the rubric of an environment it examines."""
     rubrics = [rubric for label, rubric in environments.rubrics.items() if examiner.env in ("", label)]
     read = {name for rubric in rubrics for name in rubric.readers}
     return not read.union(config.signals.evidence.values()).isdisjoint(examiner.writes)

@@ -1,4 +1,4 @@
-"""Credit in a run: its rule, perhaps under a negative control, and the columns that the rule reads beyond payments."""
+"""Credit in a run: the rule, also under a negative control, and what measures the columns that the rule reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from turngate.config import Config
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError
 from turngate.examine.recorded import filled
-from turngate.run.environments import Environments, told_at
+from turngate.run.environments import Environments, naming_key
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
 from turngate.trainer.credit.rule import CreditRule
@@ -27,11 +27,11 @@ from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, deriv
 
 LOG_RATIOS = frozenset({"logratio_N", "logratio_S"})
 Answer = Callable[[Task], tuple[str, str]]
-"""What the assistant says first, and the right answer."""
+"""From a task to (what the assistant writes before the answer, the right answer)."""
 
 
 def rule_of(config: Config, control: str | None) -> Credit | TokenRule:
-    """The credit rule of a training run; under a control, for trajectories that it has nothing to do with."""
+    """The credit rule of a training run. The control ``shuffled_credit`` gives each credit to another trajectory."""
     rule = config.credit
 
     def shuffled(table: TurnTable) -> FloatArray:
@@ -42,7 +42,10 @@ def rule_of(config: Config, control: str | None) -> Credit | TokenRule:
 
 
 def own_rule(config: Config) -> CreditRule | None:
-    """The run's rule for recorded episodes; None if it reads what only training measures (a critic's values …)."""
+    """The run's credit rule, to be used on recorded episodes.
+
+    None if the rule reads columns that only training measures, such as a critic's values, because these are not stored.
+    """
     try:
         config.credit.reads(branching=True)
     except ConfigError:
@@ -60,11 +63,11 @@ def signals_of(
     chat: Chat,
     answer: Answer | None,
 ) -> Signals:
-    """The ``Signals`` that the credit rule reads.
+    """What measures the columns that the credit rule reads beyond payments.
 
-    ``reward_model`` is a learner that becomes an implicit reward model, where ``trains_reward_model`` says so;
-    ``reference`` a frozen learner on what training begins from, where ``needs_reference`` does; ``answer`` comes from
-    ``answer_of``.
+    ``reward_model`` is the learner of an implicit reward model; it is given if ``trains_reward_model`` is true.
+    ``reference`` is a frozen learner on the model that training begins from; it is given if ``needs_reference`` is
+    true. ``answer`` is the result of ``answer_of``.
     """
     reads, section = config.columns, config.signals
     sources: list[Signal] = []
@@ -95,14 +98,17 @@ def signals_of(
 
 
 def _seen(config: Config, control: str | None, table: TurnTable) -> TurnTable:
-    """The table as credit and critics see it: less the KL in the reward, and under a control by the toss of a coin."""
+    """The table as credit rule and critic see it: with the KL penalty taken off the rewards, if that is set.
+
+    Under the control ``random_reward`` the rewards are replaced by the tosses of a coin.
+    """
     if config.signals.kl_in_reward is not None:
         table = with_kl_in_reward(table, coef=config.signals.kl_in_reward)
     return random_reward(table, _seed_of(table, config, "coin")) if control == "random_reward" else table
 
 
 def trains_reward_model(config: Config) -> bool:
-    """Whether an implicit reward model of its own learns along."""
+    """Whether the run trains a separate implicit reward model beside the policy."""
     return config.reward_model is not None and config.reward_model.model == "trained"
 
 
@@ -116,9 +122,9 @@ def needs_reference(config: Config) -> bool:
 
 
 def answer_of(config: Config, environments: Environments) -> Answer | None:
-    """The right answers of tasks, for rules that read the belief in them; else None.
+    """What gives the right answer of a task, for rules that read how likely the policy finds it; None for other rules.
 
-    Raises ConfigError if nobody knows the answer.
+    Raises ConfigError if neither ``signals.answer`` nor an oracle gives the answer.
     """
     if "gain_N" not in config.columns:
         return None
@@ -126,14 +132,15 @@ def answer_of(config: Config, environments: Environments) -> Answer | None:
     if template is not None:
         for label, _ in environments:
             for task in environments.heldout(label, environments.sections[label].split, 1):
-                with told_at("signals.answer"):
+                with naming_key("signals.answer"):
                     filled(template, task)  # raises before any work
         return partial(filled, template)
     for label, env in environments:
         if not env.turn_spec.has_oracle:
             raise ConfigError(
-                f"credit '{config.credit.type}' reads gain_N, the belief in the right answer, and '{label}' has no "
-                'oracle; set signals.answer, for instance "{gold}" where the task keeps it under that name'
+                f"credit '{config.credit.type}' reads gain_N, which needs the right answer of each task, and '{label}' "
+                'has no oracle to give it; set signals.answer, for instance "{gold}" where the task keeps the answer '
+                "in its private data under that name"
             )
 
     def by_oracle(task: Task) -> tuple[str, str]:
@@ -158,5 +165,5 @@ def _reward_model(config: Config, learner: Learner, reference: Learner | None) -
 
 
 def _seed_of(table: TurnTable, config: Config, purpose: str) -> int:
-    """A seed that comes from the table, not from a counter, so that a resumed run draws alike."""
+    """A seed that depends on the table and not on a counter, so that a resumed run draws the same numbers."""
     return derive_seed(config.seed, purpose, table.state_N.tobytes().hex(), table.reward_N.tobytes().hex())

@@ -1,4 +1,4 @@
-"""What a warm start imitates: who wrote it, the oracle or people, and what is read and written when it is played."""
+"""The demonstrations that a warm start imitates: actions for a number of tasks, from a file or from the oracles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from turngate.types import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demonstrations:
-    """``lines``: by the id of each task what to write in its turns. ``failed``: why others could not be had, each."""
+    """Tasks with actions that solve them.
+
+    ``lines`` maps the id of each task to the texts to write in its turns. ``failed`` has a line for each task whose
+    oracle raised, with the reason.
+    """
 
     tasks: list[Task]
     lines: dict[str, list[str]]
@@ -27,7 +31,7 @@ class Demonstrations:
 
 
 def demonstrations(environments: Environments, section: WarmStart) -> Demonstrations:
-    """From a file, or else from the oracles. Raises what ``check_demonstrations`` does."""
+    """Read the demonstrations of a file, or ask the oracles. Raises what ``check_demonstrations`` raises."""
     if section.demonstrations is not None:
         return _read(environments, section.demonstrations)
     assert section.episodes is not None
@@ -43,7 +47,7 @@ def demonstrations(environments: Environments, section: WarmStart) -> Demonstrat
                 lines[task.id] = _lines(environments[label].oracle(task))
             except UserError:
                 raise
-            except (Exception, SystemExit) as error:  # one task that is broken costs one demonstration
+            except (Exception, SystemExit) as error:  # a broken task loses its own demonstration and no other
                 failed.append(f"task {index} of '{label}' {split}: {error!r:.200}")
             else:
                 tasks.append(task)
@@ -53,7 +57,7 @@ def demonstrations(environments: Environments, section: WarmStart) -> Demonstrat
 def _lines(written: Sequence[str]) -> list[str]:
     lines = list(written)
     if odd := [line for line in lines if not isinstance(line, str)]:
-        raise EnvError(f"the oracle wrote {odd[0]!r:.80}; it must write texts")
+        raise EnvError(f"the oracle returned {odd[0]!r:.80} as an action; actions must be texts")
     return lines
 
 
@@ -69,19 +73,20 @@ def _need_oracles(environments: Environments, episodes: int) -> None:
     for label, count in environments.split(episodes).items():
         if count and not environments[label].turn_spec.has_oracle:
             raise ConfigError(
-                f"warm_start.episodes: '{label}' has no oracle; give warm_start.demonstrations, a JSONL file"
+                f"warm_start.episodes: '{label}' has no oracle to play them; set warm_start.demonstrations, a JSONL "
+                "file, instead"
             )
 
 
 async def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], worlds: Worlds) -> list[str]:
-    """Everything that is read or written when the lines are played: what a tokenizer for these environments learns.
+    """All texts that appear when the demonstrations are played, for training a tokenizer.
 
-    It is played where episodes are, so an environment that dies takes only its own texts with it.
+    They are played like episodes, so an environment that breaks loses only its own texts.
     """
 
     async def texts(task: Task) -> list[str]:
         found: list[str] = []
-        with suppress(EpisodeError):  # told when the demonstration itself is played
+        with suppress(EpisodeError):  # reported when the demonstration itself is played
             async with worlds.lease(task) as world:
                 observation, _ = await world.reset(task, 0)
                 found.append(observation.text)
@@ -114,5 +119,5 @@ def _read(environments: Environments, path: Path) -> Demonstrations:
             raise DataError(path, f"task '{data['task']}' has a demonstration already", line=number, field="task")
         tasks[task.id], lines[task.id] = task, data["actions"]
     if not lines:
-        raise DataError(path, "holds no demonstration")
+        raise DataError(path, "has no line with a demonstration")
     return Demonstrations(tasks=list(tasks.values()), lines=lines)

@@ -1,8 +1,8 @@
-"""What a run plays: one environment or several, each under the name that it has in the run.
+"""The environments of a run: one or several, each with a name that is unique in the run.
 
-A task is stamped with that name (``Task.env_id``), so that wherever it goes it is known whose it is: which pool plays
-it, which rubric pays it, in which group of results it counts. Where there are several environments its id begins with
-the name too, because ids of tasks are unique in one environment only.
+Every task carries the name of its environment in ``Task.env_id``. It decides which pool plays the task, which rubric
+pays it and in which evaluation it counts. In a run of several environments the task's id begins with the name too,
+``NAME:ID``, because an environment makes ids unique only among its own tasks.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 class Environments:
-    """The environments of a run. Use it inside ``with``: it holds one of each, for tasks, oracles and rubrics.
+    """The environments of a run. Use it inside ``with``: it keeps one instance of each, for tasks, oracles and rubrics.
 
-    Raises ConfigError for an unknown split, a rubric that is unsafe without ``allow_unsafe``, and what an environment's
-    constructor refuses. Without ``trained`` nothing is learned from what rubrics pay, and unsafe ones are taken.
+    Episodes are played by the instances of ``worlds``. ``trained=False`` is for an evaluation: nothing is learned from
+    payments there, so unsafe rubrics are accepted. Raises ConfigError for an unknown split, for a rubric that is unsafe
+    without ``allow_unsafe``, and for what an environment's constructor refuses.
     """
 
     def __init__(self, sections: Sequence[EnvSection], *, trained: bool = True) -> None:
@@ -44,11 +45,11 @@ class Environments:
         try:
             for label, section in self.sections.items():
                 place = "env" if len(self.sections) == 1 else f"env[{len(self._envs)}]"
-                with told_at(f"{place}.id"):
+                with naming_key(f"{place}.id"):
                     find(section.id)
-                with told_at(f"{place}.kwargs"):
+                with naming_key(f"{place}.kwargs"):
                     self._envs[label] = env = builder(section)()
-                with told_at(f"{place}.split"):
+                with naming_key(f"{place}.split"):
                     env.tasks.size(section.split)  # raises for an unknown split, before any work
                 self.rubrics[label] = rubric = section.rubric or _own_rubric(env)
                 problem = accept(rubric, label, allow_unsafe=section.allow_unsafe) if trained else ""
@@ -65,7 +66,7 @@ class Environments:
         self.close()
 
     def close(self) -> None:
-        """Close every environment; one that cannot be is named in a warning, and spares the others and the run."""
+        """Close every environment. One that cannot be closed is named in a warning, and the others are closed."""
         for label, env in self._envs.items():
             try:
                 env.close()
@@ -73,7 +74,7 @@ class Environments:
                 _log.warning("'%s' could not be closed; processes or files of it may be left behind: %r", label, error)
 
     def __iter__(self) -> Iterator[tuple[str, TurnEnv]]:
-        """Name and environment, in the order of the config."""
+        """(name, environment) in the order of the config."""
         return iter(self._envs.items())
 
     def __getitem__(self, label: str) -> TurnEnv:
@@ -91,20 +92,21 @@ class Environments:
         """
         if len(self._envs) == 1:
             (label,) = self._envs
-            return self._stamped(label, self._envs[label].tasks.find(task_id))
+            return self._labelled(label, self._envs[label].tasks.find(task_id))
         label, _, own_id = task_id.partition(":")
         if label not in self._envs:
             raise UnknownName("environment of a task", label, self._envs, hint="write NAME:ID")
-        return self._stamped(label, self._envs[label].tasks.find(own_id))
+        return self._labelled(label, self._envs[label].tasks.find(own_id))
 
     def score(self, group: Group, step: int = 0) -> ScoredGroup:
-        """What the group was paid, by the rubric of its environment."""
+        """Score a group by the rubric of its environment."""
         return self.rubrics[group.task.env_id].score_group(group, step)
 
     def score_demonstration(self, group: Group, examined: Collection[str]) -> ScoredGroup:
-        """What a group that no examiner saw was paid: by the environment's own rubric if the run's reads ``examined``.
+        """Score a group of demonstrations, which no examiner has seen.
 
-        These are the names of what examiners record. Raises ConfigError if the environment has no rubric of its own.
+        ``examined`` are the names of the facts that examiners record. If the run's rubric reads one of them it cannot
+        score the group, and the environment's own rubric does. Raises ConfigError if the environment has none.
         """
         label = group.task.env_id
         rubric = self.rubrics[label]
@@ -116,28 +118,29 @@ class Environments:
         return [self.task(label, split, index) for index in self.indices(label, split, count)]
 
     def indices(self, label: str, split: str, count: int) -> range:
-        """The first ``count`` places of a split, or all of a smaller one."""
+        """The positions of the first ``count`` tasks of a split, or of all of a smaller one."""
         size = self._envs[label].tasks.size(split)
         return range(count if size is None else min(size, count))
 
     def task(self, label: str, split: str, index: int) -> Task:
-        """The task at one place of a split."""
-        return self._stamped(label, self._envs[label].tasks.task(split, index))
+        """The task at one position of a split."""
+        return self._labelled(label, self._envs[label].tasks.task(split, index))
 
     def split(self, n: int) -> dict[str, int]:
-        """``n`` things shared among the environments by their weights."""
+        """How many of ``n`` tasks each environment gets, by their weights."""
         weights = [section.weight for section in self.sections.values()]
         return dict(zip(self.sections, shares(weights, n, seed=0, step=0), strict=True))
 
-    def _stamped(self, label: str, task: Task) -> Task:
+    def _labelled(self, label: str, task: Task) -> Task:
         own_id = task.id if len(self.sections) == 1 else f"{label}:{task.id}"
         return replace(task, env_id=label, id=own_id)
 
     def stream(self, *, per_step: int, seed: int, first: Mapping[str, int]) -> Callable[[int], list[Task]]:
-        """From the number of a step, counted from 1, to its tasks: a pure function, so a resumed run skips nothing.
+        """A function from the number of a step, counted from 1, to the tasks of the step.
 
-        Every step has ``per_step`` tasks, shared among the environments by their weights. ``first``: by name, how many
-        tasks of an endless source the warm start has used.
+        The tasks depend on the number alone, so a resumed run neither skips nor repeats any. Every step has
+        ``per_step`` tasks, shared among the environments by their weights. ``first`` says for each environment how many
+        tasks of an endless source the warm start has used; training begins after them.
         """
         parts = tuple(self._streams(per_step, seed, first))
         weights = [self.sections[label].weight for label, _ in parts]
@@ -145,7 +148,7 @@ class Environments:
         def at(step: int) -> list[Task]:
             counts = shares(weights, per_step, seed=seed, step=step)
             return [
-                self._stamped(label, task)
+                self._labelled(label, task)
                 for (label, stream), count in zip(parts, counts, strict=True)
                 for task in stream.at(step)[:count]
             ]
@@ -154,7 +157,7 @@ class Environments:
 
     @asynccontextmanager
     async def worlds(self, size: int) -> AsyncIterator[Worlds]:
-        """Where episodes are played: at most ``size`` at once of each environment."""
+        """The pools of environment instances that play episodes: at most ``size`` at once of each environment."""
         pools = {
             label: EnvPool(maker(section.id, **section.arguments), size=size, isolation=section.isolation)
             for label, section in self.sections.items()
@@ -182,28 +185,29 @@ class Environments:
 
 
 @contextmanager
-def told_at(key: str) -> Iterator[None]:
-    """Whatever is wrong inside is told with the key that it stands at. Raises ConfigError, MissingExtra."""
+def naming_key(key: str) -> Iterator[None]:
+    """Raise a UserError of the block as a ConfigError that names ``key``, where the mistake is. MissingExtra passes."""
     try:
         yield
-    except MissingExtra:  # says what to install
+    except MissingExtra:  # it says what to install, which no key would explain better
         raise
     except UserError as error:
         said = str(error)
-        if said.startswith(("tasks.", "tasks:")):  # a task source names its own key, beside that of the constructor
+        if said.startswith(("tasks.", "tasks:")):  # the error of a task source, which names its own key
             raise ConfigError(f"{key.rpartition('.')[0]}.{said}") from error
         raise ConfigError(f"{key}: {said}") from error
 
 
 def builder(section: EnvSection) -> Callable[[], TurnEnv]:
-    """Makes the environment of a section; it can be pickled for a process of its own."""
+    """A function that makes the environment of a section; it can be pickled and sent to another process."""
     return partial(make, section.id, **section.arguments)
 
 
 def accept(rubric: Rubric, label: str, *, allow_unsafe: bool) -> str:
-    """What is unsafe about a rubric, in words, where that was allowed; empty if it is safe.
+    """Check that a rubric is safe; returns "" if it is, and what is unsafe about it if ``allow_unsafe`` permits that.
 
-    Raises ConfigError for an unsafe rubric, with the episode that shows it, and for ``allow_unsafe`` without effect.
+    Raises ConfigError for an unsafe rubric, with an episode that shows the problem, and for an ``allow_unsafe`` that
+    has no effect because the rubric is safe.
     """
     safety = rubric.check()
     if safety.safe:
@@ -222,6 +226,6 @@ def _own_rubric(env: TurnEnv) -> Rubric:
     rubric = env.turn_spec.rubric
     if not isinstance(rubric, Rubric):
         raise ConfigError(
-            f"{type(env).__name__} brings a {type(rubric).__name__}, not a turngate.Rubric; set env.rubric"
+            f"{type(env).__name__} has a {type(rubric).__name__} as its rubric, not a turngate.Rubric; set env.rubric"
         )
     return rubric

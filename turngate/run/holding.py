@@ -1,4 +1,4 @@
-"""One process at a time works on a run."""
+"""The lock of a run's folder: one process at a time works on a run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from turngate.runs import RunFolder
 
 
 @contextmanager
-def held(run: RunFolder) -> Iterator[None]:
-    """Make the folder of a run and hold its lock, which the system frees when its holder dies.
+def locked_run(run: RunFolder) -> Iterator[None]:
+    """Make the folder of a run and lock it; the system frees the lock when the process dies.
 
-    Raises ConfigError for a folder that cannot be written, and for one that another process holds, naming that.
+    Raises ConfigError for a folder that cannot be written, and for one that another process has locked, which it names.
     """
     try:
         run.path.mkdir(parents=True, exist_ok=True)
@@ -31,10 +31,10 @@ def held(run: RunFolder) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             raise ConfigError(
-                f"{file.read().strip() or 'another process'} works on '{run.path}'; wait until it has ended, or "
+                f"{file.read().strip() or 'another process'} is working on '{run.path}'; wait until it has ended, or "
                 "choose another --name"
             ) from None
-        file.truncate(0)  # of a holder that died
+        file.truncate(0)  # a process that was killed has left its name here
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
         try:

@@ -1,7 +1,7 @@
 """A training job from config to report: warm start, evaluation, reinforcement learning, evaluation, controls.
 
-Everything that is finished is on disk, so the same command goes on where a killed one stopped. A step counts once its
-checkpoint exists; what was recorded of later steps is set aside and those steps are played again.
+Everything that is finished is on disk, so the same command goes on where a killed one stopped. A step is finished when
+its checkpoint exists. What was recorded of later steps is moved to ``set_aside/``, and those steps are played again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
-from turngate.run.environments import Environments, told_at
-from turngate.run.holding import held
+from turngate.run.environments import Environments, naming_key
+from turngate.run.holding import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
 from turngate.run.warm_start import starting_model
@@ -39,9 +39,11 @@ from turngate.types import derive_seed
 
 
 class Job:
-    """One run folder. ``control`` destroys the signal; ``start`` is the warm-started model to begin from.
+    """The work on one run folder.
 
-    Raises, before any work, what is wrong with the config in the light of the environments that it names.
+    ``control`` names the negative control that this run is; None for a run that is to learn. ``start`` is the folder of
+    the warm-started model to begin from, by default the run's own. The constructor does no work, but raises ConfigError
+    for everything in the config that does not fit the environments that it names.
     """
 
     def __init__(
@@ -49,8 +51,8 @@ class Job:
     ) -> None:
         if not config.policy.trainable:
             raise ConfigError(
-                f'policy.type "{config.policy.type}" cannot be trained, only evaluated: with turngate eval --config '
-                'CONFIG; train with a policy of another type, such as policy.type = "local"'
+                f'policy.type "{config.policy.type}" can be evaluated (turngate eval --config CONFIG) but not trained; '
+                'train with a policy of another type, such as policy.type = "local"'
             )
         self.config, self.console, self.control = config, console, control
         self.path = config.folder / config.name
@@ -61,7 +63,7 @@ class Job:
         try:
             for _, env in self.environments:
                 for split in config.eval.splits:
-                    with told_at("eval.splits"):
+                    with naming_key("eval.splits"):
                         env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
             check_examiners(config, self.environments)
@@ -74,9 +76,9 @@ class Job:
             raise
 
     def run(self) -> None:
-        """Do whatever is not done yet. Once: its environments are closed at the end."""
-        with self.environments, held(self.folder):
-            self._claim()
+        """Do whatever of the run is not done yet. Can be called once, because it closes the environments at the end."""
+        with self.environments, locked_run(self.folder):
+            self._write_config()
             self._repair()
             for label, problem in self.environments.unsafe.items():
                 self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
@@ -128,7 +130,9 @@ class Job:
         checkpoints = self._checkpoints()
         done = checkpoints.last() or 0
         if aside := Store(self.path).set_aside_after(done):
-            self.console.print(f"resuming after step {done}; steps {aside} were recorded but not finished: set aside")
+            self.console.print(
+                f"resuming after step {done}; steps {aside} were recorded but not finished: moved to set_aside/"
+            )
         JsonlSink(self.folder.metrics).truncate_after(done)
         AlarmLog(self.path).truncate_after(done)
         if done:
@@ -154,7 +158,7 @@ class Job:
                 progress.update(step, total, "")
 
     async def _evaluate(self, run: Run, phase: str) -> None:
-        """Unaided, at the training temperature and greedy, on every split; recorded once."""
+        """Evaluate without hints, at the training temperature and greedy, on every split; skips what is recorded."""
         finished = {(e.split, e.temperature) for p, e in read_evaluations(self.path) if p == phase}
         config = self.config
         for label, split, named in self._splits():
@@ -176,12 +180,12 @@ class Job:
                 step = 0 if phase == "before" else config.train.steps
                 name = _file_name(f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}")
                 store = Store(self.path)
-                store.discard(step, name)  # of a run that was killed before the line below
+                store.discard(step, name)  # left by a process that was killed before it added the evaluation
                 store.write(step, played, phase=name)
                 add_evaluation(self.path, phase, result)
 
     def _splits(self) -> list[tuple[str, str, str]]:
-        """Environment and split of each evaluation, and its name: the split, after the environment's if several."""
+        """(environment, split, name of the evaluation). The name is the split; ENV:SPLIT with several environments."""
         several = len(self.config.env) > 1
         return [
             (label, split, f"{label}:{split}" if several else split)
@@ -190,7 +194,7 @@ class Job:
         ]
 
     def _run_controls(self) -> None:
-        """Each control is a run of its own inside this one."""
+        """Run each control, as a run of its own in a folder of this one."""
         config = self.config
         steps = config.control_steps or config.train.steps
         for control in config.controls:
@@ -208,24 +212,24 @@ class Job:
     # --- small parts --------------------------------------------------------------------------------------------------
 
     def _check_start(self) -> None:
-        """What a run that has not begun needs: the model that it names, and somebody to imitate."""
+        """Check that a run which has not begun finds its model and the demonstrations of its warm start."""
         config = self.config
         if isinstance(config.model, str):
-            with told_at("model"):
+            with naming_key("model"):
                 check_model(config.model)
         if config.warm_start is not None:
             check_demonstrations(self.environments, config.warm_start)
 
     def _alarm(self, step: int, alarm: Alarm) -> None:
-        """A monitor found something: a line for whoever looks on, and one for the report."""
+        """Print an alarm of a monitor and record it for the report."""
         self._say(console_line(step, alarm))
         AlarmLog(self.path).write(step, alarm)
 
     def _say(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def _claim(self) -> None:
-        """Make the run folder, or check that it belongs to this very config; one that never began may have another."""
+    def _write_config(self) -> None:
+        """Write the config into the run folder, or raise ConfigError if a run with other settings has begun there."""
         text, path = dump(self.config), self.folder.config
         if path.exists() and path.read_text() == text:
             return
@@ -237,10 +241,10 @@ class Job:
         write_text_atomic(path, text)
 
     def _repair(self) -> None:
-        """Do without what a crash of the machine damaged, as far as that can be played again; and say so."""
+        """Remove what a crash of the machine damaged, where it can be played again, and print what was removed."""
         for file in (self.folder.metrics, self.folder.evaluations, self.folder.alarms):
             if n := cut_torn_line(file):
-                self._say(f"{file}: its last line was torn; its {n} characters were cut off")
+                self._say(f"{file}: its last line was incomplete, so its {n} bytes were cut off")
         if self.folder.is_complete:
             return
         checkpoints = self._checkpoints()
@@ -259,5 +263,5 @@ def _file_name(phase: str) -> str:
 
 
 def _without_sinks(text: str) -> dict[str, object]:
-    """A config without what changes nothing in the run but who is told of it."""
+    """A config without its sinks, which change nothing in the run but where its metrics are sent."""
     return {key: value for key, value in tomllib.loads(text).items() if key != "sink"}

@@ -1,4 +1,4 @@
-"""The learners of a run: the one that is trained, and those that measure or learn beside it; and their precision."""
+"""The learners of a run: the one that trains the policy, the reference, the reward model; and their precision."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from turngate.trainer.learner import Learner
 
 
 def learner_of(config: Config, model: LanguageModel) -> Learner:
-    """The learner of reinforcement learning on ``model``, with a critic if the credit rule has one."""
+    """The learner that trains ``model`` in place, with a critic if the config has one."""
     critic = None if config.value is None else config.value.critic()
     return config.learner.open(model, sampling=config.policy.sampling, critic=critic)
 
 
 def rounded_for(config: Config, model: LanguageModel) -> LanguageModel:
-    """``model``, rounded in place to the precision of the learner's forward pass: what a policy is given."""
+    """Round ``model`` in place to the precision of the learner's forward pass, and return it; for the policy's copy."""
     from turngate.agents.policies.forward import cast, precision_of
 
     cast(model, precision_of(config.learner.dtype, next(model.parameters()).device))
@@ -22,7 +22,7 @@ def rounded_for(config: Config, model: LanguageModel) -> LanguageModel:
 
 
 def rounding_of(config: Config, sampler: LanguageModel) -> str:
-    """What to do where sampler and learner differ by no more than rounding, in the words of the config."""
+    """What the user can do where sampler and learner differ by rounding alone, as advice for an error message."""
     from turngate.agents.policies.forward import precision_of
 
     weight = next(sampler.parameters())
@@ -31,19 +31,22 @@ def rounding_of(config: Config, sampler: LanguageModel) -> str:
     if sampled != learned:
         return (
             f"the sampler computes in {sampled} and the learner in {learned}: leave out policy.dtype, or raise "
-            "learner.tolerance if no more than rounding parts them"
+            "learner.tolerance if they differ by rounding only"
         )
     exact = ', or set learner.dtype = "float32"' if learned == "bfloat16" else ""
-    return f"both compute in {learned}: raise learner.tolerance if no more than rounding parts them{exact}"
+    return f"both compute in {learned}: raise learner.tolerance if they differ by rounding only{exact}"
 
 
 def reference_of(config: Config, model: LanguageModel) -> Learner:
-    """A learner that only measures: the sampler's temperature, but nothing cut, so that divergences stay finite."""
+    """The reference: a learner that is never updated and measures log-probabilities under ``model``.
+
+    It has the sampler's temperature but neither top_p nor top_k, which would make divergences infinite.
+    """
     return config.learner.open(model, sampling=config.policy.sampling.whole)
 
 
 def reward_model_of(config: Config, model: LanguageModel) -> Learner:
-    """A learner on ``model`` that becomes an implicit reward model."""
+    """A learner that trains ``model`` in place as an implicit reward model."""
     assert config.reward_model is not None
     lr = config.learner.lr * config.reward_model.lr_factor
     return config.learner.open(model, sampling=config.policy.sampling.whole, lr=lr)

@@ -1,4 +1,4 @@
-"""The event loop of a run, which ends when the run does, whatever somebody else's code still waits for."""
+"""The event loop of a run. It ends when the run ends, even if an examiner or environment still waits for something."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GRACE_S = 5.0
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """A thread per call that does not keep the process alive.
+    """An executor with one daemon thread per call, so that a call that hangs does not keep the process alive.
 
-    The threads of Python's own executor are waited for when a program ends, and there are few of them: one call that
-    hangs, in ``asyncio.to_thread`` of an examiner, would keep a run from ending, and several would stop all others.
+    Python's own executor has few threads and waits for all of them when a program ends. One call that hangs, in
+    ``asyncio.to_thread`` of an examiner, would keep the run from ending, and several would leave no thread for others.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Begin at once."""
+        """Call ``fn`` in a new thread at once."""
         future: Future[T] = Future()
 
         def work() -> None:
@@ -33,18 +33,18 @@ class DaemonThreads(ThreadPoolExecutor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # for whoever waits
+            except BaseException as error:  # raised where the result is awaited
                 future.set_exception(error)
 
         threading.Thread(target=work, daemon=True, name=f"turngate {fn!r:.60}").start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for nobody."""
+        """Do not wait for calls that are still running."""
 
 
 def run_to_end(work: Coroutine[None, None, T]) -> T:
-    """What ``work`` returns or raises, as ``asyncio.run``; what refuses to stop after it is left behind.
+    """Run ``work`` as ``asyncio.run`` does, but wait at most ``GRACE_S`` for tasks that are left when it is over.
 
     Raises Stopped if a signal ended it (see ``stopping_task``).
     """
@@ -58,7 +58,7 @@ def run_to_end(work: Coroutine[None, None, T]) -> T:
         for task in rest:
             task.cancel()
         stuck = loop.run_until_complete(asyncio.wait(rest, timeout=GRACE_S))[1] if rest else set()
-        if stuck:  # the runner would wait for them
+        if stuck:  # runner.close() would wait for them for ever
             loop.run_until_complete(loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)
             loop.close()

@@ -1,4 +1,4 @@
-"""Models of a run: loaded by name, or made from nothing, and written back."""
+"""Models of a run: loaded by name, or made with random weights, and written back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from turngate.errors import MissingExtra, WriteError
 
 
 def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
-    """Model and tokenizer of a hub name or a folder, on the accelerator if there is one. Raises MissingExtra.
+    """Model and tokenizer of a hub name or a folder, on the GPU if there is one. Raises MissingExtra.
 
-    Weights are float32 in whatever precision they are stored: updates would vanish in the rounding of bfloat16.
+    Weights are loaded as float32 in whatever precision they are stored, because small updates of bfloat16 weights would
+    be rounded away.
     """
     require_torch()
     import torch
@@ -25,7 +26,7 @@ def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
 
 
 def check_model(name: str) -> None:
-    """Raise ConfigError unless ``load_model`` would find a model of that name, MissingExtra."""
+    """Check that ``load_model`` would find a model of that name. Raises ConfigError, MissingExtra."""
     require_torch()
     from turngate.agents import tiny
 
@@ -50,7 +51,10 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
 
 
 def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write both in Hugging Face format, in the precision of the weights; it appears whole. Raises WriteError."""
+    """Write model and tokenizer in Hugging Face format, in the precision of the weights. Raises WriteError.
+
+    They are written beside ``folder`` and renamed, so a folder of that name is always complete.
+    """
     from turngate.agents import tiny
 
     writing = folder.with_name(f"writing_{folder.name}")
@@ -58,13 +62,13 @@ def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None
     try:
         tiny.save(model, tokenizer, writing)
         writing.rename(folder)
-    except Exception as error:  # safetensors has an exception of its own for a full disk
+    except Exception as error:  # a full disk raises an exception of safetensors, not an OSError
         shutil.rmtree(writing, ignore_errors=True)
         raise WriteError(folder, str(error).strip().partition("\n")[0]) from error
 
 
 def be_deterministic() -> None:
-    """Refuse operations whose result depends on the timing of threads; on an accelerator warn of them."""
+    """Make torch refuse operations whose result depends on the timing of threads; on a GPU it only warns of them."""
     import torch
 
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())

@@ -1,4 +1,7 @@
-"""Does an episode fit into the context? Asked of a few tasks before any work, because nothing later would say it."""
+"""Does an episode fit into ``policy.context``? Measured on a few tasks before any work.
+
+An episode that does not fit ends without an error, so a run with too small a context would learn nothing in silence.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ SAMPLED = 4  # tasks of each environment whose first prompt is measured
 async def check_room(
     environments: Environments, worlds: Worlds, chat: Chat, limits: TokenLimits, *, split: str | None = None
 ) -> None:
-    """Raise ConfigError if the first prompts of an environment leave no room for a turn, with what they need.
+    """Raise ConfigError if the first prompts of an environment leave no room for a turn; it says how much they need.
 
-    ``split``: of the tasks that are looked at; by default, the one that is trained on.
+    ``split`` is the split whose tasks are measured, by default the one that is trained on.
     """
     for label, section in environments.sections.items():
         tasks = environments.heldout(label, split or section.split, SAMPLED)
@@ -29,15 +32,15 @@ async def check_room(
         if not lengths or min(lengths) + limits.turn_tokens <= limits.context:
             continue
         raise ConfigError(
-            f"policy.context {limits.context} has no room for a turn of '{label}': the first prompt of {len(lengths)} "
-            f"tasks has {min(lengths)} to {max(lengths)} tokens, and a turn up to {limits.turn_tokens} "
+            f"policy.context {limits.context} has no room for a turn of '{label}': the first prompts of {len(lengths)} "
+            f"tasks have {min(lengths)} to {max(lengths)} tokens, and a turn up to {limits.turn_tokens} "
             f"(policy.turn_tokens); set policy.context to more than {max(lengths) + limits.turn_tokens}, as further "
             "turns need room too"
         )
 
 
 def no_room(played: Sequence[Trajectory], limits: TokenLimits) -> str:
-    """How many episodes ended because the context was full, and what to do; empty if none did."""
+    """A sentence on how many demonstrations ended because the context was full, and what to do; "" if none did."""
     cut = [trajectory for trajectory in played if trajectory.ending is Ending.TOKEN_BUDGET]
     if not cut:
         return ""
@@ -49,7 +52,7 @@ def no_room(played: Sequence[Trajectory], limits: TokenLimits) -> str:
 
 
 async def _prompt_tokens(worlds: Worlds, chat: Chat, task: Task) -> int | None:
-    """Tokens of the first prompt; None where the environment breaks, which is told when the episode is played."""
+    """Number of tokens of the first prompt; None if the environment breaks, which is reported when it is played."""
     with suppress(EpisodeError):
         async with worlds.lease(task) as world:
             observation, info = await world.reset(task, 0, chat.notation)

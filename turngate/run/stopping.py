@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first one ends a command in order, the second one ends the process at once."""
+"""SIGINT and SIGTERM: the first signal lets a command close what it opened, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(BaseException):
-    """A signal asked the command to end. Not an Exception, so that nothing which expects failures takes it for one.
+    """A signal asked the command to end. It is no Exception, so that code which expects errors does not catch it.
 
-    ``advice`` says what is safe on disk and how to go on; empty where there is nothing to go on with.
+    ``advice`` says what is safe on disk and how to go on; "" where the command leaves nothing to go on with.
     """
 
     def __init__(self, number: int) -> None:
@@ -35,7 +35,7 @@ class Stopped(BaseException):
 
 @contextmanager
 def stopping_in_order() -> Iterator[None]:
-    """Inside, the first SIGINT or SIGTERM raises Stopped in the main thread. A signal that is ignored stays ignored."""
+    """In the block the first SIGINT or SIGTERM raises Stopped in the main thread. An ignored signal stays ignored."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
@@ -49,20 +49,21 @@ def stopping_in_order() -> Iterator[None]:
 
 @contextmanager
 def stopping_task() -> Iterator[None]:
-    """The same inside a task: it is cancelled where it waits, so that it closes what it opened, and raises Stopped.
+    """As ``stopping_in_order``, for the asyncio task that enters the block.
 
-    A signal that finds the task at work (a learner may compute for minutes) raises in it at once. Without
-    ``stopping_in_order`` around it nothing is changed.
+    A signal that comes while the task awaits something cancels it, so that it closes what it opened; the block then
+    raises Stopped. A signal that comes while the task computes (a learner may do so for minutes) raises Stopped in it
+    at once. Without ``stopping_in_order`` around it the block changes nothing.
     """
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     heard: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        _end_hard_next()
+        _end_at_the_next_signal()
         heard.append(number)
         if task is None or asyncio.current_task(loop) is task:
-            _say_nothing_of_what_was_not_begun()
+            _silence_warnings_of_lost_tasks()
             raise Stopped(number)
         loop.call_soon_threadsafe(task.cancel)
 
@@ -72,7 +73,7 @@ def stopping_task() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if heard:  # whatever else was raised, while things were being closed, is its cause
+        if heard:  # the signal is what happened; an error raised while closing things becomes its cause
             raise Stopped(heard[0]) from error
         raise
     finally:
@@ -82,18 +83,21 @@ def stopping_task() -> Iterator[None]:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    _end_hard_next()
+    _end_at_the_next_signal()
     raise Stopped(number)
 
 
-def _say_nothing_of_what_was_not_begun() -> None:
-    """The exception may come where the task was about to start another one, which then is lost before its first line:
-    nothing is left open by that, and Python's two warnings of it would hide how to go on."""
+def _silence_warnings_of_lost_tasks() -> None:
+    """Switch off Python's two warnings of a task that never began.
+
+    Stopped may be raised where one task was about to start another, which is then lost before its first line. Nothing
+    is left open by that, and the warnings would hide the line that says how to go on.
+    """
     warnings.filterwarnings("ignore", message="coroutine .* was never awaited", category=RuntimeWarning)
     logging.getLogger("asyncio").disabled = True
 
 
-def _end_hard_next() -> None:
+def _end_at_the_next_signal() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""The model that reinforcement learning begins from: a given one, or one that imitated demonstrations first."""
+"""The model that reinforcement learning begins from: the one that the config names, or one after a warm start."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from turngate.types import FAULT, Ending, Metrics, Score, Task, Trajectory, deri
 async def starting_model(
     config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console
 ) -> tuple[LanguageModel, Chat]:
-    """Model and chat format; a warm start is made once and kept in ``folder``.
+    """Model and chat format to begin from. A warm start is made once; ``folder`` keeps the model.
 
-    Raises ConfigError where the context has no room for an episode.
+    Raises ConfigError if ``policy.context`` has no room for an episode.
     """
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
@@ -86,7 +86,7 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
 async def _untrained(
     config: Config, tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], worlds: Worlds
 ) -> tuple[LanguageModel, Tokenizer]:
-    """The model that imitates."""
+    """The model before the warm start."""
     if isinstance(config.model, str):
         return load_model(config.model)
     texts, seed = await texts_of(tasks, lines, worlds), derive_seed(config.seed, "model")
@@ -96,7 +96,10 @@ async def _untrained(
 def _solved(
     played: Sequence[Trajectory], scores: Sequence[Score], failed: Sequence[str], limits: TokenLimits, console: Console
 ) -> list[Trajectory]:
-    """Only demonstrations that solve their task are imitated; the others are counted aloud, ``failed`` ones too."""
+    """The demonstrations that solve their task, which are imitated; prints how many of the others there are and why.
+
+    ``failed`` has a line for each demonstration that could not even be played. Raises RunError if none is left.
+    """
     pairs = list(zip(played, scores, strict=True))
     solved = [t for t, s in pairs if s.usable and (s.outcome or 0.0) >= SUCCESS]
     n = len(played) + len(failed)

@@ -1,9 +1,9 @@
 """The columns of a trajectory file: how each type of ``types.py`` becomes an Arrow column, and back.
 
-A ``_Codec`` turns a whole column of Python values into one Arrow array and back. The small ones are combined into the
-layout at the end of this file, which names every stored field once; the struct fields are the fields of the data class,
-so ``turns[1].completion.ids_K`` is what it looks like in SQL too. ``LAYOUTS`` keeps one layout per schema version, and
-a file is read with the layout that it was written with.
+A ``_Codec`` turns a whole column of Python values into one Arrow array and back. Small codecs are combined into the
+layout at the end of this file, which names every stored field once. Fields have the same names as in the data classes,
+so ``turns[1].completion.ids_K`` is also what one writes in SQL. ``LAYOUTS`` keeps one layout per schema version, and a
+file is read with the layout of the version that it was written in.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from turngate.types import (
 
 
 class _Codec(Protocol):
-    """A column there and back; ``decode(encode(values)) == values``."""
+    """Converts a column to Arrow and back, so that ``decode(encode(values)) == values``."""
 
     def encode(self, values: Sequence[Any]) -> pa.Array: ...
     def decode(self, array: pa.Array) -> list[Any]: ...
@@ -76,7 +76,7 @@ _ESCAPED = "\uffff"
 
 
 class _Text:
-    """Any Python text, byte for byte; None is null."""
+    """Any Python text, which comes back unchanged; None is null."""
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         return pa.array([value if value is None else _to_utf8(value) for value in values], pa.large_string())
@@ -122,7 +122,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_pla
 
 @dataclass(frozen=True, slots=True)
 class _Enum:
-    """Members of a StrEnum by value."""
+    """Members of a StrEnum, stored as their values."""
 
     members: type[StrEnum]
 
@@ -135,7 +135,7 @@ class _Enum:
 
 @dataclass(frozen=True, slots=True)
 class _Vector:
-    """Flat numpy arrays of any length, of one dtype. What comes back is a read-only view."""
+    """One-dimensional numpy arrays of one dtype and any lengths. They come back as read-only views."""
 
     dtype: type[np.generic]
 
@@ -184,7 +184,10 @@ class _Optional:
 
 
 class _Struct:
-    """Objects that ``make(**fields)`` builds. A field is a codec, or (codec, getter) where its name is no attribute."""
+    """Objects that ``make(**fields)`` builds.
+
+    A field is given as its codec, or as (codec, getter) if the object has no attribute with the field's name.
+    """
 
     def __init__(self, make: Callable[..., Any], **fields: _Codec | tuple[_Codec, Callable[[Any], Any]]) -> None:
         self._make = make
@@ -197,7 +200,7 @@ class _Struct:
         return {name: codec.encode(list(map(get, values))) for name, (codec, get) in self.fields.items()}
 
     def objects(self, columns: Mapping[str, pa.Array]) -> list[Any]:
-        """The inverse of ``columns``; columns that are no fields are left alone."""
+        """The inverse of ``columns``; columns that are not fields are ignored."""
         decoded = [codec.decode(columns[name]) for name, (codec, _) in self.fields.items()]
         return [self._make(**dict(zip(self.fields, row, strict=True))) for row in zip(*decoded, strict=True)]
 
@@ -213,7 +216,7 @@ class _Struct:
 
 
 class Row(NamedTuple):
-    """One trajectory in its file."""
+    """One row of a trajectory file: a trajectory with its score, and its place among the groups of the step."""
 
     group_id: str
     sibling: int
@@ -312,7 +315,7 @@ def _turn_1(*, evidence: tuple[Evidence, ...], **fields: Any) -> tuple[Turn, tup
 
 
 def _row_1(**column: Any) -> Row:
-    """Facts as one list, in the order in which a rubric read them: turn by turn, then those of the episode."""
+    """Make one list of the facts, in the order in which a rubric read them: turn by turn, then those of the episode."""
     flat = (*chain.from_iterable(facts for _, facts in column["turns"]), *column["evidence"])
     return _row(**(column | {"turns": tuple(turn for turn, _ in column["turns"]), "evidence": flat}))
 
@@ -328,4 +331,4 @@ LAYOUTS: Mapping[int, _Struct] = {
     2: _layout(_row, turns=_TURNS_2, ledger=_LEDGER),
     3: _layout(_row, turns=_TURNS, ledger=_LEDGER),
 }
-"""Schema version → how such a file is read. An old version keeps its layout here for good."""
+"""Schema version → the layout of its files. Old versions stay here, so that their files can always be read."""

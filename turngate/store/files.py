@@ -1,4 +1,4 @@
-"""Files that are whole or absent: atomic writes and the writer's lock; and what machine a run was made on."""
+"""Atomic writes, the lock of a writer, and the description of the machine that a run was made on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PACKAGES = (
 
 
 def write_text_atomic(path: str | Path, text: str) -> None:
-    """Write a file that is either the old one or the new one, also after a power cut. Makes the folder.
+    """Write a text file; after a crash or a power cut it has either its old or its new content. Makes the folder.
 
     Raises WriteError.
     """
@@ -47,9 +47,9 @@ def write_json_atomic(path: str | Path, data: Mapping[str, object]) -> None:
 
 
 def machine() -> dict[str, JSON]:
-    """What a run needs to be understood elsewhere: Python, platform, cores and package versions (None: not installed).
+    """What may explain a different result on another machine: Python, platform, cores and package versions.
 
-    No host, user or folder names.
+    The version of a package that is not installed is None. Names of hosts, users and folders are left out.
     """
     return {
         "python": platform.python_version(),
@@ -67,11 +67,11 @@ def _installed(package: str) -> str | None:
 
 
 def write_atomic(final: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``final``, sync it and rename it; on an error nothing is left.
+    """Let ``write`` fill a temporary file beside ``final``, then sync and rename it. On an error it is removed.
 
     Raises WriteError.
     """
-    # The leading dot hides it from readers of the folder; the thread keeps two writers of one process apart.
+    # Readers of the folder skip names with a leading dot; the thread's number keeps two writers of one process apart.
     temporary = final.with_name(f".{final.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     with writing(final):
         try:
@@ -97,7 +97,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the writer's lock of a folder; yields whether it was got. The system frees it when its holder dies."""
+    """Lock a folder for writing; yields whether that succeeded, which without ``wait`` it may not.
+
+    The system frees the lock when the process dies.
+    """
     with (folder / ".lock").open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

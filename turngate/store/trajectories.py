@@ -3,12 +3,12 @@
     runs/NAME/trajectories/step=000012/train.parquet
 
 The files are ordinary Parquet (zstd) in a hive partition, so ``SELECT step::INT, avg(outcome) FROM
-'runs/NAME/trajectories/*/*.parquet' GROUP BY ALL`` works in DuckDB, and pandas or polars read the folder. Facts, tokens
-and the settled score are kept; what can be computed again (advantages, batches) is not. ``Task.private`` and
+'runs/NAME/trajectories/*/*.parquet' GROUP BY ALL`` works in DuckDB, and pandas or polars read the folder. Evidence,
+tokens and scores are stored; what can be computed from them (advantages, batches) is not. ``Task.private`` and
 ``Task.hints`` are never written.
 
-A file is written under a temporary name, synced, and renamed: under its final name it is always whole. No file is ever
-overwritten. A writer holds ``trajectories/.lock`` while it writes; readers need no lock.
+A file is written under a temporary name, synced, and renamed, so under its final name it is always complete. No file is
+ever overwritten. A writer locks ``trajectories/.lock`` while it writes; readers need no lock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PHASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Store:
-    """The trajectories of one run. Opening creates nothing; the folder appears with the first ``write``."""
+    """The trajectories of one run. The constructor creates nothing; the first ``write`` makes the folder."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -45,10 +45,10 @@ class Store:
         self._remove_leftovers()
 
     def write(self, step: int, scored: Sequence[ScoredGroup], *, phase: str = "train") -> None:
-        """Record all groups of a step, whole or not at all.
+        """Record all groups of a step in one file, completely or not at all.
 
-        Raises StoreError for a step and phase that exist already, for an empty group, and for an id used twice;
-        WriteError where the disk is full or read-only.
+        Raises StoreError for a step and phase that are recorded already, for an empty group, and for an id used twice;
+        WriteError if the disk is full or read-only.
         """
         final = self._file(step, phase)
         table = _table(_rows(scored, step, phase))
@@ -67,16 +67,17 @@ class Store:
     def read(self, step: int | None = None, phase: str | None = None) -> Iterator[ScoredGroup]:
         """The groups of a step (None: all) and phase (None: all), in the order in which they were written.
 
-        What was written comes back equal, with ``task.private`` and ``task.hints`` empty and tuples inside JSON values
-        as lists. Raises StoreError for a step that is not there and for a damaged file or one of an unknown version.
+        The groups are equal to those that were written, but ``task.private`` and ``task.hints`` are empty, and tuples
+        inside JSON values are lists. Raises StoreError for a step that is not recorded, and for a file that is damaged
+        or of an unknown version.
         """
         files = [file for at, file in self._files(phase) if step is None or at == step]
         if step is not None and not files:
-            raise StoreError(f"{self._folder} holds no step {step}" + (f" of phase '{phase}'" if phase else ""))
+            raise StoreError(f"{self._folder} has no step {step}" + (f" of phase '{phase}'" if phase else ""))
         return chain.from_iterable(map(_groups, files))
 
     def find(self, trajectory_id: str) -> tuple[int, ScoredGroup, int]:
-        """(step, group, index in the group) of a trajectory, the latest step first. Raises UnknownName."""
+        """(step, group, index in the group) of a trajectory; later steps are searched first. Raises UnknownName."""
         known: list[str] = []
         for step, file in reversed(self._files(None)):
             ids = _load(file, columns=["trajectory_id"]).column(0).to_pylist()
@@ -91,18 +92,18 @@ class Store:
         raise UnknownName("trajectory", trajectory_id, _neighbours(trajectory_id, known))
 
     def steps(self, phase: str | None = "train") -> list[int]:
-        """The steps that are complete on disk, ascending; ``phase=None``: in any phase."""
+        """The steps that are recorded, ascending; ``phase=None``: in any phase."""
         return sorted({step for step, _ in self._files(phase)})
 
     def last_step(self, phase: str | None = "train") -> int | None:
-        """The last complete step, or None when there is none."""
+        """The last recorded step, or None when there is none."""
         return max(self.steps(phase), default=None)
 
     def set_aside_after(self, step: int) -> list[int]:
-        """Move every step later than ``step`` out of the way, to ``set_aside/`` in the run's folder; returns them.
+        """Move every step later than ``step`` to ``set_aside/`` in the run's folder; returns their numbers.
 
-        For a resume, which plays the steps after its checkpoint again. The latest goes first, so that an interruption
-        leaves no hole.
+        A run that goes on calls it with the step of its checkpoint, and plays the later steps again. The last step is
+        moved first, so that an interruption leaves no gap between the steps.
         """
         later = sorted((at for at in self.steps(None) if at > step), reverse=True)
         if not later:
@@ -117,7 +118,7 @@ class Store:
         return later[::-1]
 
     def discard(self, step: int, phase: str) -> None:
-        """Delete one phase of a step, if it is there: its writer was killed before it could say that it was done."""
+        """Delete one phase of a step if it is recorded, for a writer that was killed before its work was complete."""
         file = self._file(step, phase)
         if file.exists():
             with locked(self._folder):
@@ -141,7 +142,7 @@ class Store:
         )
 
     def _remove_leftovers(self) -> None:
-        """Delete what a killed writer left behind. A lock that is taken means that a writer is alive: then nothing."""
+        """Delete temporary files of a writer that was killed, unless the lock says that a writer is at work."""
         if not any(self._folder.glob("step=*/.*.tmp")) or not os.access(self._folder, os.W_OK):
             return
         with locked(self._folder, wait=False) as mine:
@@ -210,7 +211,7 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _next_folder(parent: Path) -> Path:
-    """A new folder ``0``, ``1``, … in ``parent``."""
+    """Make the next of the folders ``0``, ``1``, … in ``parent``."""
     parent.mkdir(exist_ok=True)
     folder = parent / str(sum(1 for _ in parent.iterdir()))
     folder.mkdir()
@@ -218,7 +219,7 @@ def _next_folder(parent: Path) -> Path:
 
 
 def _neighbours(name: str, known: list[str]) -> list[str]:
-    """The ids around the place where ``name`` would stand; ranking every id of a long run by likeness takes minutes."""
+    """The ids next to ``name`` in alphabetical order; comparing it with every id of a long run would take minutes."""
     ordered = sorted(known)
     place = bisect.bisect(ordered, name)
     return ordered[max(0, place - 8) : place + 8]

@@ -243,7 +243,7 @@ def test_the_part_opens_it_with_the_key_of_the_moment_and_takes_no_model(monkeyp
         assert asked(part.served().policy, request())[0].text == "Ok."
     assert server.heard[0][1]["Authorization"] == "Bearer k2"
     assert "k2" not in part.model_dump_json()
-    with pytest.raises(ConfigError, match="cannot be trained or take a model"):
+    with pytest.raises(ConfigError, match="cannot be trained and takes no model"):
         part.open(models.plain_model(), models.chat())
     with pytest.raises(ConfigError, match="samples from a model; name one"):
         LocalPolicyPart().served()

@@ -1,4 +1,4 @@
-"""The parts of a config that open a policy. No torch."""
+"""The settings of a policy, as a config names them. Importing this module does not import torch."""
 
 from __future__ import annotations
 
@@ -21,44 +21,48 @@ from turngate.types import Sampling
 
 
 class PolicyPart(Part):
-    """How episodes are sampled: opens a ``Policy``. A subclass writes ``open``."""
+    """Settings of a policy: how episodes are sampled. A subclass defines ``open``, which returns a ``Policy``."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "policy"
     fallback: ClassVar[str] = "local"
     trainable: ClassVar[bool] = True
-    """Whether it samples from the model of the run and says by which tokens; else it can only be evaluated."""
+    """Whether the policy samples from the model of the run and reports the sampled tokens. If not, it can only be
+    evaluated."""
     temperature: float = Field(1.0, gt=0)
-    """Sampling temperature of training and of the main evaluation."""
+    """Sampling temperature in training and in the main evaluation; raise it where siblings are too much alike."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Only the likeliest tokens that together hold this much probability are sampled; the learner uses the same
-    distribution."""
+    """Sample only from the likeliest tokens that together have this probability; 1 = from all. The learner uses the
+    same distribution."""
     top_k: int = Field(0, ge=0)
-    """Only so many likeliest tokens are sampled, and the learner uses the same distribution; 0 = all."""
+    """Sample only from this many likeliest tokens; 0 = from all. The learner uses the same distribution."""
     turn_tokens: int = Field(64, ge=1)
     """Most tokens that the model may write in one turn; a longer turn is cut off."""
     context: int = Field(1024, ge=16)
-    """Most tokens of an episode, all turns together; one that would need more ends there."""
+    """Most tokens of an episode, all turns together; an episode that would need more is ended."""
     episode_s: float = Field(600.0, gt=0)
-    """Most seconds of an episode; one that takes longer ends there."""
+    """Most seconds of an episode; one that takes longer is ended."""
     lanes: int = Field(64, ge=1)
-    """Episodes played at once; more are faster and need more memory."""
+    """Number of episodes played at once; more are faster and need more memory."""
     system: str = ""
     """Text of a system message before everything that the model is asked; empty: none but the chat template's own."""
 
     @model_validator(mode="after")
     def _leaves_a_choice(self) -> Self:
         if self.top_k == 1:
-            raise ValueError("top_k = 1 leaves one token, whose probability is 1, so nothing could be learned")
+            raise ValueError(
+                "top_k = 1 leaves one token, whose probability is 1, so nothing can be learned; set 0 for all tokens, "
+                "or at least 2"
+            )
         return self
 
     @property
     def sampling(self) -> Sampling:
-        """The distribution of training."""
+        """The distribution that tokens are sampled from in training."""
         return Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
 
     def limits(self) -> TokenLimits:
-        """What an episode may use."""
+        """The limits of an episode, in tokens and seconds."""
         return TokenLimits(turn_tokens=self.turn_tokens, context=self.context, episode_s=self.episode_s)
 
     def chat(self, tokenizer: Tokenizer) -> Chat:
@@ -67,11 +71,11 @@ class PolicyPart(Part):
 
     @abstractmethod
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
-        """The policy. ``model`` is the sampler's own copy."""
+        """The policy that these settings describe. ``model`` is a copy that only the policy uses."""
 
     def served(self) -> Player:
-        """The player of a policy that brings its own model. Raises ConfigError for one that samples from the run's."""
-        raise ConfigError(f'policy.type "{self.type}" samples from a model; name one')
+        """The player of a policy that has its own model. Raises ConfigError for one that needs the model of the run."""
+        raise ConfigError(f'policy.type "{self.type}" samples from a model; name one, for instance RUN/model')
 
     def player(self, model: LanguageModel, chat: Chat) -> Player:
         """The opened policy, with the distribution and the limits of training."""
@@ -83,11 +87,12 @@ class LocalPolicyPart(PolicyPart):
 
     type: Literal["local"] = "local"
     order: Literal["fixed", "ready"] = "fixed"
-    """fixed: a run repeats bit for bit, and episodes wait a fixed number of tokens for their environment; ready: they
-    go on as soon as it has answered, which is faster where environments are slow."""
+    """When an episode goes on after a call of its environment. fixed: after a fixed number of decoded tokens, so that a
+    run repeats bit for bit; ready: as soon as the environment has answered, which is faster where environments are
+    slow."""
     dtype: Literal["learner"] | Precision = "learner"
-    """Precision in which it decodes; learner: that of the learner's forward pass. Where the two differ, so do their
-    log-probabilities, and learner.tolerance has to allow it."""
+    """Precision in which tokens are decoded; learner: that of the learner's forward pass. Where the two differ, so do
+    their log-probabilities, and learner.tolerance has to be raised to allow it."""
     template: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the chat template, such as {enable_thinking = false}; one that it never mentions is refused."""
 
@@ -112,7 +117,7 @@ class LocalPolicyPart(PolicyPart):
 
 
 class OpenAIPolicyPart(PolicyPart):
-    """A model behind any server that speaks OpenAI's chat completions. It can be evaluated, and not trained."""
+    """A model behind any server with OpenAI's chat-completions API. It can be evaluated but not trained."""
 
     type: Literal["openai"] = "openai"
     trainable: ClassVar[bool] = False
@@ -123,15 +128,15 @@ class OpenAIPolicyPart(PolicyPart):
     key_variable: str = "OPENAI_API_KEY"
     """Environment variable that holds the server's key; the key itself is never stored."""
     lanes: int = Field(16, ge=1)
-    """Episodes played at once, and so most requests at once."""
+    """Number of episodes played at once, and so the most requests at once; lower it where the server limits them."""
     call_s: float = Field(120.0, gt=0)
-    """Most seconds of one request."""
+    """Most seconds of one request; raise it for a slow server."""
     attempts: int = Field(5, ge=1)
-    """Requests for one turn, until a busy or failing server has answered; after that the episode is unusable."""
+    """Most requests for one turn to a busy or failing server; if none is answered the episode is unusable."""
     tokens_field: str = "max_tokens"
-    """Under which name the server takes the limit of a turn, for instance max_completion_tokens."""
+    """Name of the request's field that limits the tokens of a turn; some servers want max_completion_tokens."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
-    """Added to every request, for instance {reasoning_effort = "low"}, or {chat_template_kwargs = {enable_thinking =
+    """Further fields of every request, for instance {reasoning_effort = "low"}, or {chat_template_kwargs = {enable_thinking =
     false}} where the server fills in a chat template."""
     tools: Literal["native", "text"] = "native"
     """native: the server is given the tools as schemas, and its calls are kept as text in Hermes notation; if it takes
@@ -143,11 +148,11 @@ class OpenAIPolicyPart(PolicyPart):
         return self
 
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
-        """Raises ConfigError: a server gives text without tokens and takes no weights."""
-        raise ConfigError(f'policy.type "{self.type}" cannot be trained or take a model; open it with served()')
+        """Raises ConfigError: a server returns text without tokens and accepts no weights."""
+        raise ConfigError(f'policy.type "{self.type}" cannot be trained and takes no model; open it with served()')
 
     def served(self) -> Player:
-        """The server's model as a player, with the key that the environment holds now."""
+        """The server's model as a player, with the key that the environment variable holds now."""
         policy = OpenAIPolicy(
             self._server(), lanes=self.lanes, context=self.context, attempts=self.attempts, call_s=self.call_s
         )
