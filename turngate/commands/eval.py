@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from turngate.agents.chat import Chat
+from turngate.agents.chat import Chat, ends_of
 from turngate.agents.rollout import Player
 from turngate.config import Config, dump, parse
 from turngate.errors import ConfigError, StoreError
@@ -96,7 +96,7 @@ def _player(config: Config) -> Player:
     with told_at("model"):
         check_model(config.model)
     model, tokenizer = load_model(config.model)
-    return config.policy.player(rounded_for(config, model), Chat(tokenizer))
+    return config.policy.player(rounded_for(config, model), Chat(tokenizer, ends=ends_of(model)))
 
 
 @contextmanager

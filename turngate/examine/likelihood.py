@@ -193,7 +193,7 @@ class Likelihood(Examiner):
 
 def _after(said_K: IntArray, marker: str, chat: Chat) -> int:
     """How many of the words, without their end-of-turn token, stand after the last ``marker``; 0 without one."""
-    said_K = said_K[:-1] if len(said_K) and said_K[-1] == chat.eos_id else said_K
+    said_K = chat.open(said_K)
     total = chat.decode(said_K).count(marker)
     if not total:
         return 0

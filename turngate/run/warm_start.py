@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turngate.agents.chat import Chat
+from turngate.agents.chat import Chat, ends_of
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.agents.rollout import Player, TokenLimits, Worlds, play_groups
@@ -34,13 +34,13 @@ async def starting_model(
     """
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
-        chat = Chat(tokenizer)
+        chat = Chat(tokenizer, ends=ends_of(model))
         await check_room(environments, worlds, chat, config.policy.limits())
         return model, chat
     if not folder.exists():
         await _imitate(config, environments, worlds, folder, console)
     model, tokenizer = load_model(str(folder))
-    return model, Chat(tokenizer)
+    return model, Chat(tokenizer, ends=ends_of(model))
 
 
 async def _imitate(config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console) -> None:
@@ -51,7 +51,7 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
         raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
     tasks, lines = shown.tasks, shown.lines
     model, tokenizer = await _untrained(config, tasks, lines, worlds)
-    chat, limits = Chat(tokenizer), config.policy.limits()
+    chat, limits = Chat(tokenizer, ends=ends_of(model)), config.policy.limits()
     await check_room(environments, worlds, chat, limits)
     spoken = {
         task.id: [rewritten(line, environments[task.env_id].turn_spec.tools, chat.notation) for line in lines[task.id]]
