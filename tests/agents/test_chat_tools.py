@@ -107,6 +107,21 @@ def test_a_call_as_the_family_writes_it_is_read(calling_family):
     assert (action.calls, action.flaw) == ((ToolCall(name="look", arguments={"place": "here"}),), "")
 
 
+def test_a_call_as_the_template_renders_it_is_read(calling_family):
+    """The template and the notation agree: what the model saw of its own calls is what is read of them."""
+    about, chat = calling_family
+    arguments = '{"place": "here"}' if about.notation == "deepseek" else {"place": "here"}
+    call = {"id": "call00000", "type": "function", "function": {"name": "look", "arguments": arguments}}
+    asked = [{"role": "user", "content": "red"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    whole = chat.tokenizer.apply_chat_template(asked, tools=SCHEMAS, tokenize=False)
+    opening = text_of(chat, chat.frames(SCHEMAS).opening("red"))
+    assert whole.startswith(opening)
+    ids = np.array(chat.special(whole.removeprefix(opening)))
+    ids = ids[: 1 + next(place for place, one in enumerate(ids) if int(one) in chat.ends)]
+    action = parse(chat.decode(ids), TOOLS, chat.notation)
+    assert (action.calls, action.flaw) == ((ToolCall(name="look", arguments={"place": "here"}),), "")
+
+
 def test_an_observation_is_never_a_control_token_and_never_a_call(family):
     """Also where the tokenizer does not call them special, as DeepSeek's and Qwen's do not."""
     name, chat = family
