@@ -1,9 +1,10 @@
 """From messages to tokens and back, without ever tokenising sampled text again.
 
 The chat template is rendered once, around marks; what comes before and after each mark is kept as text. An episode is
-then: opening, what the model wrote, follow-up, what the model wrote, … Only the new observation is tokenised each turn
-and the ids of earlier turns are never touched. So the history holds exactly what the model wrote, even where a
-template would rewrite it when rendering anew (Qwen3 drops the thoughts of earlier turns).
+then: opening, what the model wrote, follow-up, what the model wrote, … Only the new observation is tokenised each turn,
+with the ordinary letters of its frame, and the ids of earlier turns are never touched. So the history holds exactly
+what the model wrote, even where a template would rewrite it when rendering anew (Qwen3 drops the thoughts of earlier
+turns).
 
 Where the template can list tools, it does, in the notation that the model was trained to call them in, and what a tool
 answered is a message of the role ``tool``. Where it cannot, the environment's own text names them (``Chat.notation``).
@@ -41,11 +42,13 @@ _Message: TypeAlias = dict[str, Any]
 
 
 class _Frame(NamedTuple):
-    """Ids around a text."""
+    """What stands around a text. Its ordinary letters are tokenised together with the text, as in the whole chat."""
 
     closing: list[int]
     """The end of the turn before it, where that turn was cut off."""
     before: list[int]
+    lead: str
+    trail: str
     after: list[int]
     spelt: bool = False
     """The text is spelt as JSON."""
@@ -78,6 +81,7 @@ class Chat:
         self._system, self._template = system, dict(template or {})
         self._frames: dict[str, Frames] = {}
         self._added = {**tokenizer.get_added_vocab(), tokenizer.eos_token: tokenizer.eos_token_id}
+        self._whole = _any_of(token for token in self._added if token.strip())
         listed = _PROBE in self._try([*self._begun(), _user(_OPENING)], [_probe()])
         self.notation = of_template(str(tokenizer.chat_template)) if listed else ""
         """The notation of the calls that the template asks for; "" = the template lists no tools, or in no notation
@@ -150,12 +154,12 @@ class Chat:
     def frame_opening(self, tools: Sequence[Schema]) -> _Frame:
         """What stands around the first observation."""
         before, after = self._around([_user(_OPENING)], tools)
-        return _Frame([], self.special(before), self.special(after))
+        return self._framed([], before, after)
 
     def frame_next(self, tools: Sequence[Schema]) -> _Frame:
         """What stands around an observation after a turn, without the token that ends the turn."""
         _, _, between, after = self._around(_DIALOGUE, tools)
-        return _Frame([self._added[self._end]], self.special(between.removeprefix(self._end)), self.special(after))
+        return self._framed([self._added[self._end]], between.removeprefix(self._end), after)
 
     def frame_answer(self, tools: Sequence[Schema], name: str) -> _Frame | None:
         """What stands around the answer of a tool; None if the template has no frame of its own for it."""
@@ -168,9 +172,17 @@ class Chat:
             ended = self._ended.search(rest)
             if found and called and ended:
                 spelt = after.startswith('\\"')
-                closing = self._added[ended.group()]
-                return _Frame([closing], self.special(rest[ended.end() :]), self.special(after[1 + spelt :]), spelt)
+                return self._framed([self._added[ended.group()]], rest[ended.end() :], after[1 + spelt :], spelt=spelt)
         return None
+
+    def _framed(self, closing: list[int], before: str, after: str, *, spelt: bool = False) -> _Frame:
+        found = list(self._whole.finditer(before))
+        start = found[-1].end() if found else 0
+        first = self._whole.search(after)
+        end = first.start() if first else len(after)
+        return _Frame(
+            closing, self.special(before[:start]), before[start:], after[:end], self.special(after[end:]), spelt
+        )
 
     def _end_of_turn(self) -> str:
         """The token with which the template ends an assistant's turn: the tokenizer's eos token, or its own."""
@@ -248,7 +260,7 @@ class Frames:
 
     def opening(self, text: str) -> IntArray:
         """The first context: the template's frame around the first observation."""
-        return join(self._opening.before, self._chat.plain(text), self._opening.after)
+        return self._around(self._opening, text)
 
     def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "") -> IntArray:
         """What is added after a completion: its end-of-turn token if it was cut off, then the next observation.
@@ -258,7 +270,10 @@ class Frames:
         frame = self._frame(answered)
         closing = frame.closing if ended_by is EndedBy.LENGTH else []
         shown = json.dumps(text, ensure_ascii=False)[1:-1] if frame.spelt else text
-        return join(closing, frame.before, self._chat.plain(shown), frame.after)
+        return join(closing, self._around(frame, shown).tolist())
+
+    def _around(self, frame: _Frame, text: str) -> IntArray:
+        return join(frame.before, self._chat.plain(frame.lead + text + frame.trail), frame.after)
 
     def _frame(self, answered: str) -> _Frame:
         if not (answered and self._tools):
