@@ -117,10 +117,19 @@ def test_a_tokenizer_without_template_is_refused():
         Chat(tokenizer)
 
 
-def test_an_eos_that_does_not_end_turns_is_refused(forgetful):
+def test_a_template_may_end_turns_with_another_token_than_eos(forgetful):
     tokenizer = copy.deepcopy(forgetful.tokenizer)
     tokenizer.eos_token = "<|end|>"
-    with pytest.raises(ConfigError, match=r"does not end an assistant turn with '<\|end\|>'"):
+    chat = Chat(tokenizer)
+    assert chat.eos_id == forgetful.eos_id
+    assert chat.ends == {forgetful.eos_id, tokenizer.eos_token_id}
+    np.testing.assert_array_equal(chat.follow_up("red", EndedBy.LENGTH), forgetful.follow_up("red", EndedBy.LENGTH))
+
+
+def test_a_template_that_ends_no_turn_is_refused(forgetful):
+    tokenizer = copy.deepcopy(forgetful.tokenizer)
+    tokenizer.chat_template = FORGETFUL.replace("content + '<|im_end|>", "content + '")
+    with pytest.raises(ConfigError, match=r"does not end an assistant turn with '<\|im_end\|>' or another"):
         Chat(tokenizer)
     tokenizer.eos_token = None
     with pytest.raises(ConfigError, match="has no eos_token"):

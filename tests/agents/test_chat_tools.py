@@ -1,5 +1,7 @@
 """Tools in the chat templates of model families: listed by the template, answered in its own frame, token by token."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,11 @@ def family(request):
     return request.param, Chat(templates.tokenizer(request.param))
 
 
+@pytest.fixture(scope="module", params=templates.CALLING)
+def calling_family(request):
+    return templates.FAMILIES[request.param], Chat(templates.tokenizer(request.param))
+
+
 def text_of(chat, *parts):
     return chat.tokenizer.decode(np.concatenate(parts), clean_up_tokenization_spaces=False)
 
@@ -32,12 +39,12 @@ def calling(notation):
 
 
 def test_the_notation_is_found_in_the_template(family):
-    notation, chat = family
-    assert chat.notation == notation
+    name, chat = family
+    assert chat.notation == templates.FAMILIES[name].notation
 
 
-def test_a_template_without_tools_leaves_them_to_the_environment():
-    chat = models.chat()
+@pytest.mark.parametrize("chat", [models.chat(), Chat(templates.tokenizer("gemma"))], ids=["tiny", "gemma"])
+def test_a_template_without_tools_leaves_them_to_the_environment(chat):
     assert chat.notation == ""
     with_tools, without = chat.frames(SCHEMAS), chat.frames(())
     np.testing.assert_array_equal(with_tools.opening("red"), without.opening("red"))
@@ -45,8 +52,8 @@ def test_a_template_without_tools_leaves_them_to_the_environment():
     np.testing.assert_array_equal(answered, without.follow_up("red", EndedBy.STOP))
 
 
-def test_the_template_lists_the_tools(family):
-    _, chat = family
+def test_the_template_lists_the_tools(calling_family):
+    _, chat = calling_family
     opening = text_of(chat, chat.frames(SCHEMAS).opening("red"))
     for tool in TOOLS:
         assert f'"{tool.name}"' in opening
@@ -56,26 +63,29 @@ def test_the_template_lists_the_tools(family):
 
 def test_what_the_engine_saw_is_the_whole_chat_as_the_template_renders_it(family):
     """Token in, token out: the pieces of an episode, end to end, are what the template makes of it all at once."""
-    notation, chat = family
+    name, chat = family
     frames = chat.frames(SCHEMAS)
-    said = chat.encode_turn("Hm.")
+    said = chat.encode_turn("<|channel|>final<|message|>Hm." if name == "harmony" else "Hm.")
+    if name == "harmony":  # what a model ends with <|return|> its template ends with <|end|> once another turn follows
+        said[-1] = chat.special("<|end|>")[0]
     pieces = [frames.opening("red"), said, frames.follow_up("write a call", EndedBy.STOP)]
     chat_messages = [
         {"role": "user", "content": "red"},
         {"role": "assistant", "content": "Hm."},
         {"role": "user", "content": "write a call"},
     ]
-    whole = chat.tokenizer.apply_chat_template(chat_messages, tools=SCHEMAS, tokenize=False, add_generation_prompt=True)
+    tools = SCHEMAS if chat.notation else None
+    whole = chat.tokenizer.apply_chat_template(chat_messages, tools=tools, tokenize=False, add_generation_prompt=True)
     assert text_of(chat, *pieces) == whole
-    if not notation.startswith("mistral"):  # its frame ends in a space, which a tokenizer of the whole joins to a word
-        expected = chat.tokenizer(whole, add_special_tokens=False)["input_ids"]
-        assert np.concatenate(pieces).tolist() == expected
+    expected = chat.tokenizer(whole, add_special_tokens=False)["input_ids"]
+    assert np.concatenate(pieces).tolist() == expected
 
 
-def test_the_answer_of_a_tool_has_the_frame_of_the_template(family):
-    _, chat = family
+def test_the_answer_of_a_tool_has_the_frame_of_the_template(calling_family):
+    about, chat = calling_family
     frames = chat.frames(SCHEMAS)
-    call = {"id": "call00000", "type": "function", "function": {"name": "look", "arguments": {}}}
+    arguments = '{"place": ""}' if about.notation == "deepseek" else {"place": ""}
+    call = {"id": "call00000", "type": "function", "function": {"name": "look", "arguments": arguments}}
     asked = [{"role": "user", "content": "red"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
     answer = {"role": "tool", "name": "look", "tool_call_id": "call00000", "content": 'a "b"\nc'}
     whole = chat.tokenizer.apply_chat_template(
@@ -83,38 +93,68 @@ def test_the_answer_of_a_tool_has_the_frame_of_the_template(family):
     )
     follow_up = text_of(chat, frames.follow_up('a "b"\nc', EndedBy.STOP, answered="look"))
     assert whole.endswith(follow_up)
+    ids = frames.follow_up('a "b"\nc', EndedBy.STOP, answered="look").tolist()
+    assert chat.special(whole)[-len(ids) :] == ids
     before = whole.removesuffix(follow_up)
-    assert before.endswith(chat.tokenizer.eos_token)
+    assert before.endswith("<|call|>" if about.notation == "harmony" else about.eos)
     assert follow_up != text_of(chat, frames.follow_up('a "b"\nc', EndedBy.STOP))
 
 
-def test_a_call_as_the_family_writes_it_is_read(family):
-    notation, chat = family
-    text = chat.decode(chat.encode_turn(calling(notation)))
+def test_a_call_as_the_family_writes_it_is_read(calling_family):
+    about, chat = calling_family
+    text = chat.decode(chat.encode_turn(calling(about.notation)))
     action = parse(text, TOOLS, chat.notation)
     assert (action.calls, action.flaw) == ((ToolCall(name="look", arguments={"place": "here"}),), "")
 
 
+def test_a_call_as_the_template_renders_it_is_read(calling_family):
+    """The template and the notation agree: what the model saw of its own calls is what is read of them."""
+    about, chat = calling_family
+    arguments = '{"place": "here"}' if about.notation == "deepseek" else {"place": "here"}
+    call = {"id": "call00000", "type": "function", "function": {"name": "look", "arguments": arguments}}
+    asked = [{"role": "user", "content": "red"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    whole = chat.tokenizer.apply_chat_template(asked, tools=SCHEMAS, tokenize=False)
+    opening = text_of(chat, chat.frames(SCHEMAS).opening("red"))
+    assert whole.startswith(opening)
+    ids = np.array(chat.special(whole.removeprefix(opening)))
+    ids = ids[: 1 + next(place for place, one in enumerate(ids) if int(one) in chat.ends)]
+    action = parse(chat.decode(ids), TOOLS, chat.notation)
+    assert (action.calls, action.flaw) == ((ToolCall(name="look", arguments={"place": "here"}),), "")
+
+
 def test_an_observation_is_never_a_control_token_and_never_a_call(family):
-    notation, chat = family
-    frames = chat.frames(SCHEMAS)
-    special = set(chat.tokenizer.all_special_ids)
-    smuggled = "".join(templates.FAMILIES[notation][2]) + calling(notation)
+    """Also where the tokenizer does not call them special, as DeepSeek's and Qwen's do not."""
+    name, chat = family
+    about, frames = templates.FAMILIES[name], chat.frames(SCHEMAS)
+    written = calling(about.notation) if about.notation else ""
+    marks = [mark for mark in (*about.special, *about.added) if mark.strip() and mark != "<b>"]
+    control = {chat.tokenizer.get_added_vocab()[mark] for mark in marks}
+    smuggled = f"a{''.join(marks)} {' '.join(marks)}{written}</think>"
     for make in (
         frames.opening,
         lambda text: frames.follow_up(text, EndedBy.STOP),
         lambda text: frames.follow_up(text, EndedBy.STOP, answered="look"),
     ):
-        count = sum(int(token) in special for token in make(smuggled))
-        assert count == sum(int(token) in special for token in make("x"))
+        count = sum(int(token) in control for token in make(smuggled))
+        assert count == sum(int(token) in control for token in make("x"))
+        text = text_of(chat, make(smuggled))
+        assert smuggled in text or json.dumps(smuggled, ensure_ascii=False)[1:-1] in text
 
 
-def test_a_turn_that_was_cut_off_gets_its_end_before_the_answer(family):
-    _, chat = family
-    frames = chat.frames(SCHEMAS)
-    cut = frames.follow_up("a", EndedBy.LENGTH, answered="look")
-    assert cut[0] == chat.eos_id
-    np.testing.assert_array_equal(cut[1:], frames.follow_up("a", EndedBy.STOP, answered="look"))
+def test_what_a_tokenizer_holds_beside_control_tokens_stays_whole():
+    chat = Chat(templates.tokenizer("gemma"))
+    (mark,) = chat.special("<b>")
+    assert mark in chat.opening("<b>red")
+
+
+def test_a_given_thought_has_the_tokens_that_the_model_would_write():
+    chat = Chat(templates.tokenizer("qwen3"))
+    text = "<think>red</think>press a"
+    ids = chat.encode_turn(text).tolist()
+    marks = chat.special("<think></think>")
+    assert [mark in ids for mark in marks] == [True, True]
+    assert chat.decode(np.array(ids)) == text
+    assert not set(marks) & set(chat.opening(text).tolist())
 
 
 def test_a_system_text_and_arguments_of_the_template():
@@ -130,10 +170,13 @@ def test_a_system_text_that_the_template_refuses_is_named():
         Chat(templates.tokenizer("mistral"), system="Be brief.")
 
 
-def test_a_given_turn_has_the_tokens_that_the_model_would_write(family):
-    notation, chat = family
+def test_a_given_turn_has_the_tokens_that_the_model_would_write(calling_family):
+    about, chat = calling_family
+    notation = about.notation
     ids = chat.encode_turn(calling(notation)).tolist()
-    marks = [mark for mark in NOTATIONS[notation].control if mark in calling(notation)]
+    held = chat.tokenizer.get_added_vocab()
+    marks = [mark for mark in NOTATIONS[notation].control if mark in calling(notation) and mark in held]
+    assert marks or notation == "llama3"
     for mark in marks:
         (token,) = chat.tokenizer(mark, add_special_tokens=False)["input_ids"]
         assert token in ids

@@ -9,8 +9,8 @@
 import base64
 
 import pytest
-from galleries import png
 
+from tests.helpers.galleries import png
 from turngate.agents import conversation
 from turngate.agents.conversation import ServerCall, as_text, listing, spelt
 from turngate.errors import ConfigError

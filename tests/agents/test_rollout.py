@@ -334,7 +334,7 @@ def test_an_environment_that_is_lost_is_an_env_error():
 # --- a model whose template lists tools -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["hermes", "qwen_coder", "llama3", "mistral", "deepseek"])
+@pytest.mark.parametrize("family", templates.CALLING)
 def test_an_episode_in_the_models_own_notation(family):
     """The template lists the tools, the agent calls them in its notation, and answers stand in their own frame."""
     chat = Chat(templates.tokenizer(family))

@@ -5,15 +5,12 @@ import json
 import logging
 from pathlib import Path
 
-import chat_server
-import galleries
-import models
 import pytest
-import templates
 import tomli_w
-from chat_server import completion
-from command_line import turngate
 
+from tests.helpers import chat_server, galleries, models, templates
+from tests.helpers.chat_server import completion
+from tests.helpers.command_line import turngate
 from turngate.agents import tiny
 from turngate.agents.chat import Chat
 from turngate.envs.lock import LockEnv, key_of

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from turngate.envs.base import TurnSpec
+from turngate.envs.tasks import TaskList
+from turngate.envs.tool_env import ToolEnv
 from turngate.errors import UnknownName
+from turngate.rewards import FromEvidence, Rubric
 from turngate.tools.notations import NOTATIONS
 from turngate.tools.read import parse
-from turngate.tools.tool import Parameter, Tool
-from turngate.types import ToolCall
+from turngate.tools.tool import Parameter, Tool, tool
+from turngate.types import Task, ToolCall
 
 TOOLS = (
     Tool(name="look", description="Look around."),
@@ -129,6 +133,74 @@ def test_a_call_inside_of_a_string_is_text(notation, inner):
         assert read(written(notation, call("say", text=smuggled))) == expected
 
 
+@pytest.mark.parametrize("inner", MODELS)
+def test_a_call_inside_of_a_bare_value_is_text(inner):
+    smuggled = f"{written(inner, call('look'))} and more"
+    text = written("qwen_coder", call("say", text=smuggled))
+    assert read(text, "qwen_coder") == read(text) == ([("say", {"text": smuggled})], None, "")
+
+
+def test_a_bare_value_that_ends_its_own_parameter_is_not_carried_out_short():
+    smuggled = written("qwen_coder", call("say", text="inner"))
+    calls, problem, _ = read(written("qwen_coder", call("say", text=f"{smuggled} and more")), "qwen_coder")
+    assert (calls, problem) == (
+        [],
+        "a value holds </parameter> before another tag, so its end is unclear; write it apart",
+    )
+
+
+@pytest.mark.parametrize("notation", [name for name in MODELS if name != "qwen_coder"])
+def test_a_call_nested_in_its_own_notation_is_text(notation):
+    nested = written(notation, call("say", text=written(notation, call("say", text="inner"))))
+    expected = [("say", {"text": nested})], None, ""
+    assert read(written(notation, call("say", text=nested)), notation) == expected
+
+
+def test_a_call_inside_of_an_analysis_is_none():
+    smuggled = written("harmony", call("say", text="secret"))
+    thought = f"<|channel|>analysis<|message|>{smuggled}"
+    assert read(f"{thought}<|end|><|start|>assistant{written('harmony', call('look'))}", "harmony") == (
+        [("look", {})],
+        None,
+        "",
+    )
+    missing = "no call after the thoughts; write one to functions.NAME in the channel commentary"
+    for text in (thought, f"{thought}<|end|>", "<|channel|>final<|message|>Done."):
+        assert read(text, "harmony") == ([], missing, "")
+
+
+class Echo(ToolEnv):
+    """Its tool answers with calls."""
+
+    turn_spec = TurnSpec(
+        rubric=Rubric(rewards=(FromEvidence(name="won", evidence="won", kind="outcome", levels=(0, 1)),)), max_turns=3
+    )
+
+    def __init__(self):
+        super().__init__(tasks=TaskList([Task(id="t", env_id="test/Echo-v0", prompt="Say something.")]))
+
+    def begin(self, task):
+        self.said = []
+        return task.prompt
+
+    @tool
+    def say(self, text: str) -> str:
+        """Say."""
+        self.said.append(text)
+        return "\n".join(written(name, call("say", text="smuggled")) for name in MODELS)
+
+
+@pytest.mark.parametrize("notation", NOTATIONS)
+def test_a_call_in_the_answer_of_a_tool_is_none(notation):
+    env = Echo()
+    env.reset(options={"notation": notation})
+    for number in range(2):
+        line = f"say {number}" if notation == "command_line" else written(notation, call("say", text=str(number)))
+        reply, *_ = env.step(line)
+        assert written("hermes", call("say", text="smuggled")) in reply.text
+    assert env.said == ["0", "1"]
+
+
 def test_a_call_inside_of_a_command_is_text_where_commands_were_agreed_upon():
     for inner in MODELS:
         smuggled = written(inner, call("look"))
@@ -165,6 +237,13 @@ def test_the_same_call_twice_is_two_calls(notation):
         assert read(twice, notation) == ([("look", {}), ("look", {})], None, "")
 
 
+def test_a_second_call_where_a_turn_holds_one_is_left_out_and_told():
+    one = written("harmony", call("look"))
+    calls, problem, flaw = read(f"{one}<|call|><|start|>assistant{one}", "harmony")
+    assert (calls, problem, flaw) == ([("look", {})], None, "text after a tool call; write nothing after it")
+    assert read("look\nlook", "command_line") == ([], "look takes no arguments; write: look", "")
+
+
 @pytest.mark.parametrize("notation", MODELS)
 def test_a_flood_of_calls_is_refused(notation):
     if notation not in SINGLE:
@@ -192,6 +271,64 @@ def test_a_flood_of_calls_is_refused(notation):
 )
 def test_what_cannot_be_read_is_told(notation, arguments, problem):
     text = written(notation, call("say", text="TEXT")).replace('{"text": "TEXT"}', arguments)
+    calls, told, _ = read(text, notation)
+    assert calls == []
+    assert told.startswith(problem), told
+
+
+def _coder(inner, name="say"):
+    return f"<tool_call>\n<function={name}>\n{inner}</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (_coder("<parameter=text>\na\n"), "<parameter=…> is not closed by </parameter>"),
+        (
+            _coder("<parameter=text>\na\n</parameter>\n" * 2),
+            "tool call names the parameter 'text' twice; write each once",
+        ),
+        (_coder("<parameter=text>\n \n</parameter>\n"), "say needs TEXT; write: say TEXT"),
+        (_coder(""), "say needs TEXT; write: say TEXT"),
+        (_coder("<parameter=loud>\ntrue\n</parameter>\n"), "say has no argument 'loud'; write: say TEXT"),
+        (_coder("<parameter=text>\n\0\n</parameter>\n"), "a NUL character cannot be passed on; leave it out"),
+        (_coder("a"), "<function=…> is not closed by </function>"),
+        (
+            _coder("<parameter=steps>\nmany\n</parameter>\n", "move"),
+            "argument 'steps' of move should be a valid integer, not 'many'; write: move STEPS [WAY]",
+        ),
+    ],
+)
+def test_bare_values_that_cannot_be_read_are_told(text, problem):
+    assert read(text, "qwen_coder") == ([], problem, "")
+
+
+@pytest.mark.parametrize("notation", MODELS)
+def test_a_tool_that_does_not_exist_is_told(notation):
+    text = written(notation, ToolCall(name="lok", arguments={}))
+    assert read(text, notation) == ([], "unknown tool 'lok'; did you mean look?", "")
+
+
+@pytest.mark.parametrize(
+    ("notation", "text", "problem"),
+    [
+        ("hermes", "<tool_call>\nlook\n</tool_call>", "tool call is not JSON"),
+        ("hermes", "<tool_call>\n[]\n</tool_call>", 'tool call needs {"name": …, "arguments": {…}}'),
+        ("llama3", '{"name": ["look"], "parameters": {}}', 'tool call needs {"name": …, "parameters": {…}}'),
+        ("mistral", "[TOOL_CALLS] look", "[TOOL_CALLS] needs NAME[ARGS]{…} or a list of calls"),
+        (
+            "mistral",
+            '[TOOL_CALLS] [{"name": "look"} {"name": "look"}]',
+            "the list after [TOOL_CALLS] is not closed by ]",
+        ),
+        ("mistral_11", "[TOOL_CALLS]{}", "[TOOL_CALLS] needs NAME[ARGS]{…} or a list of calls"),
+        ("deepseek", "<｜tool▁calls▁begin｜>look", "<｜tool▁calls▁begin｜> is followed by no <｜tool▁call▁begin｜>"),
+        ("deepseek", "<｜tool▁call▁begin｜>look{}", "<｜tool▁call▁begin｜> needs NAME<｜tool▁sep｜>{…}"),
+        ("harmony", "<|channel|>commentary to=functions.look", "<|channel|> is followed by no <|message|>"),
+        ("harmony", "<|channel|>commentary to=functions.look<|message|>", "tool call is not JSON"),
+    ],
+)
+def test_a_frame_that_is_malformed_is_told(notation, text, problem):
     calls, told, _ = read(text, notation)
     assert calls == []
     assert told.startswith(problem), told

@@ -1,14 +1,18 @@
 """From messages to tokens and back, without ever tokenising sampled text again.
 
 The chat template is rendered once, around marks; what comes before and after each mark is kept as text. An episode is
-then: opening, what the model wrote, follow-up, what the model wrote, … Only the new observation is tokenised each turn
-and the ids of earlier turns are never touched. So the history holds exactly what the model wrote, even where a
-template would rewrite it when rendering anew (Qwen3 drops the thoughts of earlier turns).
+then: opening, what the model wrote, follow-up, what the model wrote, … Only the new observation is tokenised each turn,
+with the ordinary letters of its frame, and the ids of earlier turns are never touched. So the history holds exactly
+what the model wrote, even where a template would rewrite it when rendering anew (Qwen3 drops the thoughts of earlier
+turns).
 
 Where the template can list tools, it does, in the notation that the model was trained to call them in, and what a tool
 answered is a message of the role ``tool``. Where it cannot, the environment's own text names them (``Chat.notation``).
 
-Observations are tokenised with special tokens switched off: a document that contains ``<|im_end|>`` stays a document.
+A model may end a turn with one of several tokens (``Chat.ends``). The history keeps the one that it wrote, and only a
+turn that was cut off gets one, as context. docs/models.md shows the tokens of each family.
+
+Observations are tokenised with control tokens switched off: a document that contains ``<|im_end|>`` stays a document.
 """
 
 from __future__ import annotations
@@ -16,58 +20,90 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from turngate.agents.protocols import Tokenizer
+from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import ConfigError
 from turngate.tools.notations import NOTATIONS, of_template
+from turngate.tools.notations.base import THOUGHT
 from turngate.types import JSON, EndedBy, IntArray
 
 _NO_TOKENS = "this needs the tokens of a policy behind a server, which gives text alone; use a local model"
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
-_PROBE = "turngate_probe"
+_PROBE = "turngate_probe"  # the name of a tool, or of an argument
 _GIVEN = ("messages", "tools", "add_generation_prompt")  # arguments of a template that each rendering has its own of
 _CALL_ID = "call00000"  # nine letters and digits, which Mistral's templates insist on
 
 Schema: TypeAlias = Mapping[str, JSON]
 """A tool as templates take it (``Tool.schema``)."""
 _Message: TypeAlias = dict[str, Any]
-_Frame: TypeAlias = tuple[list[int], list[int]]
-_Answer: TypeAlias = tuple[list[int], list[int], bool]
+
+
+class _Frame(NamedTuple):
+    """What stands around a text. Its ordinary letters are tokenised together with the text, as in the whole chat."""
+
+    closing: list[int]
+    """The end of the turn before it, where that turn was cut off."""
+    before: list[int]
+    lead: str
+    trail: str
+    after: list[int]
+    spelt: bool = False
+    """The text is spelt as JSON."""
 
 
 class Chat:
     """Renders turns for one tokenizer, a transformers tokenizer with a chat template.
 
     ``system``: the text of a system message; "" = none but the template's own. ``template``: further arguments of the
-    template, for instance ``{"enable_thinking": False}``.
+    template, for instance ``{"enable_thinking": False}``. ``ends``: ids that end a turn beside those which template
+    and tokenizer tell, as ``ends_of`` a model.
 
     Raises ConfigError for a template that is missing, that does not render each message once and in order, or that
-    does not end a turn with the tokenizer's ``eos_token``; also for a system text that the template leaves out and for
-    an argument that it never mentions.
+    ends no turn with a token; also for a system text that the template leaves out and for an argument that it never
+    mentions.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, system: str = "", template: Mapping[str, JSON] | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        system: str = "",
+        template: Mapping[str, JSON] | None = None,
+        ends: Iterable[int] = (),
+    ) -> None:
         if not tokenizer.chat_template:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no chat template; give a chat model")
         if tokenizer.eos_token_id is None or tokenizer.eos_token is None:
             raise ConfigError(f"the tokenizer '{tokenizer.name_or_path}' has no eos_token, which ends a turn")
         self.tokenizer = tokenizer
-        self.eos_id: int = tokenizer.eos_token_id
         self.system, self._template = system, dict(template or {})
         for name in self._template:
             self._check_argument(name)
         self._frames: dict[str, Frames] = {}
+        self._added = {**tokenizer.get_added_vocab(), tokenizer.eos_token: tokenizer.eos_token_id}
+        self._whole = _any_of(token for token in self._added if token.strip())
         listed = _PROBE in self._try([*self._begun(), _user(_OPENING)], [_probe()])
         self.notation = of_template(str(tokenizer.chat_template)) if listed else ""
         """The notation of the calls that the template asks for; "" = the template lists no tools, or in no notation
         that is known, so the environment's own text names them and any notation will do."""
-        self.frames(())
+        self._end = self._end_of_turn()
+        self.ends = self._all_ends() | frozenset(ends)
+        """Ids of the tokens with which the model ends its turn: sampling stops at any of them."""
+        self._ended = _any_of(token for token, number in self._added.items() if number in self.ends)
+        self.eos_id = self._end_of("")
+        """The id that ends a turn which was given as text and calls nothing."""
         control = NOTATIONS[self.notation].control if self.notation else ()
-        self._marks = re.compile(f"({'|'.join(map(re.escape, control))})") if control else None
+        self._marks = _any_of(token for token in (*control, *THOUGHT) if token in self._added)
+        shown = str(tokenizer.chat_template)
+        used = [token for token in self._added if token.strip() and (token in shown or token in control)]
+        self._control = _any_of(())
+        self._control = _any_of(token for token in used if self._added[token] in self.plain(token))
+        self.frames(())
 
     @property
     def about_tools(self) -> str:
@@ -95,17 +131,25 @@ class Chat:
     def encode_turn(self, text: str) -> IntArray:
         """An assistant's turn that was given as text, with its end-of-turn token.
 
-        The marks of the template's notation become the tokens that the model would write for them; nothing else does.
+        The marks of the template's notation and of a thought become the tokens that the model would write for them;
+        nothing else does.
         """
-        if self._marks is None:
-            return join(self.plain(text), [self.eos_id])
         pieces = enumerate(self._marks.split(text))
-        return join(*(self.special(piece) if odd % 2 else self.plain(piece) for odd, piece in pieces), [self.eos_id])
+        ids = join(*(self.special(piece) if odd % 2 else self.plain(piece) for odd, piece in pieces))
+        return ids if self.is_ended(ids) else np.append(ids, np.int32(self._end_of(text)))
+
+    def is_ended(self, ids: IntArray) -> bool:
+        """Whether the last token ends the turn."""
+        return len(ids) > 0 and int(ids[-1]) in self.ends
+
+    def open(self, ids: IntArray) -> IntArray:
+        """A completion without its end-of-turn token."""
+        return ids[:-1] if self.is_ended(ids) else ids
 
     def decode(self, ids: IntArray) -> str:
         """The text of a completion, without its end-of-turn token."""
-        kept = ids[:-1] if len(ids) and ids[-1] == self.eos_id else ids
-        return str(self.tokenizer.decode(kept.tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        kept = self.open(ids).tolist()
+        return str(self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def special(self, text: str) -> list[int]:
         """Ids of a text of the template."""
@@ -113,7 +157,11 @@ class Chat:
 
     def plain(self, text: str) -> list[int]:
         """Ids of a text of somebody else, in which nothing is a control token."""
-        return list(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+        cuts = [found.start() + 1 for found in self._control.finditer(text)]
+        ids: list[int] = []
+        for start, end in pairwise([0, *cuts, len(text)]):
+            ids += self.tokenizer(text[start:end], add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return ids
 
     def frame_opening(self, tools: Sequence[Schema]) -> _Frame:
         """What stands around the first observation."""
@@ -123,33 +171,65 @@ class Chat:
                 f"policy.system has no effect: the chat template of '{self.tokenizer.name_or_path}' leaves system "
                 "messages out; put the text into the environment's prompt instead"
             )
-        return self.special(before), self.special(after)
+        return self._framed([], before, after)
 
     def frame_next(self, tools: Sequence[Schema]) -> _Frame:
         """What stands around an observation after a turn, without the token that ends the turn."""
-        dialogue = [_user(_OPENING), _said(), _user(_NEXT)]
-        _, _, between, after = self._around(dialogue, tools)
+        _, _, between, after = self._around(_DIALOGUE, tools)
+        return self._framed([self._added[self._end]], between.removeprefix(self._end), after)
+
+    def frame_answer(self, tools: Sequence[Schema], name: str) -> _Frame | None:
+        """What stands around the answer of a tool; None if the template has no frame of its own for it."""
+        for arguments in ({_PROBE: ""}, f'{{"{_PROBE}": ""}}'):  # some templates want the text of an object
+            call = {"id": _CALL_ID, "type": "function", "function": {"name": name, "arguments": arguments}}
+            asked = {"role": "assistant", "content": "", "tool_calls": [call]}
+            answer = {"role": "tool", "name": name, "tool_call_id": _CALL_ID, "content": f'{_NEXT}"'}
+            head, found, after = self._try([*self._begun(), _user(_OPENING), asked, answer], tools).partition(_NEXT)
+            _, called, rest = head.rpartition(_PROBE)
+            ended = self._ended.search(rest)
+            if found and called and ended:
+                spelt = after.startswith('\\"')
+                return self._framed([self._added[ended.group()]], rest[ended.end() :], after[1 + spelt :], spelt=spelt)
+        return None
+
+    def _framed(self, closing: list[int], before: str, after: str, *, spelt: bool = False) -> _Frame:
+        found = list(self._whole.finditer(before))
+        start = found[-1].end() if found else 0
+        first = self._whole.search(after)
+        end = first.start() if first else len(after)
+        return _Frame(
+            closing, self.special(before[:start]), before[start:], after[:end], self.special(after[end:]), spelt
+        )
+
+    def _end_of_turn(self) -> str:
+        """The token with which the template ends an assistant's turn: the tokenizer's eos token, or its own."""
+        opening, _, between, _ = self._around(_DIALOGUE, ())
         eos = str(self.tokenizer.eos_token)
-        if not between.startswith(eos):
+        if between.startswith(eos):
+            return eos
+        control = [token for token in self._added if token.strip()]
+        begins_message = max(control, key=opening.rfind)  # as every message of a user begins, so it ends none
+        ends = [token for token in control if between.startswith(token) and token != begins_message]
+        if not ends:
             raise ConfigError(
                 f"the chat template of '{self.tokenizer.name_or_path}' does not end an assistant turn with "
-                f"'{eos}'; set the tokenizer's eos_token to the template's end-of-turn token"
+                f"'{eos}' or another control token; set the tokenizer's eos_token to the template's end-of-turn token"
             )
-        return self.special(between.removeprefix(eos)), self.special(after)
+        return max(ends, key=len)
 
-    def frame_answer(self, tools: Sequence[Schema], name: str) -> _Answer | None:
-        """What stands around the answer of a tool, and whether it is spelt as JSON; None if there is no such frame."""
-        call = {"id": _CALL_ID, "type": "function", "function": {"name": name, "arguments": {}}}
-        asked = [*self._begun(), _user(_OPENING), {"role": "assistant", "content": "", "tool_calls": [call]}]
-        answer = {"role": "tool", "name": name, "tool_call_id": _CALL_ID, "content": f'{_NEXT}"'}
-        before = self._try(asked, tools, prompt=False)
-        whole = self._try([*asked, answer], tools)
+    def _all_ends(self) -> frozenset[int]:
+        """What template, tokenizer and notation say; the model's own settings may name more."""
         eos = str(self.tokenizer.eos_token)
-        if not before or not whole.startswith(before) or whole.count(_NEXT) != 1 or eos not in before:
-            return None
-        head, after = whole.split(_NEXT)
-        spelt = after.startswith('\\"')
-        return self.special(head[before.rindex(eos) + len(eos) :]), self.special(after[1 + spelt :]), spelt
+        if not self.notation:
+            return frozenset({self._added[self._end], self._added[eos]})
+        notation = NOTATIONS[self.notation]
+        ends = {self._end, eos, *notation.ends} - set(notation.goes_on)
+        return frozenset(self._added[token] for token in ends if token in self._added)
+
+    def _end_of(self, text: str) -> int:
+        """The token with which the model would end a turn with this text."""
+        token = NOTATIONS[self.notation].end(text) if self.notation else ""
+        return self._added.get(token, self._added[self._end])
 
     def _begun(self) -> list[_Message]:
         return [{"role": "system", "content": self.system}] if self.system else []
@@ -206,27 +286,30 @@ class Frames:
     def __init__(self, chat: Chat, tools: Sequence[Schema]) -> None:
         self._chat, self._tools = chat, tools
         self._opening, self._next = chat.frame_opening(tools), chat.frame_next(tools)
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, _Frame] = {}
 
     def opening(self, text: str) -> IntArray:
         """The first context: the template's frame around the first observation."""
-        return join(self._opening[0], self._chat.plain(text), self._opening[1])
+        return self._around(self._opening, text)
 
     def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "") -> IntArray:
         """What is added after a completion: its end-of-turn token if it was cut off, then the next observation.
 
         ``answered``: the tool whose answer it is; "" = a message of the user.
         """
-        closing = [self._chat.eos_id] if ended_by is EndedBy.LENGTH else []
-        before, after, spelt = self._frame(answered)
-        shown = json.dumps(text, ensure_ascii=False)[1:-1] if spelt else text
-        return join(closing, before, self._chat.plain(shown), after)
+        frame = self._frame(answered)
+        closing = frame.closing if ended_by is EndedBy.LENGTH else []
+        shown = json.dumps(text, ensure_ascii=False)[1:-1] if frame.spelt else text
+        return join(closing, self._around(frame, shown).tolist())
 
-    def _frame(self, answered: str) -> _Answer:
+    def _around(self, frame: _Frame, text: str) -> IntArray:
+        return join(frame.before, self._chat.plain(frame.lead + text + frame.trail), frame.after)
+
+    def _frame(self, answered: str) -> _Frame:
         if not (answered and self._tools):
-            return *self._next, False
+            return self._next
         if answered not in self._answers:
-            self._answers[answered] = self._chat.frame_answer(self._tools, answered) or (*self._next, False)
+            self._answers[answered] = self._chat.frame_answer(self._tools, answered) or self._next
         return self._answers[answered]
 
 
@@ -238,6 +321,7 @@ class TextChat(Chat):
 
     def __init__(self, *, system: str = "", notation: str = "") -> None:
         self.eos_id = -1  # no token has it
+        self.ends = frozenset()
         self.system, self.notation = system, notation
 
     @property
@@ -271,6 +355,12 @@ class _NoFrames(Frames):
         return join()
 
 
+def ends_of(model: LanguageModel) -> tuple[int, ...]:
+    """The tokens at which the model's own generation settings stop; () = they name none."""
+    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    return tuple(named) if isinstance(named, list | tuple) else () if named is None else (named,)
+
+
 def join(*parts: list[int]) -> IntArray:
     """Ids end to end."""
     return np.asarray([token for part in parts for token in part], np.int32)
@@ -280,10 +370,15 @@ def _user(text: str) -> _Message:
     return {"role": "user", "content": text}
 
 
-def _said() -> _Message:
-    return {"role": "assistant", "content": _SAID}
-
-
 def _probe() -> Schema:
     parameters: JSON = {"type": "object", "properties": {}}
     return {"type": "function", "function": {"name": _PROBE, "description": "", "parameters": parameters}}
+
+
+def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
+    """What finds any of some texts, the longest that stands there."""
+    ordered = sorted(texts, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, ordered))})" if ordered else "(?!)")
+
+
+_DIALOGUE = (_user(_OPENING), {"role": "assistant", "content": _SAID}, _user(_NEXT))

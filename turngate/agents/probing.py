@@ -59,11 +59,11 @@ def ids_after(trajectory: Trajectory, turn: int, chat: Chat, *, reply: bool = Tr
     parts: list[IntArray] = []
     for one in trajectory.turns[: turn + 1]:
         said = one.completion.ids_K
-        parts += [one.context_ids, said if words else said[len(_open(said, chat)) :]]
+        parts += [one.context_ids, said if words else said[len(chat.open(said)) :]]
     if reply and turn + 1 < n_turns:
         parts.append(trajectory.turns[turn + 1].context_ids)
     else:
-        parts[-1] = _open(parts[-1], chat)
+        parts[-1] = chat.open(parts[-1])
     return np.concatenate(parts).astype(np.int32)
 
 
@@ -127,8 +127,3 @@ def _requests(
                     sampling=Sampling(temperature=ask.temperature),
                 ),
             )
-
-
-def _open(said_K: IntArray, chat: Chat) -> IntArray:
-    """The words without their end-of-turn token."""
-    return said_K[:-1] if len(said_K) and said_K[-1] == chat.eos_id else said_K

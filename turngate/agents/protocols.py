@@ -69,6 +69,9 @@ class Tokenizer(Protocol):
     def __len__(self) -> int:
         """Number of tokens."""
 
+    def get_added_vocab(self) -> Mapping[str, int]:
+        """The tokens that are found whole before a text is tokenised, and their ids; control tokens are among them."""
+
     def __call__(
         self, text: str, *, add_special_tokens: bool, split_special_tokens: bool = False
     ) -> Mapping[str, Sequence[int]]:

@@ -99,7 +99,7 @@ def _player(config: Config) -> Player:
     with naming_key("model"):
         check_model(config.model)
     model, tokenizer = load_model(config.model)
-    return config.policy.player(rounded_for(config, model), config.policy.chat(tokenizer))
+    return config.policy.player(rounded_for(config, model), config.policy.chat(model, tokenizer))
 
 
 @contextmanager

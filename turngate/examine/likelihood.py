@@ -197,7 +197,7 @@ class Likelihood(Examiner):
 
 def _after(said_K: IntArray, marker: str, chat: Chat) -> int:
     """How many tokens, without the end-of-turn token, come after the last ``marker``; 0 if it does not occur."""
-    said_K = said_K[:-1] if len(said_K) and said_K[-1] == chat.eos_id else said_K
+    said_K = chat.open(said_K)
     total = chat.decode(said_K).count(marker)
     if not total:
         return 0

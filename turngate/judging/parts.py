@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
-from turngate.agents.chat import Chat
+from turngate.agents.chat import Chat, ends_of
 from turngate.agents.rollout import Player
 from turngate.errors import ConfigError
 from turngate.judging.openai import OpenAISpeaker
@@ -114,7 +114,7 @@ class ModelJudge(JudgePart):
     def speaker(self, player: Player | None) -> PolicySpeaker:
         """The loaded model as a speaker. Raises ConfigError if it cannot be found, MissingExtra without torch."""
         model, tokenizer = tiny.load(self.model, device="cuda" if torch.cuda.is_available() else "cpu")
-        chat = Chat(tokenizer)
+        chat = Chat(tokenizer, ends=ends_of(model))
         policy = local.LocalPolicy(model, chat, lanes=self.lanes, order="ready")
         folder = Path(self.model)
         known = folder_version(folder) if folder.is_dir() else getattr(model.config, "_commit_hash", None)

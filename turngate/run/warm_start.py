@@ -34,13 +34,13 @@ async def starting_model(
     """
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
-        chat = config.policy.chat(tokenizer)
+        chat = config.policy.chat(model, tokenizer)
         await check_room(environments, worlds, chat, config.policy.limits())
         return model, chat
     if not folder.exists():
         await _imitate(config, environments, worlds, folder, console)
     model, tokenizer = load_model(str(folder))
-    return model, config.policy.chat(tokenizer)
+    return model, config.policy.chat(model, tokenizer)
 
 
 async def _imitate(config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console) -> None:
@@ -51,7 +51,7 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
         raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
     tasks, lines = shown.tasks, shown.lines
     model, tokenizer = await _untrained(config, tasks, lines, worlds)
-    chat, limits = config.policy.chat(tokenizer), config.policy.limits()
+    chat, limits = config.policy.chat(model, tokenizer), config.policy.limits()
     await check_room(environments, worlds, chat, limits)
     spoken = {
         task.id: [rewritten(line, environments[task.env_id].turn_spec.tools, chat.notation) for line in lines[task.id]]

@@ -250,7 +250,7 @@ class LocalPolicy(Policy):
             job = self._job(index)
             job.ids.append(token)
             job.logprobs.append(logprob)
-            if token == self._chat.eos_id or len(job.ids) == job.request.max_tokens:
+            if token in self._chat.ends or len(job.ids) == job.request.max_tokens:
                 self._finish(index)
 
     def _draw(self, jobs: Sequence[_Job], logits: torch.Tensor) -> tuple[list[int], list[float]]:
@@ -286,7 +286,7 @@ class LocalPolicy(Policy):
             Completion(
                 ids_K=ids,
                 logprobs_K=np.asarray(job.logprobs, np.float32),
-                ended_by=EndedBy.STOP if ids[-1] == self._chat.eos_id else EndedBy.LENGTH,
+                ended_by=EndedBy.STOP if self._chat.is_ended(ids) else EndedBy.LENGTH,
                 policy_version=self.version,
                 text=self._chat.decode(ids),
             )

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from turngate.agents.chat import Chat, TextChat
+from turngate.agents.chat import Chat, TextChat, ends_of
 from turngate.agents.conversation import NOTATION
 from turngate.agents.policies.base import Policy
 from turngate.agents.policies.openai import OpenAIPolicy
@@ -65,9 +65,9 @@ class PolicyPart(Part):
         """The limits of an episode, in tokens and seconds."""
         return TokenLimits(turn_tokens=self.turn_tokens, context=self.context, episode_s=self.episode_s)
 
-    def chat(self, tokenizer: Tokenizer) -> Chat:
+    def chat(self, model: LanguageModel, tokenizer: Tokenizer) -> Chat:
         """How messages become tokens: what every run and evaluation of this policy uses. Raises as ``Chat`` does."""
-        return Chat(tokenizer, system=self.system)
+        return Chat(tokenizer, system=self.system, ends=ends_of(model))
 
     @abstractmethod
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
@@ -96,9 +96,9 @@ class LocalPolicyPart(PolicyPart):
     template: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the chat template, such as {enable_thinking = false}; one that it never mentions is refused."""
 
-    def chat(self, tokenizer: Tokenizer) -> Chat:
+    def chat(self, model: LanguageModel, tokenizer: Tokenizer) -> Chat:
         """See ``PolicyPart``; with the arguments of the template."""
-        return Chat(tokenizer, system=self.system, template=self.template)
+        return Chat(tokenizer, system=self.system, template=self.template, ends=ends_of(model))
 
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """A ``LocalPolicy``, which rounds the weights of ``model`` to ``dtype``; "learner" takes them as they are.
@@ -136,8 +136,8 @@ class OpenAIPolicyPart(PolicyPart):
     tokens_field: str = "max_tokens"
     """Name of the request's field that limits the tokens of a turn; some servers want max_completion_tokens."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
-    """Further fields of every request, for instance {reasoning_effort = "low"}, or {chat_template_kwargs = {enable_thinking =
-    false}} where the server fills in a chat template."""
+    """Further fields of every request, for instance {reasoning_effort = "low"}, or {chat_template_kwargs =
+    {enable_thinking = false}} where the server fills in a chat template."""
     tools: Literal["native", "text"] = "native"
     """native: the server is given the tools as schemas, and its calls are kept as text in Hermes notation; if it takes
     no tools, the prompt lists them, which is said once. text: it is given none; the environment's text names them."""

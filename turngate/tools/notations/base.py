@@ -13,6 +13,8 @@ from turngate.types import ToolCall
 
 MAX_CALLS = 64
 """More calls than that in one text are a flood, and none is read."""
+THOUGHT = ("<think>", "</think>")
+"""Around a thought; models that think have a token for each."""
 UNCLOSED_THOUGHT = "no call after <think>; close it and write one tool call"
 
 _THINK = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
@@ -52,6 +54,10 @@ class Notation(ABC):
     """Texts by which a chat template shows that it frames calls so: all of one of these tuples."""
     control: ClassVar[tuple[str, ...]] = ()
     """Texts that are single tokens where a model writes them."""
+    ends: ClassVar[tuple[str, ...]] = ()
+    """Tokens with which a model may end a turn in this notation, beside the one that its template ends it with."""
+    goes_on: ClassVar[tuple[str, ...]] = ()
+    """Tokens that end a message of a turn, after which the model goes on."""
     form: ClassVar[str]
     """A call in this notation, for the prompt: NAME and ARGUMENTS stand for what differs."""
 
@@ -66,6 +72,10 @@ class Notation(ABC):
     @abstractmethod
     def write(self, calls: Sequence[ToolCall]) -> str:
         """These calls, as a model would write them."""
+
+    def end(self, text: str) -> str:
+        """The token that ends a turn with this text, where it is not its template's own; "" = it is."""
+        return ""
 
     def split(self, text: str) -> tuple[str, str]:
         """Thought and body of a text. Raises Unreadable for a thought that never ends."""

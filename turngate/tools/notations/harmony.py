@@ -3,7 +3,8 @@
     <|channel|>analysis<|message|>THOUGHT<|end|><|start|>assistant<|channel|>commentary to=functions.NAME
     <|constrain|>json<|message|>{…}<|call|>
 
-The message ends the turn, so there is one call a turn.
+The message ends the turn, so there is one call a turn. ``<|call|>`` ends a turn with a call and ``<|return|>`` any
+other; ``<|end|>`` ends a message, after which the model goes on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from turngate.tools.notations.base import Notation, Reading, Unreadable, Written
 from turngate.types import ToolCall
 
 MESSAGE, END, CALL, START, CHANNEL = "<|message|>", "<|end|>", "<|call|>", "<|start|>", "<|channel|>"
+RETURN = "<|return|>"
 _TO = re.compile(r"to=functions\.([^\s<]*)")
 
 
@@ -25,11 +27,20 @@ class Harmony(Notation):
     name: ClassVar[str] = "harmony"
     marks: ClassVar[tuple[tuple[str, ...], ...]] = (("<|channel|>",),)
     control: ClassVar[tuple[str, ...]] = (MESSAGE, END, CALL, START, CHANNEL, "<|constrain|>")
+    ends: ClassVar[tuple[str, ...]] = (CALL, RETURN)
+    goes_on: ClassVar[tuple[str, ...]] = (END,)
     form: ClassVar[str] = f"{CHANNEL}commentary to=functions.NAME <|constrain|>json{MESSAGE}{{ARGUMENTS}}{CALL}"
 
     def begins(self, body: str) -> int:
         """0 if the text begins with a message in a channel, as all do in this notation; else −1."""
         return 0 if body.lstrip().startswith((CHANNEL, f"{START}assistant", "to=functions.")) else -1
+
+    def end(self, text: str) -> str:
+        """A mark of its own after a call."""
+        try:
+            return CALL if self.scan(text).calls else RETURN
+        except Unreadable:
+            return RETURN
 
     def split(self, text: str) -> tuple[str, str]:
         """The channels tell thoughts from calls, so ``scan`` does."""

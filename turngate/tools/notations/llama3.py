@@ -1,5 +1,5 @@
 """Llama 3.1 to 3.3: the whole turn is ``{"name": …, "parameters": {…}}``, several with ``;`` between them; a model may
-write ``<|python_tag|>`` before."""
+write ``<|python_tag|>`` before, and end a call with ``<|eom_id|>`` in place of ``<|eot_id|>``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Llama3(Notation):
     name: ClassVar[str] = "llama3"
     marks: ClassVar[tuple[tuple[str, ...], ...]] = ((TAG,), ('"parameters":', "ipython"))
     control: ClassVar[tuple[str, ...]] = (TAG,)
+    ends: ClassVar[tuple[str, ...]] = ("<|eom_id|>", "<|eot_id|>")
     form: ClassVar[str] = '{"name": NAME, "parameters": {ARGUMENTS}}'
 
     def begins(self, body: str) -> int:

@@ -8,7 +8,8 @@
     </function>
     </tool_call>
 
-A value may hold anything but the end of its own parameter followed by another tag.
+A value may hold anything but the end of its own parameter followed by another tag. Where it does, the rest of it stands
+after the call with an end that has no beginning, and nothing is carried out: what was read of the value is cut short.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class QwenCoder(Notation):
             add(calls, call)
             found = _BEGINS.search(body, end)
             between = body[end : found.start() if found else len(body)]
+            if "</parameter>" in between or "</function>" in between:
+                raise Unreadable("a value holds </parameter> before another tag, so its end is unclear; write it apart")
             flaw = flawed(
                 flaw,
                 odd,

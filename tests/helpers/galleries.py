@@ -66,4 +66,4 @@ class GalleryEnv(ToolEnv):
         yield Evidence(name="seen", value=self.seen)
 
 
-turngate.register(ID, "galleries:GalleryEnv")
+turngate.register(ID, "tests.helpers.galleries:GalleryEnv")
