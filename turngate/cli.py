@@ -91,6 +91,9 @@ def _options(
 def train(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse, not warn, if an evaluated split shares questions with training.")
+    ] = False,
 ) -> None:
     """Train from a config; goes on where a killed run stopped. Any key can be set: --credit.type=gigpo."""
     from turngate.config import load
@@ -98,7 +101,7 @@ def train(
     settings = load(config, context.args)  # first: a mistake in it is told before anything heavy is imported
     from turngate.commands.train import train
 
-    train(_console(), settings, _command())
+    train(_console(), settings, _command(), strict=strict)
 
 
 @app.command("eval", context_settings=_WITH_OVERRIDES)

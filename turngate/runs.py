@@ -3,6 +3,7 @@
 runs/NAME/
     config.toml machine.json            what was asked for, and on what machine
     metrics.jsonl                       a line per training step
+    overlap.json                        what the evaluated splits have in common with training
     evaluations.jsonl alarms.jsonl      a line per evaluation, a line per alarm
     result.json                         what ``turngate eval`` found: its folder is that of a run without training
     trajectories/step=000012/           every episode; set_aside/ holds those of steps that were played again
@@ -96,6 +97,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """The numbers of each training step."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def overlap(self) -> Path:
+        """What the evaluated splits have in common with training."""
+        return self.path / "overlap.json"
 
     @property
     def evaluations(self) -> Path:

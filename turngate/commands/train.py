@@ -17,14 +17,15 @@ from turngate.runs import RunFolder
 from turngate.trainer.checkpoint import Checkpoints
 
 
-def train(console: Console, settings: Config, command: Sequence[str] = ()) -> None:
+def train(console: Console, settings: Config, command: Sequence[str] = (), *, strict: bool = False) -> None:
     """Do what is left of a run, then print its tables and draw its curves.
 
-    ``command`` is what the user typed, if that was a command: who stops the run is told how to go on.
+    ``command`` is what the user typed, if that was a command: who stops the run is told how to go on. ``strict``: see
+    ``Job``.
     """
     run = RunFolder(settings.folder / settings.name)
     try:
-        job = Job(settings, console)
+        job = Job(settings, console, strict=strict)
         job.run()
         write_report(job.path, console)
     except Stopped as stop:

@@ -1,7 +1,7 @@
 """Before and after: success rates with confidence intervals, as a table for the terminal or for a document.
 
 A rate alone says little about 100 episodes, so every number comes with a 95 % interval: Wilson's for a rate; for a
-difference a bootstrap over tasks where both sides played the same tasks, and Newcombe's otherwise.
+difference a bootstrap over distinct questions where both sides were asked the same, and Newcombe's otherwise.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SuccessCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Success:
-    """One evaluation: how many of ``n`` usable episodes succeeded; ``by_task`` (may be empty) says it per task id."""
+    """One evaluation: how many of ``n`` usable episodes succeeded; ``by_question`` (may be empty): per question."""
 
     split: str
     temperature: float
@@ -63,13 +63,13 @@ class Success:
     n: int
     guided: bool = False
     unusable: int = 0
-    by_task: Mapping[str, SuccessCount] = field(default_factory=dict, repr=False)
+    by_question: Mapping[str, SuccessCount] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _check(self.successes, self.n)
-        total = (sum(t.successes for t in self.by_task.values()), sum(t.n for t in self.by_task.values()))
-        if self.by_task and total != (self.successes, self.n):
-            raise ShapeError(f"by_task adds up to {total[0]} of {total[1]}, not to {self.successes} of {self.n}")
+        total = (sum(t.successes for t in self.by_question.values()), sum(t.n for t in self.by_question.values()))
+        if self.by_question and total != (self.successes, self.n):
+            raise ShapeError(f"by_question adds up to {total[0]} of {total[1]}, not to {self.successes} of {self.n}")
 
     @property
     def key(self) -> tuple[str, bool, float]:
@@ -77,12 +77,12 @@ class Success:
         return self.split, self.guided, self.temperature
 
 
-def by_task(task_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, SuccessCount]:
-    """Successes and episodes of each task, from one entry per episode. Raises ShapeError for unequal lengths."""
-    if len(task_B) != len(success_B):
-        raise ShapeError(f"{len(task_B)} task ids but {len(success_B)} successes")
-    successes = Counter(task for task, success in zip(task_B, success_B, strict=True) if success)
-    return {task: SuccessCount(successes[task], n) for task, n in Counter(task_B).items()}
+def by_question(question_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, SuccessCount]:
+    """Successes and episodes of each question, from one entry per episode. Raises ShapeError for unequal lengths."""
+    if len(question_B) != len(success_B):
+        raise ShapeError(f"{len(question_B)} questions but {len(success_B)} successes")
+    successes = Counter(question for question, success in zip(question_B, success_B, strict=True) if success)
+    return {question: SuccessCount(successes[question], n) for question, n in Counter(question_B).items()}
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ def _rate(success: Success | None) -> tuple[str, str, str]:
 def _change(before: Success | None, after: Success | None) -> str:
     if before is None or after is None or not before.n or not after.n:
         return "–"
-    if len(before.by_task) > 1 and set(before.by_task) == set(after.by_task):
-        value, low, high = paired_difference(before.by_task, after.by_task)
+    if len(before.by_question) > 1 and set(before.by_question) == set(after.by_question):
+        value, low, high = paired_difference(before.by_question, after.by_question)
     else:
         value, low, high = newcombe(SuccessCount(before.successes, before.n), SuccessCount(after.successes, after.n))
     return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
@@ -254,6 +254,6 @@ def _note(successes: Iterable[Success]) -> str:
         f" {unusable} unusable episodes are left out, but '{OF_ALL}' counts them as failures." if unusable else ""
     )
     return (
-        "Intervals: Wilson for a rate; for a difference a bootstrap over tasks where both sides played the same tasks, "
-        f"else Newcombe.{left_out}"
+        "Intervals: Wilson for a rate; for a difference a bootstrap over distinct questions where both sides were "
+        f"asked the same, else Newcombe.{left_out}"
     )

@@ -7,6 +7,7 @@ checkpoint exists; what was recorded of later steps is set aside and those steps
 from __future__ import annotations
 
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +27,7 @@ from turngate.run.environments import Environments, told_at
 from turngate.run.holding import held
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
+from turngate.run.splits import split_overlaps
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
@@ -34,18 +36,26 @@ from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.monitoring import Watch, console_line, recorded
+from turngate.trainer.overlap import SplitOverlap
 from turngate.trainer.step import Run, train_step
 from turngate.types import derive_seed
 
 
 class Job:
-    """One run folder. ``control`` destroys the signal; ``start`` is the warm-started model to begin from.
+    """One run folder. ``control`` destroys the signal; ``start`` is the warm-started model to begin from; ``strict``
+    refuses a split that shares questions or answers with training.
 
     Raises, before any work, what is wrong with the config in the light of the environments that it names.
     """
 
     def __init__(
-        self, config: Config, console: Console, *, control: str | None = None, start: Path | None = None
+        self,
+        config: Config,
+        console: Console,
+        *,
+        control: str | None = None,
+        start: Path | None = None,
+        strict: bool = False,
     ) -> None:
         if not config.policy.trainable:
             raise ConfigError(
@@ -67,6 +77,7 @@ class Job:
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
             require_torch()
+            self._overlaps = self._compared(strict=strict)
             if not (self._start.exists() or self.folder.is_complete):
                 self._check_start()
         except BaseException:
@@ -80,6 +91,7 @@ class Job:
             self._repair()
             for label, problem in self.environments.unsafe.items():
                 self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
+            self._tell_overlaps()
             be_deterministic()
             run_to_end(self._run())
             self._run_controls()
@@ -213,6 +225,22 @@ class Job:
                 check_model(config.model)
         if config.warm_start is not None:
             check_demonstrations(self.environments, config.warm_start)
+
+    def _compared(self, *, strict: bool) -> list[SplitOverlap]:
+        """What the evaluated splits share with training; once a run, and not for its controls."""
+        if self.control or (self.folder.overlap.exists() and not strict):
+            return []
+        overlaps = list(split_overlaps(self.config, self.environments))
+        problems = [found.problem for found in overlaps if found.leaks]
+        if strict and problems:
+            raise ConfigError(f"eval.splits: {problems[0]}; evaluate another split, or train without --strict")
+        return overlaps
+
+    def _tell_overlaps(self) -> None:
+        for found in self._overlaps:
+            self._say(f"warning: {found.problem}" if found.leaks else found.line)
+        if self._overlaps:
+            write_json_atomic(self.folder.overlap, {"splits": [asdict(found) for found in self._overlaps]})
 
     def _alarm(self, step: int, alarm: Alarm) -> None:
         """A monitor found something: a line for whoever looks on, and one for the report."""
