@@ -226,10 +226,10 @@ class Job:
         if config.warm_start is not None:
             check_demonstrations(self.environments, config.warm_start)
 
-    def _compared(self, *, strict: bool) -> list[SplitOverlap]:
-        """What the evaluated splits share with training; once a run, and not for its controls."""
-        if self.control or (self.folder.overlap.exists() and not strict):
-            return []
+    def _compared(self, *, strict: bool) -> list[SplitOverlap] | None:
+        """What the evaluated splits share with training; None where it was told: in controls, in a run that goes on."""
+        if self.control or (self.folder.has_begun and not strict):
+            return None
         overlaps = list(split_overlaps(self.config, self.environments))
         problems = [found.problem for found in overlaps if found.leaks]
         if strict and problems:
@@ -237,10 +237,11 @@ class Job:
         return overlaps
 
     def _tell_overlaps(self) -> None:
+        if self._overlaps is None:
+            return
         for found in self._overlaps:
             self._say(f"warning: {found.problem}" if found.leaks else found.line)
-        if self._overlaps:
-            write_json_atomic(self.folder.overlap, {"splits": [asdict(found) for found in self._overlaps]})
+        write_json_atomic(self.folder.overlap, {"splits": [asdict(found) for found in self._overlaps]})
 
     def _alarm(self, step: int, alarm: Alarm) -> None:
         """A monitor found something: a line for whoever looks on, and one for the report."""
