@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.evaluate import Evaluation
-from turngate.trainer.overlap import SplitOverlap
+from turngate.trainer.overlap import read_overlaps
 from turngate.types import Metrics
 
 WINDOW = 5  # steps that a point of the comparison with the controls averages
@@ -70,8 +69,7 @@ def overlap_lines(run: RunFolder) -> list[str]:
     """A line for each evaluated split that was compared with training, and one for each that is not apart from it."""
     if not run.overlap.exists():
         return []
-    splits = json.loads(run.overlap.read_text(encoding="utf-8"))["splits"]
-    found = [SplitOverlap.of_json(row) for row in splits]
+    found = read_overlaps(run.overlap.read_text(encoding="utf-8"))
     return [line for one in found for line in (one.line, one.problem and f"warning: {one.problem}") if line]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from turngate.types import Task
 
@@ -43,12 +44,6 @@ class SplitOverlap:
     shared: Mapping[str, Shared]
     leaks: tuple[str, ...] = ()
 
-    @classmethod
-    def of_json(cls, row: Mapping[str, Any]) -> Self:
-        """One that was written with ``dataclasses.asdict``."""
-        shared = {name: Shared(**counts) for name, counts in row["shared"].items()}
-        return cls(**{**row, "shared": shared, "leaks": tuple(row["leaks"])})
-
     @property
     def line(self) -> str:
         """The counts in words."""
@@ -68,6 +63,16 @@ class SplitOverlap:
             f"{self.shared[name].count} of {self.shared[name].n} tasks have a {name}" for name in self.leaks
         )
         return f"split '{self.split}' is not apart from training: {found} that {self.trained} training tasks have too"
+
+
+def read_overlaps(text: str) -> list[SplitOverlap]:
+    """What a run wrote into its ``overlap.json``."""
+    return [_read(row) for row in json.loads(text)["splits"]]
+
+
+def _read(row: dict[str, Any]) -> SplitOverlap:
+    shared = {name: Shared(**counts) for name, counts in row["shared"].items()}
+    return SplitOverlap(**{**row, "shared": shared, "leaks": tuple(row["leaks"])})
 
 
 def overlap(

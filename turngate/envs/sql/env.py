@@ -140,7 +140,7 @@ class SqlEnv(ToolEnv):
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the tables of the gold query, run it, submit it; where literals are hidden, look them up first."""
         if "needs" in task.private:
-            return looking_turns(task.private)
+            return looking_turns(task)
         looks = [f"describe {table}" for table in task.private.get("tables", ())]
         return ["list_tables", *looks, f"run_sql {task.private['gold']}", "submit"]
 
