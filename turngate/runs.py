@@ -4,6 +4,7 @@ runs/NAME/
     config.toml                         all settings
     machine.json                        platform, package versions, the modules of the run's own parts
     metrics.jsonl                       a line of numbers per training step
+    overlap.json                        what the evaluated splits have in common with training
     evaluations.jsonl alarms.jsonl      a line per evaluation, a line per alarm of a monitor
     result.json                         the success rates of ``turngate eval``, whose folder looks like that of a run
     trajectories/step=000012/           every episode
@@ -99,6 +100,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """The numbers of each training step."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def overlap(self) -> Path:
+        """What the evaluated splits have in common with training."""
+        return self.path / "overlap.json"
 
     @property
     def evaluations(self) -> Path:

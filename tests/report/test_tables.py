@@ -13,7 +13,7 @@ from turngate.errors import ShapeError
 from turngate.report.tables import (
     Success,
     SuccessCount,
-    by_task,
+    by_question,
     comparison_markdown,
     comparison_table,
     newcombe,
@@ -135,10 +135,10 @@ def test_what_cannot_be_paired_is_refused(before, after, message):
         paired_difference(before, after)
 
 
-def test_by_task_counts():
-    assert by_task(["a", "b", "a"], [True, False, False]) == {"a": SuccessCount(1, 2), "b": SuccessCount(0, 1)}
-    with pytest.raises(ShapeError, match="2 task ids but 1 successes"):
-        by_task(["a", "b"], [True])
+def test_by_question_counts():
+    assert by_question(["a", "b", "a"], [True, False, False]) == {"a": SuccessCount(1, 2), "b": SuccessCount(0, 1)}
+    with pytest.raises(ShapeError, match="2 questions but 1 successes"):
+        by_question(["a", "b"], [True])
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ def success(successes, n, **changes):
 def test_success_checks_itself():
     with pytest.raises(ShapeError, match="3 successes of 2"):
         success(3, 2)
-    with pytest.raises(ShapeError, match="by_task adds up to 1 of 1, not to 1 of 2"):
-        success(1, 2, by_task={"a": SuccessCount(1, 1)})
+    with pytest.raises(ShapeError, match="by_question adds up to 1 of 1, not to 1 of 2"):
+        success(1, 2, by_question={"a": SuccessCount(1, 1)})
 
 
 def test_the_markdown_table_word_for_word():
@@ -172,8 +172,8 @@ def test_the_markdown_table_word_for_word():
         "| heldout | guided | 1           | 25.0 [4.6, 69.9]  | 4  | 14.3      | –                   | –  | –         "
         "| –                         |",
         "",
-        "Intervals: Wilson for a rate; for a difference a bootstrap over tasks where both sides played the same "
-        "tasks, else Newcombe. 3 unusable episodes are left out, but 'of all, %' counts them as failures.",
+        "Intervals: Wilson for a rate; for a difference a bootstrap over distinct questions where both sides were "
+        "asked the same, else Newcombe. 3 unusable episodes are left out, but 'of all, %' counts them as failures.",
     ]
 
 
@@ -187,10 +187,10 @@ def test_rates_of_all_episodes_are_shown_only_where_some_were_unusable():
 def test_the_same_tasks_are_compared_in_pairs():
     tasks = {f"t{i}": SuccessCount(i % 2, 2) for i in range(6)}
     gained = {task: SuccessCount(t.successes + 1, 2) for task, t in tasks.items()}
-    lines = comparison_markdown([success(3, 12, by_task=tasks)], [success(9, 12, by_task=gained)])
+    lines = comparison_markdown([success(3, 12, by_question=tasks)], [success(9, 12, by_question=gained)])
     assert "+50.0 [+50.0, +50.0]" in lines
     others = {f"u{i}": t for i, t in enumerate(gained.values())}
-    lines = comparison_markdown([success(3, 12, by_task=tasks)], [success(9, 12, by_task=others)])
+    lines = comparison_markdown([success(3, 12, by_question=tasks)], [success(9, 12, by_question=others)])
     assert "+50.0 [+10.1, +72.8]" in lines
 
 

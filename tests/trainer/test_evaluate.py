@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -46,11 +47,23 @@ def test_success_is_counted_per_task_in_order():
         temperature=0.5,
         success_B=(False, False, True, True) * 2,
         task_B=tuple(task.id for task in tasks for _ in range(2)),
+        question_B=result.question_B,
         unusable=0,
     )
+    assert [len({*result.question_B[n : n + 2]}) for n in (0, 2, 4, 6)] == [1] * 4
+    assert len({*result.question_B}) == 4, "one text for all tasks: each is a question of its own"
     assert result.rate == 0.5
     assert [group.task for group in played] == tasks
     assert {t.guidance for group in played for t in group.trajectories} == {None}
+
+
+def test_tasks_that_ask_the_same_are_one_question():
+    first, second, third = models.tasks(3, "heldout")
+    tasks = [replace(first, prompt="open it"), replace(second, prompt="open  it"), replace(third, prompt="the other")]
+    result, _ = run(knows({first.id}, tasks), tasks)
+    one, same, other = result.question_B
+    assert one == same != other
+    assert result.task_B == (first.id, second.id, third.id)
 
 
 @pytest.mark.parametrize(("outcome", "success"), [(1.0, True), (1 - 1e-9, True), (0.99, False), (0.0, False)])

@@ -62,6 +62,18 @@ class SupportsClose(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsMarks(Protocol):
+    """An environment that can say more about a task than its text, so that splits can be compared before a run."""
+
+    answers: tuple[str, ...]
+    """Names of the marks that solve a task: training and held-out tasks should not share them."""
+
+    def marks(self, task: Task) -> Mapping[str, str]:
+        """What other tasks may have in common with this one, by name, such as the gold query."""
+        ...
+
+
 # --- sources ----------------------------------------------------------------------------------------------------------
 
 

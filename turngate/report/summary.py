@@ -12,11 +12,12 @@ from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_runs
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
-from turngate.report.tables import Success, by_task, comparison_markdown, comparison_table, print_table
+from turngate.report.tables import Success, by_question, comparison_markdown, comparison_table, print_table
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.evaluate import Evaluation
+from turngate.trainer.overlap import read_overlaps
 from turngate.types import Metrics
 
 WINDOW = 5  # number of steps averaged in each point of the curve that compares a run with its controls
@@ -35,6 +36,9 @@ def write_report(path: Path, console: Console) -> None:
     if warnings := unsafe_rubrics(load_run(run)):
         console.print("\n" + "\n".join(warnings), markup=False, highlight=False, soft_wrap=True)
         text.append("".join(f"* {line}\n" for line in warnings))
+    if lines := overlap_lines(run):
+        console.print("\n" + "\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        text.append("".join(f"* {line}\n" for line in lines))
     for title, one in _runs(run):
         before, after = _phase(one, "before"), _phase(one, "after")
         if not before:
@@ -59,6 +63,14 @@ def unsafe_rubrics(config: Config) -> list[str]:
         for section in config.env
         if section.allow_unsafe
     ]
+
+
+def overlap_lines(run: RunFolder) -> list[str]:
+    """A line for each evaluated split that was compared with training, and one for each that is not apart from it."""
+    if not run.overlap.exists():
+        return []
+    found = read_overlaps(run.overlap.read_text(encoding="utf-8"))
+    return [line for one in found for line in (one.line, one.problem and f"warning: {one.problem}") if line]
 
 
 def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: Console) -> str:
@@ -92,7 +104,7 @@ def _success(evaluation: Evaluation) -> Success:
         successes=sum(evaluation.success_B),
         n=len(evaluation.success_B),
         unusable=evaluation.unusable,
-        by_task=by_task(evaluation.task_B, evaluation.success_B),
+        by_question=by_question(evaluation.question_B, evaluation.success_B),
     )
 
 

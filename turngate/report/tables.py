@@ -1,7 +1,7 @@
 """Tables of success rates before and after training with confidence intervals, for a terminal or as Markdown.
 
 A rate of 100 episodes says little without its uncertainty, so every rate has a 95 % interval, by Wilson's method. The
-interval of a difference is a bootstrap over tasks if both sides played the same tasks, else Newcombe's.
+interval of a difference is a bootstrap over distinct questions if both sides were asked the same, else Newcombe's.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class SuccessCount(NamedTuple):
 class Success:
     """The result of one evaluation: ``successes`` of ``n`` usable episodes.
 
-    ``by_task`` has the same numbers per task id, or is empty if they are not known. Raises ShapeError if they do not
-    add up.
+    ``by_question`` has the same numbers per question, or is empty if they are not known. Raises ShapeError if they do
+    not add up.
     """
 
     split: str
@@ -67,13 +67,13 @@ class Success:
     n: int
     guided: bool = False
     unusable: int = 0
-    by_task: Mapping[str, SuccessCount] = field(default_factory=dict, repr=False)
+    by_question: Mapping[str, SuccessCount] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _check(self.successes, self.n)
-        total = (sum(t.successes for t in self.by_task.values()), sum(t.n for t in self.by_task.values()))
-        if self.by_task and total != (self.successes, self.n):
-            raise ShapeError(f"by_task adds up to {total[0]} of {total[1]}, not to {self.successes} of {self.n}")
+        total = (sum(t.successes for t in self.by_question.values()), sum(t.n for t in self.by_question.values()))
+        if self.by_question and total != (self.successes, self.n):
+            raise ShapeError(f"by_question adds up to {total[0]} of {total[1]}, not to {self.successes} of {self.n}")
 
     @property
     def key(self) -> tuple[str, bool, float]:
@@ -81,12 +81,12 @@ class Success:
         return self.split, self.guided, self.temperature
 
 
-def by_task(task_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, SuccessCount]:
-    """Count successes and episodes per task id; the arguments have one entry per episode. Raises ShapeError."""
-    if len(task_B) != len(success_B):
-        raise ShapeError(f"{len(task_B)} task ids but {len(success_B)} successes")
-    successes = Counter(task for task, success in zip(task_B, success_B, strict=True) if success)
-    return {task: SuccessCount(successes[task], n) for task, n in Counter(task_B).items()}
+def by_question(question_B: Sequence[str], success_B: Sequence[bool]) -> dict[str, SuccessCount]:
+    """Count successes and episodes per question; the arguments have one entry per episode. Raises ShapeError."""
+    if len(question_B) != len(success_B):
+        raise ShapeError(f"{len(question_B)} questions but {len(success_B)} successes")
+    successes = Counter(question for question, success in zip(question_B, success_B, strict=True) if success)
+    return {question: SuccessCount(successes[question], n) for question, n in Counter(question_B).items()}
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
@@ -249,8 +249,8 @@ def _rate(success: Success | None) -> tuple[str, str, str]:
 def _change(before: Success | None, after: Success | None) -> str:
     if before is None or after is None or not before.n or not after.n:
         return "–"
-    if len(before.by_task) > 1 and set(before.by_task) == set(after.by_task):
-        value, low, high = paired_difference(before.by_task, after.by_task)
+    if len(before.by_question) > 1 and set(before.by_question) == set(after.by_question):
+        value, low, high = paired_difference(before.by_question, after.by_question)
     else:
         value, low, high = newcombe(SuccessCount(before.successes, before.n), SuccessCount(after.successes, after.n))
     return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
@@ -262,6 +262,6 @@ def _note(successes: Iterable[Success]) -> str:
         f" {unusable} unusable episodes are left out, but '{OF_ALL}' counts them as failures." if unusable else ""
     )
     return (
-        "Intervals: Wilson for a rate; for a difference a bootstrap over tasks where both sides played the same tasks, "
-        f"else Newcombe.{left_out}"
+        "Intervals: Wilson for a rate; for a difference a bootstrap over distinct questions where both sides were "
+        f"asked the same, else Newcombe.{left_out}"
     )

@@ -7,6 +7,7 @@ its checkpoint exists. What was recorded of later steps is moved to ``set_aside/
 from __future__ import annotations
 
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +27,7 @@ from turngate.run.environments import Environments, naming_key
 from turngate.run.holding import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
+from turngate.run.splits import split_overlaps
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
@@ -34,6 +36,7 @@ from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.monitoring import Watch, console_line, recorded
+from turngate.trainer.overlap import SplitOverlap
 from turngate.trainer.step import Run, train_step
 from turngate.types import derive_seed
 
@@ -42,12 +45,19 @@ class Job:
     """The work on one run folder.
 
     ``control`` names the negative control that this run is; None for a run that is to learn. ``start`` is the folder of
-    the warm-started model to begin from, by default the run's own. The constructor does no work, but raises ConfigError
-    for everything in the config that does not fit the environments that it names.
+    the warm-started model to begin from, by default the run's own. ``strict`` refuses an evaluated split that shares
+    questions or answers with training. The constructor does no work, but raises ConfigError for everything in the
+    config that does not fit the environments that it names.
     """
 
     def __init__(
-        self, config: Config, console: Console, *, control: str | None = None, start: Path | None = None
+        self,
+        config: Config,
+        console: Console,
+        *,
+        control: str | None = None,
+        start: Path | None = None,
+        strict: bool = False,
     ) -> None:
         if not config.policy.trainable:
             raise ConfigError(
@@ -69,6 +79,7 @@ class Job:
             check_examiners(config, self.environments)
             self._answer = answer_of(config, self.environments)
             require_torch()
+            self._overlaps = self._compared(strict=strict)
             if not (self._start.exists() or self.folder.is_complete):
                 self._check_start()
         except BaseException:
@@ -82,6 +93,7 @@ class Job:
             self._repair()
             for label, problem in self.environments.unsafe.items():
                 self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
+            self._tell_overlaps()
             be_deterministic()
             run_to_end(self._run())
             self._run_controls()
@@ -219,6 +231,23 @@ class Job:
                 check_model(config.model)
         if config.warm_start is not None:
             check_demonstrations(self.environments, config.warm_start)
+
+    def _compared(self, *, strict: bool) -> list[SplitOverlap] | None:
+        """What the evaluated splits share with training; None where it was told: in controls, in a run that goes on."""
+        if self.control or (self.folder.has_begun and not strict):
+            return None
+        overlaps = list(split_overlaps(self.config, self.environments))
+        problems = [found.problem for found in overlaps if found.leaks]
+        if strict and problems:
+            raise ConfigError(f"eval.splits: {problems[0]}; evaluate another split, or train without --strict")
+        return overlaps
+
+    def _tell_overlaps(self) -> None:
+        if self._overlaps is None:
+            return
+        for found in self._overlaps:
+            self._say(f"warning: {found.problem}" if found.leaks else found.line)
+        write_json_atomic(self.folder.overlap, {"splits": [asdict(found) for found in self._overlaps]})
 
     def _alarm(self, step: int, alarm: Alarm) -> None:
         """Print an alarm of a monitor and record it for the report."""

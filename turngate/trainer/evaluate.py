@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.examine.run import Examining
+from turngate.trainer.overlap import question_of
 from turngate.types import Group, ScoredGroup, Task
 
 SUCCESS = 1.0 - 1e-6  # an outcome of 1 is success; partial outcomes are not
@@ -14,12 +16,16 @@ SUCCESS = 1.0 - 1e-6  # an outcome of 1 is success; partial outcomes are not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Results on one split. ``success_B``: one entry per usable episode, in task order; ``task_B``: its task's id."""
+    """Results on one split. ``success_B``: one entry per usable episode, in task order; ``task_B``: its task's id.
+
+    ``question_B``: what its task asks, as a short hash; tasks that ask the same are one question.
+    """
 
     split: str
     temperature: float
     success_B: tuple[bool, ...]
     task_B: tuple[str, ...]
+    question_B: tuple[str, ...]
     unusable: int
 
     @property
@@ -60,11 +66,17 @@ async def evaluate(
     scored = [score(group) for group in groups]
     played = [(group.task.id, s) for group in scored for s in group.scores]
     usable = [(task, s) for task, s in played if s.usable]
+    questions = {task: _digest(question) for task, question in question_of(tasks).items()}
     result = Evaluation(
         split=split,
         temperature=player.sampling.temperature,
         success_B=tuple((s.outcome or 0.0) >= SUCCESS for _, s in usable),
         task_B=tuple(task for task, _ in usable),
+        question_B=tuple(questions[task] for task, _ in usable),
         unusable=len(played) - len(usable),
     )
     return result, scored
+
+
+def _digest(question: str) -> str:
+    return hashlib.blake2b(question.encode(), digest_size=8).hexdigest()

@@ -18,6 +18,7 @@ from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
 from turngate.envs.sql.lookup_oracle import looking_turns
 from turngate.envs.sql.rubric import RUBRIC
 from turngate.envs.sql.schema import Schema
+from turngate.envs.sql.skeleton import normalised, skeleton
 from turngate.envs.sql.sources import GeneratedSql, SqlSource
 from turngate.envs.sql.text import clip, result_text
 from turngate.envs.sql.ties import split
@@ -60,6 +61,7 @@ class SqlEnv(ToolEnv):
         has_oracle=True,
     )
     common_facts = ("tool",)
+    answers = ("gold query",)
 
     def __init__(
         self,
@@ -138,9 +140,14 @@ class SqlEnv(ToolEnv):
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the tables of the gold query, run it, submit it; where literals are hidden, look them up first."""
         if "needs" in task.private:
-            return looking_turns(task.private)
+            return looking_turns(task)
         looks = [f"describe {table}" for table in task.private.get("tables", ())]
         return ["list_tables", *looks, f"run_sql {task.private['gold']}", "submit"]
+
+    def marks(self, task: Task) -> Mapping[str, str]:
+        """The gold query, its skeleton (literals masked) and the database."""
+        gold = task.private["gold"]
+        return {"gold query": normalised(gold), "query skeleton": skeleton(gold), "database": task.private["key"]}
 
     def close(self) -> None:
         """Give the database back."""

@@ -15,7 +15,6 @@ from turngate.envs.sql.generate import ENV_ID
 from turngate.envs.sql.lookup_content import LookupDatabase, build_lookup
 from turngate.envs.sql.lookup_questions import LOOKUP_KINDS, LookupKind, LookupQuestion, draft, unfair
 from turngate.envs.sql.lookup_words import LOOKUP_FAMILIES, UNSEEN_FAMILIES, held_back
-from turngate.envs.sql.sources import LookupSql
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Task
 
@@ -24,14 +23,22 @@ _DRAFTS = 40  # tried for each
 
 
 class LookupGenerator:
-    """Look-up tasks. The same settings give equal tasks everywhere.
+    """Look-up tasks. The same settings, those of ``LookupSql``, give equal tasks everywhere.
 
     Raises UnknownName for a family or kind of look-up, ConfigError for settings that leave nothing to ask.
     """
 
-    def __init__(self, settings: LookupSql) -> None:
+    def __init__(
+        self,
+        *,
+        families: Sequence[str] | None,
+        lookups: Sequence[str] | None,
+        max_level: int,
+        databases: int,
+        rows: int,
+    ) -> None:
         default = tuple(name for name in LOOKUP_FAMILIES if name not in UNSEEN_FAMILIES)
-        seen = default if settings.families is None else settings.families
+        seen = default if families is None else tuple(families)
         if not seen:
             raise ConfigError(f"families is empty; name at least one of {', '.join(LOOKUP_FAMILIES)}")
         for name in seen:
@@ -39,8 +46,8 @@ class LookupGenerator:
                 raise UnknownName("family", name, LOOKUP_FAMILIES)
         unseen = tuple(name for name in UNSEEN_FAMILIES if name not in seen)
         self._families = {"train": seen, "heldout": seen} | ({"newfamily": unseen} if unseen else {})
-        self._kinds = _kinds(settings.lookups, settings.max_level)
-        self._settings = settings
+        self._kinds = _kinds(lookups, max_level)
+        self._max_level, self._databases, self._rows = max_level, databases, rows
         self.splits = tuple(self._families)
 
     def size(self, split: str) -> None:
@@ -53,19 +60,18 @@ class LookupGenerator:
         self.size(split)
         if index < 0:
             raise IndexError(f"task number {index} of split '{split}'; numbers start at 0")
-        settings = self._settings
-        level = SeededRandom("sql-lookup-level", split, index).whole(1, settings.max_level)
+        level = SeededRandom("sql-lookup-level", split, index).whole(1, self._max_level)
         for draw in range(_DRAWS):
-            dice = SeededRandom("sql-lookup-task", split, index, draw)
-            number = dice.whole(0, settings.databases - 1)
-            database = build_lookup(dice.pick(self._families[split]), split, number, settings.rows)
+            rng = SeededRandom("sql-lookup-task", split, index, draw)
+            number = rng.whole(0, self._databases - 1)
+            database = build_lookup(rng.pick(self._families[split]), split, number, self._rows)
             for _ in range(_DRAFTS):
-                question = draft(level, self._kinds, database, dice)
+                question = draft(level, self._kinds, database, rng)
                 if question and _belongs(question, split) and not unfair(question, database):
                     return _task(f"lookup/{split}/{index}", split, level, database, question)
         raise ConfigError(
             f"found no question for task {index} of split '{split}' with look-ups {list(self._kinds)}, level {level} "
-            f"and {settings.rows} rows; allow more look-ups or databases, or other rows"
+            f"and {self._rows} rows; allow more look-ups or databases, or other rows"
         )
 
     def find(self, task_id: str) -> Task:

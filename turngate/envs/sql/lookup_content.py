@@ -89,13 +89,13 @@ class LookupDatabase:
 @lru_cache(maxsize=256)
 def build_lookup(family: str, split: str, number: int, rows: int) -> LookupDatabase:
     """Database ``number`` of a family in a split, with ``rows`` things; codes and rates are those of the split."""
-    dice = SeededRandom("sql-lookup-content", split, family, number, rows)
+    rng = SeededRandom("sql-lookup-content", split, family, number, rows)
     declared = LOOKUP_FAMILIES[family]
-    terms = _terms(declared, split, dice)
-    ranks = [dice.pick(terms.all_words) for _ in range(OWNERS)]
-    facts = [_fact(declared, terms, ranks, dice, telling=number == 0) for number in range(rows)]
-    tables = [_owners(declared, terms, ranks, dice), _things(declared, terms, facts, dice)]
-    tables += dice.shuffled((_codes(terms, dice), _rates(terms)))
+    terms = _terms(declared, split, rng)
+    ranks = [rng.pick(terms.all_words) for _ in range(OWNERS)]
+    facts = [_fact(declared, terms, ranks, rng, telling=number == 0) for number in range(rows)]
+    tables = [_owners(declared, terms, ranks, rng), _things(declared, terms, facts, rng)]
+    tables += rng.shuffled((_codes(terms, rng), _rates(terms)))
     connection = connect()
     for ddl, content in tables:
         connection.execute(ddl)
@@ -109,38 +109,38 @@ def build_lookup(family: str, split: str, number: int, rows: int) -> LookupDatab
 # --- how a database writes things -------------------------------------------------------------------------------------
 
 
-def _terms(family: LookupFamily, split: str, dice: SeededRandom) -> LookupTerms:
-    first, second = dice.sample(STATES, 2)
+def _terms(family: LookupFamily, split: str, rng: SeededRandom) -> LookupTerms:
+    first, second = rng.sample(STATES, 2)
     words = (first, f"not {first}", second, f"not {second}")
-    own = dice.sample(codes_of(split), len(words) + 4)
+    own = rng.sample(codes_of(split), len(words) + 4)
     codes: dict[tuple[str, str], str] = {}
     # every area turns the same codes round, so a code of the wrong area exists and means something else
-    for turn, area in enumerate(dice.shuffled((*family.areas, family.owner_area))):
+    for turn, area in enumerate(rng.shuffled((*family.areas, family.owner_area))):
         codes |= {(area, word): own[(place + turn) % len(words)] for place, word in enumerate(words)}
-    labels = [(area, code, _styled(word, dice)) for (area, word), code in codes.items()]
+    labels = [(area, code, _styled(word, rng)) for (area, word), code in codes.items()]
     absences: dict[str, dict[str, str | None]] = {}
     for place, column in enumerate(family.dates):
-        marks = dice.shuffled((*own[len(words) + 2 * place :][:2], None))
+        marks = rng.shuffled((*own[len(words) + 2 * place :][:2], None))
         absences[column] = dict(zip(ABSENCES, marks, strict=True))
         labels += [(column, mark, meaning) for meaning, mark in absences[column].items() if mark is not None]
-    currencies, start = dice.sample(CURRENCIES, 3), dice.whole(12 * FIRST_YEAR, 12 * (FIRST_YEAR + YEARS) - MONTHS_USED)
+    currencies, start = rng.sample(CURRENCIES, 3), rng.whole(12 * FIRST_YEAR, 12 * (FIRST_YEAR + YEARS) - MONTHS_USED)
     return LookupTerms(
         words=(first, second),
-        code_table=dice.pick(CODE_TABLES),
-        rate_table=dice.pick(RATE_TABLES),
+        code_table=rng.pick(CODE_TABLES),
+        rate_table=rng.pick(RATE_TABLES),
         codes=codes,
         labels=labels,
         absences=absences,
-        formats={column: dice.pick(DATE_FORMATS) for column in family.dates},
+        formats={column: rng.pick(DATE_FORMATS) for column in family.dates},
         currency=currencies[0],
-        rates=dict(zip(currencies, dice.sample(rates_of(split), 3), strict=True)),
+        rates=dict(zip(currencies, rng.sample(rates_of(split), 3), strict=True)),
         months=tuple((month // 12, month % 12 + 1) for month in range(start, start + MONTHS_USED)),
     )
 
 
-def _styled(word: str, dice: SeededRandom) -> str:
+def _styled(word: str, rng: SeededRandom) -> str:
     """A label as somebody typed it: never just as a question writes it. ``plain`` undoes it."""
-    return dice.pick((word.upper(), word.capitalize(), f"{word}.", f"is {word}"))
+    return rng.pick((word.upper(), word.capitalize(), f"{word}.", f"is {word}"))
 
 
 def plain(label: str) -> str:
@@ -191,38 +191,38 @@ def format_of(values: Sequence[Value]) -> str:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _fact(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: SeededRandom, *, telling: bool) -> Fact:
+def _fact(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], rng: SeededRandom, *, telling: bool) -> Fact:
     """One thing in the words of questions. ``telling``: with dates that cannot be read in two ways."""
-    owner = dice.whole(1, OWNERS)
+    owner = rng.whole(1, OWNERS)
     fact: dict[str, date | str | int] = {f"{family.owner}_id": owner, family.owner_area: ranks[owner - 1]}
-    fact |= {family.amount: dice.whole(1, 60), family.money: dice.whole(3, 60)}
-    fact |= {area: dice.pick(terms.all_words) for area in family.areas}
-    fact |= {column: _day(terms, dice, telling=telling) for column in family.dates}
+    fact |= {family.amount: rng.whole(1, 60), family.money: rng.whole(3, 60)}
+    fact |= {area: rng.pick(terms.all_words) for area in family.areas}
+    fact |= {column: _day(terms, rng, telling=telling) for column in family.dates}
     return fact
 
 
-def _day(terms: LookupTerms, dice: SeededRandom, *, telling: bool) -> date | str:
-    if not telling and dice.uniform() < ABSENT_RATE:
-        return dice.pick(ABSENCES)
-    year, month = dice.pick(terms.months)
-    return date(year, month, dice.whole(_DAY_ALONE if telling else 1, 28))
+def _day(terms: LookupTerms, rng: SeededRandom, *, telling: bool) -> date | str:
+    if not telling and rng.uniform() < ABSENT_RATE:
+        return rng.pick(ABSENCES)
+    year, month = rng.pick(terms.months)
+    return date(year, month, rng.whole(_DAY_ALONE if telling else 1, 28))
 
 
-def _owners(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], dice: SeededRandom) -> Content:
-    names = dice.sample(family.owner_names, OWNERS)
+def _owners(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], rng: SeededRandom) -> Content:
+    names = rng.sample(family.owner_names, OWNERS)
     codes = [terms.codes[family.owner_area, rank] for rank in ranks]
     ddl = f"CREATE TABLE {family.owners} (id INTEGER PRIMARY KEY, name TEXT, {family.owner_area} TEXT)"
     return ddl, [*zip(range(1, OWNERS + 1), names, codes, strict=True)]
 
 
-def _things(family: LookupFamily, terms: LookupTerms, facts: Sequence[Fact], dice: SeededRandom) -> Content:
+def _things(family: LookupFamily, terms: LookupTerms, facts: Sequence[Fact], rng: SeededRandom) -> Content:
     columns = (
         f"id INTEGER PRIMARY KEY, {family.tag} TEXT, {family.owner}_id INTEGER REFERENCES {family.owners}(id), "
         f"{family.areas[0]} TEXT, {family.areas[1]} TEXT, {family.amount} INTEGER, "
         f"{family.money}_{terms.currency} INTEGER, {family.dates[0]}, {family.dates[1]}"
     )
     rounds = range(len(facts) // len(family.tags) + 1)
-    tags = [f"{tag}{turn or ''}" for turn in rounds for tag in dice.shuffled(family.tags)]
+    tags = [f"{tag}{turn or ''}" for turn in rounds for tag in rng.shuffled(family.tags)]
     rate = terms.rates[terms.currency]
     rows: list[Row] = [
         (
@@ -231,7 +231,7 @@ def _things(family: LookupFamily, terms: LookupTerms, facts: Sequence[Fact], dic
             int(str(fact[f"{family.owner}_id"])),
             *(terms.codes[area, str(fact[area])] for area in family.areas),
             int(str(fact[family.amount])),
-            int(str(fact[family.money])) * rate + dice.whole(1, rate - 1),
+            int(str(fact[family.money])) * rate + rng.whole(1, rate - 1),
             *(_entry(fact[column], column, terms) for column in family.dates),
         )
         for number, fact in enumerate(facts, start=1)
@@ -243,8 +243,8 @@ def _entry(fact: object, column: str, terms: LookupTerms) -> Value:
     return written(fact, terms.formats[column]) if isinstance(fact, date) else terms.absences[column][str(fact)]
 
 
-def _codes(terms: LookupTerms, dice: SeededRandom) -> Content:
-    return f"CREATE TABLE {terms.code_table} (area TEXT, code TEXT, label TEXT)", [*dice.shuffled(terms.labels)]
+def _codes(terms: LookupTerms, rng: SeededRandom) -> Content:
+    return f"CREATE TABLE {terms.code_table} (area TEXT, code TEXT, label TEXT)", [*rng.shuffled(terms.labels)]
 
 
 def _rates(terms: LookupTerms) -> Content:

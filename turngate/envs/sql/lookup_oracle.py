@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from turngate.envs.sql.content import Row
 from turngate.envs.sql.lookup_content import format_of, in_month, plain
 from turngate.envs.sql.lookup_questions import marked
 from turngate.errors import DataError
+from turngate.types import Task
 
 
-def looking_turns(private: Mapping[str, Any]) -> list[str]:
+def looking_turns(task: Task) -> list[str]:
     """List tables, describe the one asked about, make each look-up, submit. Raises DataError if one says nothing."""
+    private = task.private
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(private["database"])

@@ -98,27 +98,27 @@ class LookupQuestion:
 
 
 def draft(
-    level: int, kinds: Sequence[LookupKind], database: LookupDatabase, dice: SeededRandom
+    level: int, kinds: Sequence[LookupKind], database: LookupDatabase, rng: SeededRandom
 ) -> LookupQuestion | None:
     """A question of a level that is true of some row: 1 one look-up, 2 two, 3 three with a join and a date.
 
     None if these choices do not go together.
     """
-    fact = dice.pick(database.facts)
+    fact = rng.pick(database.facts)
     slots = _slots(kinds, database, fact)
     dates = [slot for slot in slots if slot[0] == "date"]
     if level == 3 and dates:
-        date_slot = dice.pick(dates)
+        date_slot = rng.pick(dates)
         rest = [slot for slot in slots if slot[1] != date_slot[1]]
-        chosen = [date_slot, dice.pick(rest), ("code", database.family.owner_area)]
+        chosen = [date_slot, rng.pick(rest), ("code", database.family.owner_area)]
     elif level < 3 and len(slots) >= level:
-        chosen = dice.sample(slots, level)
+        chosen = rng.sample(slots, level)
     else:
         return None
-    conditions = [_CONDITIONS[kind](column, fact, database, dice) for kind, column in chosen]
+    conditions = [_CONDITIONS[kind](column, fact, database, rng) for kind, column in chosen]
     if level == 1 and chosen[0][0] in ("code", "absence"):
-        conditions.append(_plain(fact, database, dice))
-    return _question(conditions, database, dice)
+        conditions.append(_plain(fact, database, rng))
+    return _question(conditions, database, rng)
 
 
 def _slots(kinds: Sequence[LookupKind], database: LookupDatabase, fact: Fact) -> list[tuple[LookupKind, str]]:
@@ -133,7 +133,7 @@ def _slots(kinds: Sequence[LookupKind], database: LookupDatabase, fact: Fact) ->
     return [(kind, column) for kind in kinds for column in columns[kind]]
 
 
-def _code(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
+def _code(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) -> LookupCondition:
     family, terms = database.family, database.terms
     word, owner = str(fact[column]), column == family.owner_area
     areas = [area for area in (*family.areas, family.owner_area) if area != column]
@@ -155,7 +155,7 @@ def _code(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom)
     )
 
 
-def _date(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
+def _date(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) -> LookupCondition:
     formats, day = database.terms.formats, fact[column]
     assert isinstance(day, date)
     year, month = day.year, day.month
@@ -175,7 +175,7 @@ def _date(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom)
     )
 
 
-def _absence(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
+def _absence(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) -> LookupCondition:
     absences, word = database.terms.absences, str(fact[column])
     wrong = [
         marked(name, mark)
@@ -201,11 +201,11 @@ def marked(column: str, mark: str | None) -> str:
     return f"{column} IS NULL" if mark is None else f"{column} = '{mark}'"
 
 
-def _rate(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
+def _rate(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) -> LookupCondition:
     terms, money = database.terms, database.family.money
-    sign, word = dice.pick(((">", "over"), ("<", "under")))
+    sign, word = rng.pick(((">", "over"), ("<", "under")))
     price = int(str(fact[money]))
-    euros = dice.whole(max(1, price - 12), price) if sign == ">" else dice.whole(price + 1, price + 12)
+    euros = rng.whole(max(1, price - 12), price) if sign == ">" else rng.whole(price + 1, price + 12)
     wrong = [f"{column} {sign} {euros}"]
     wrong += [f"{column} {sign} {euros} * {rate}" for name, rate in terms.rates.items() if name != terms.currency]
     return LookupCondition(
@@ -221,21 +221,21 @@ def _rate(column: str, fact: Fact, database: LookupDatabase, dice: SeededRandom)
     )
 
 
-def _plain(fact: Fact, database: LookupDatabase, dice: SeededRandom) -> LookupCondition:
+def _plain(fact: Fact, database: LookupDatabase, rng: SeededRandom) -> LookupCondition:
     """A condition whose number stands in the question."""
-    sign, word = dice.pick(((">", "more than"), ("<", "fewer than")))
+    sign, word = rng.pick(((">", "more than"), ("<", "fewer than")))
     amount = database.family.amount
     held = int(str(fact[amount]))
-    number = dice.whole(max(1, held - 20), held) - 1 if sign == ">" else held + dice.whole(1, 20)
+    number = rng.whole(max(1, held - 20), held) - 1 if sign == ">" else held + rng.whole(1, 20)
     return LookupCondition(sql=f"{amount} {sign} {number}", words=f"with {word} {number} {amount}")
 
 
 _CONDITIONS = {"code": _code, "date": _date, "absence": _absence, "rate": _rate}
 
 
-def _question(conditions: list[LookupCondition], database: LookupDatabase, dice: SeededRandom) -> LookupQuestion:
+def _question(conditions: list[LookupCondition], database: LookupDatabase, rng: SeededRandom) -> LookupQuestion:
     family = database.family
-    answer = dice.pick(tuple(ANSWERS))
+    answer = rng.pick(tuple(ANSWERS))
     select, templates = ANSWERS[answer]
     nouns = {"things": family.name, "tag": family.tag, "amount": family.amount}
     numbers = iter(range(len(conditions)))
@@ -244,7 +244,7 @@ def _question(conditions: list[LookupCondition], database: LookupDatabase, dice:
     if any(condition.owner for condition in conditions):
         join = f" JOIN {family.owners} ON {family.owner}_id = {family.owners}.id"
     return LookupQuestion(
-        text=dice.pick(templates).format(rest=_rest(conditions, family.owners), **nouns).replace("_", " "),
+        text=rng.pick(templates).format(rest=_rest(conditions, family.owners), **nouns).replace("_", " "),
         frame=f"SELECT {select.format(**nouns)} FROM {family.name}{join} WHERE {where}",
         conditions=tuple(conditions),
         answer=answer,

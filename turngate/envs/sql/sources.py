@@ -70,7 +70,7 @@ class LookupSql(SqlSource):
         """See ``lookup.LookupGenerator``."""
         from turngate.envs.sql.lookup import LookupGenerator
 
-        return LookupGenerator(self)
+        return LookupGenerator(**self.settings())
 
 
 class ReferenceSql(SqlSource):
