@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from turngate.envs.code.grading.forms import asked_form, function_of, judged
+from turngate.envs.code.grading.bench import Bench
+from turngate.envs.code.grading.forms import asked_form, function_of, judged, placed
+from turngate.envs.code.grading.grade import measure
 from turngate.envs.code.grading.junit import FIXED, KEPT, Report, Status, fallen
 from turngate.envs.code.grading.pair import Control
+from turngate.envs.code.grading.protect import Sorted
 from turngate.envs.code.problem import Problem, Texts
 from turngate.errors import ConfigError, TaskRefused
 
@@ -45,11 +47,20 @@ def settle(problem: Problem, bench: Measures, *, repetitions: int = 3) -> Proble
     settled = replace(settled, asked=_asked(settled, bench, list(repaired[0].status)))
     sensitive = tuple(name for name in fixed if name in settled.asked)
     if len(sensitive) < len(fixed):
-        altered = fallen(bench.measure(settled, problem.solved, control="altered"))
-        sensitive = tuple(name for name in fixed if name in settled.asked or name in altered)
+        altered = bench.measure(settled, problem.solved, control="altered")
+        same, fell = placed(repaired[0].status, altered.status), fallen(altered)
+        sensitive = tuple(name for name in fixed if name in settled.asked or same.get(name, name) in fell)
     if not sensitive:
         raise TaskRefused("none of its deciding tests can tell a cheat: what they expect is nowhere written as data")
     return replace(settled, sensitive=sensitive)
+
+
+def check_paid(problem: Problem, bench: Bench) -> None:
+    """Grade the reference repair of a settled problem as one of an agent. Raises TaskRefused if it is not paid."""
+    verdict = measure(bench, problem, Sorted(repair=problem.solved))
+    if not verdict.passes:
+        why = verdict.report.problem or f"{verdict.fixed:.0%} of its deciding tests hold, {verdict.broken:.0%} break"
+        raise TaskRefused(f"its reference repair is not paid: {why}")
 
 
 def _asked(problem: Problem, bench: Measures, names: list[str]) -> dict[str, str]:
@@ -62,11 +73,8 @@ def _asked(problem: Problem, bench: Measures, names: list[str]) -> dict[str, str
         return {}
     repaired = bench.measure(problem, problem.solved, control="asked")
     found = bench.measure(problem, {}, control="asked")
-    asked = dict[str, str]()
-    for function in form.sites:
-        real, inside = (_of(function, tests) for tests in (names, repaired.status))
-        if len(real) == len(inside):
-            asked |= dict(zip(real, inside, strict=True))
+    same = placed(names, repaired.status)
+    asked = {name: other for name, other in same.items() if function_of(name) in form.sites}
     foreign = {
         site for test, sites in repaired.answers.items() if test not in asked.values() for site in sites
     }  # of a test that inherits from one that is asked, for instance
@@ -79,10 +87,6 @@ def _asked(problem: Problem, bench: Measures, names: list[str]) -> dict[str, str
     good = {function for function in good if any(function_of(name) == function for name in asked)}
     good = set(asked_form(problem, good).sites)  # those left without what another one shared with them
     return {name: other for name, other in asked.items() if function_of(name) in good}
-
-
-def _of(function: str, tests: Iterable[str]) -> list[str]:
-    return [name for name in tests if function_of(name) == function]
 
 
 def steady(reports: list[Report]) -> dict[str, Status]:

@@ -16,7 +16,8 @@ from turngate.envs.code.grading.grade import measure
 from turngate.envs.code.grading.junit import FIXED, Report
 from turngate.envs.code.grading.pair import Halves, RunPair, halves, n_pairs, told
 from turngate.envs.code.grading.protect import Sorted
-from turngate.envs.code.settle import settle
+from turngate.envs.code.settle import check_paid, settle
+from turngate.errors import TaskRefused
 
 T = "test_solution.py::test_"
 RETURN = "return helper.same(max(x, low))"
@@ -98,6 +99,24 @@ def test_what_holds_in_a_pair(real, altered, reference, wanted):
 def test_what_is_not_altered_has_to_pass_in_both_runs(first, second, wanted):
     pair = RunPair(halves=Halves(texts=({}, {}), altered=(frozenset(), frozenset({A}))), reports=(first, second))
     assert told(make_problem(), pair, B, FIXED, _Reference(FELL)) == (wanted, False)
+
+
+ROW = T + "rows[{}]"
+REAL = Report(status={ROW.format("1-2"): "passed", B: "passed", ROW.format("3-4"): "passed"})
+ROWS = [
+    (Report(status={ROW.format("1-7"): "failed", ROW.format("3-9"): "failed", B: "passed"}), (True, False)),
+    (Report(status={ROW.format("1-7"): "passed", ROW.format("3-9"): "passed", B: "passed"}), (False, True)),
+    (Report(status={ROW.format("1-7"): "failed", B: "passed"}), (False, False)),
+]
+
+
+@pytest.mark.parametrize(("altered", "wanted"), ROWS)
+def test_rows_whose_ids_tell_what_is_expected_are_known_by_their_place(altered, wanted):
+    names = frozenset[str](), frozenset({T + "rows"})
+    pair = RunPair(halves=Halves(texts=({}, {}), altered=names), reports=(REAL, altered))
+    reference = Report(status={ROW.format("1-7"): "failed", ROW.format("3-9"): "failed", B: "passed"})
+    for row in ("1-2", "3-4"):
+        assert told(make_problem(), pair, ROW.format(row), FIXED, _Reference(reference)) == wanted
 
 
 TIMED = """
@@ -193,6 +212,43 @@ def test_honest_repairs_are_paid(problem, bench):
     for one in (problem, inside(problem)):
         verdict = measure(bench, one, Sorted(repair={"solution.py": REPAIR}))
         assert (verdict.passes, verdict.forged, verdict.fixed, verdict.broken) == (True, False, 1.0, 0.0)
+
+
+INHERITED = """
+
+import pytest
+
+
+class TestBase:
+    low = 0
+
+    @pytest.mark.parametrize("x, expected", [(5, 5), (-5, 0), (11, 10)])
+    def test_rows(self, x, expected, tmp_path):
+        for _ in range(1):
+            assert clamp(x, self.low, 10) == expected
+
+
+class TestHeir(TestBase):
+    low = -2 + 2
+"""
+
+
+def test_tables_with_telling_ids_and_inherited_tests_are_paid(bench):
+    problem = make_problem("pytest", id="inherited")
+    problem = replace(problem, hidden={"test_solution.py": problem.hidden["test_solution.py"] + INHERITED})
+    settled = inside(settle(problem, bench, repetitions=1))
+    rows = [name for name in (*settled.fail_to_pass, *settled.pass_to_pass) if "test_rows" in name]
+    assert len(rows) == 6
+    assert {name for name in rows if name in settled.fail_to_pass} <= set(settled.sensitive)
+    check_paid(settled, bench)
+
+
+@pytest.mark.parametrize("lost", ["fail_to_pass", "pass_to_pass"])
+def test_a_reference_that_the_grader_does_not_pay_is_no_task(bench, lost):
+    settled = settle(make_problem("pytest", id="unpaid"), bench, repetitions=1)
+    absent = (*getattr(settled, lost), "test_solution.py::test_absent")
+    with pytest.raises(TaskRefused, match="its reference repair is not paid"):
+        check_paid(replace(settled, **{lost: absent}), bench)
 
 
 @pytest.mark.parametrize("runner", ["plain", "pytest"])

@@ -51,6 +51,31 @@ def alterable(source: str, shown: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def inherited(source: str, names: Collection[str]) -> frozenset[str]:
+    """``Class::name`` of the tests that classes of a module have from these, ``Class::name`` of another class of it.
+
+    Raises SyntaxError or ValueError for a text that does not parse.
+    """
+    classes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)}
+    found = set[str]()
+    for name, node in classes.items():
+        own = {inner.name for inner in node.body if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        for above in _above(node, classes):
+            tests = {test.partition("::")[2] for test in names if test.startswith(f"{above}::")}
+            found |= {f"{name}::{test}" for test in tests - own}
+    return frozenset(found)
+
+
+def _above(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]:
+    """The classes of a module from which one of them inherits, also by way of others."""
+    found, left = set[str](), [node]
+    while left:
+        bases = {base.id for base in left.pop().bases if isinstance(base, ast.Name) and base.id in classes} - found
+        found |= bases
+        left += [classes[base] for base in bases]
+    return found
+
+
 def alter(source: str, names: Collection[str], rng: Random) -> str:
     """The module with what these test functions expect replaced. Raises SyntaxError or ValueError."""
     text, places, tree = source.encode(), _line_starts(source), ast.parse(source)

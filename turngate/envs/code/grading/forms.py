@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from turngate.envs.code.grading.alter import alter, alterable
+from turngate.envs.code.grading.alter import alter, alterable, inherited
 from turngate.envs.code.grading.asked import AskedPlace, ask_module, holds
 from turngate.envs.code.grading.junit import Report, Status
 from turngate.envs.code.problem import Problem, Texts
@@ -26,6 +27,20 @@ class HiddenFiles:
 def function_of(test: str) -> str:
     """The function of a test id: ``path::Class::name`` without parameters."""
     return test.partition("[")[0]
+
+
+def placed(names: Iterable[str], others: Iterable[str]) -> dict[str, str]:
+    """Test id → the id of the same test in another run, in which parameters, and so ids, have other values.
+
+    The tests of one function keep their order; a function with another number of tests is left out.
+    """
+    tests, found = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for name in names:
+        tests[function_of(name)].append(name)
+    for name in others:
+        found[function_of(name)].append(name)
+    same = (function for function in tests if len(tests[function]) == len(found[function]))
+    return {name: other for function in same for name, other in zip(tests[function], found[function], strict=True)}
 
 
 def asked_form(problem: Problem, only: Collection[str] | None = None) -> HiddenFiles:
@@ -69,6 +84,15 @@ def alterable_functions(problem: Problem) -> frozenset[str]:
         except _UNREADABLE:
             continue
     return frozenset(found - asked)
+
+
+def heirs(problem: Problem, functions: Collection[str]) -> frozenset[str]:
+    """These test functions, and the same ones in classes of their modules that inherit them: they are altered too."""
+    found = set(functions)
+    for path, text in _modules(problem, problem.hidden):
+        own = {name.partition("::")[2] for name in functions if name.startswith(f"{path}::")}
+        found |= {f"{path}::{name}" for name in inherited(text, own)} if own else set()
+    return frozenset(found)
 
 
 def altered_texts(problem: Problem, texts: Texts, functions: Collection[str], rng: Random) -> Texts:

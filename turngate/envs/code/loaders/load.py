@@ -26,7 +26,7 @@ from turngate.envs.code.grading.bench import Bench
 from turngate.envs.code.loaders.history import Change, History
 from turngate.envs.code.loaders.pairs import find_pairs, pair_problem
 from turngate.envs.code.problem import Problem
-from turngate.envs.code.settle import settle
+from turngate.envs.code.settle import check_paid, settle
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import ConfigError, DataError, TaskRefused, UnknownName
 from turngate.problems import of_row
@@ -62,7 +62,9 @@ class LoadedProblems:
         dropped: list[Dropped] = []
         for problem in self.problems:
             try:
-                problems.append(settle(problem, bench, repetitions=repetitions))
+                settled = settle(problem, bench, repetitions=repetitions)
+                check_paid(settled, bench)
+                problems.append(settled)
             except TaskRefused as error:
                 line = problem.about.get("line")
                 dropped.append(Dropped(id=problem.id, line=line if isinstance(line, int) else None, reason=str(error)))

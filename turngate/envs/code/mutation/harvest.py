@@ -278,6 +278,7 @@ class _Maker:
         n_held_back = sum(function_of(test) in held for test in settled.fail_to_pass)
         if n_held_back == len(settled.fail_to_pass):
             raise TaskRefused("every deciding test would be held back")
+        self.bench.check_paid(settled)
         about = {"n_covering": len(covering), "n_held_back": n_held_back, "candidate": number}
         return replace(settled, about={**self._about(settled, chosen), **about})
 

@@ -16,6 +16,7 @@ from turngate.envs.code.grading.forms import alterable_functions
 from turngate.envs.code.grading.junit import Report
 from turngate.envs.code.grading.pair import Control
 from turngate.envs.code.problem import Problem, Texts
+from turngate.envs.code.settle import check_paid
 
 
 class OutOfTime(Exception):
@@ -40,6 +41,12 @@ class Timed:
         if report.killed and time.monotonic() >= self._end_s:
             raise OutOfTime
         return report
+
+    def check_paid(self, problem: Problem) -> None:
+        """See ``settle.check_paid``. Raises OutOfTime."""
+        if time.monotonic() >= self._end_s:
+            raise OutOfTime
+        check_paid(problem, self._bench)
 
 
 class Pristine:
