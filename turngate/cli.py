@@ -133,9 +133,7 @@ def evaluate(
     policy: Annotated[str, typer.Option(help="local: the model runs here; openai: a server.")] = "local",
     url: Annotated[str, typer.Option(help="Address of the server.")] = "",
     model: Annotated[str, typer.Option(help="Name of the model on the server, or the model of --config.")] = "",
-    key_variable: Annotated[
-        str, typer.Option(help="Environment variable that holds the server's key.")
-    ] = "OPENAI_API_KEY",
+    key_variable: Annotated[str, typer.Option(help="Environment variable with the server's key.")] = "OPENAI_API_KEY",
 ) -> None:
     """Measure how often a model or a server solves tasks.
 

@@ -28,6 +28,8 @@ ALLOWED: dict[str, str] = {
     "turngate.envs.pool:EnvPool.call": "what the method that is named returns",
     "turngate.envs.registry:make": "as gymnasium.make, arguments of any environment",
     "turngate.sandbox.container:sdk": DOCKER,
+    "turngate.sandbox.container:ContainerBackend.api": DOCKER,
+    "turngate.sandbox.container:ContainerBackend.create": DOCKER,
     "turngate.sandbox.docker:Docker.api": DOCKER,
     "turngate.sandbox.docker:Docker.create": DOCKER,
     "turngate.sandbox.docker_exec:Exec.__init__": DOCKER,
