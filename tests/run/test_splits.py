@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from small_run import turngate_in, write_config
 
+from tests.commands.small_run import turngate_in, write_config
 from turngate.config import parse
 from turngate.envs.sql.skeleton import normalised, skeleton
 from turngate.errors import ConfigError
