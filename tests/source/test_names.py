@@ -5,6 +5,23 @@ from collections import defaultdict
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "turngate"
+ROLES = {
+    "base": "the contract of a room",
+    "parts": "the parts of a room that a config names",
+    "settings": "settings that several parts of a room share",
+    "env": "an environment",
+    "sources": "where an environment's tasks come from",
+    "generate": "tasks that are made up",
+    "rubric": "what pays an environment, and the class of it",
+    "components": "rewards that a rubric is made of",
+    "tournament": "siblings ranked in few matches: the mathematics, and the examiner",
+    "probing": "questions about a recorded turn: how they are put, and the examiner",
+    "learner": "who holds the weights: the protocol, and the one of torch",
+    "local": "what runs here, on this machine",
+    "openai": "what speaks with a server of OpenAI's chat completions",
+    **dict.fromkeys(("check", "credit", "show", "tasks"), "a command, and the module that does its work"),
+}
+"""Names that modules of several rooms may bear, because they have the same role in each."""
 
 
 def test_a_class_name_means_one_thing():
@@ -14,6 +31,14 @@ def test_a_class_name_means_one_thing():
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(path.relative_to(PACKAGE).as_posix())
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_a_module_name_means_one_thing():
+    homes = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.name != "__init__.py":
+            homes[path.stem].append(path.relative_to(PACKAGE).as_posix())
+    assert {name for name, where in homes.items() if len(where) > 1} == set(ROLES)
 
 
 def test_no_two_modules_import_each_other():
