@@ -124,7 +124,7 @@ def test_show_and_rescore(folder, run):
 @pytest.mark.usefixtures("run")
 def test_eval(folder):
     options = ("--env", ID, "--tasks", "1", "--turn-tokens", "8", "--context", "128")
-    assert done(folder, "eval", "runs/coin/model", *options).startswith("acme/Coin-v0 heldout")
+    assert "\nacme/Coin-v0 heldout" in done(folder, "eval", "runs/coin/model", *options)
 
 
 def test_a_run_goes_on(folder, run):

@@ -99,7 +99,7 @@ def test_unusable_episodes_are_counted_and_not_averaged_in():
 
 def test_an_episode_without_room_for_a_turn_is_a_failure():
     policy = models.local()
-    limits = models.Limits(turn_tokens=6, context=10)
+    limits = models.TokenLimits(turn_tokens=6, context=10)
 
     async def go():
         async with EnvPool(LockEnv, size=4) as pool:

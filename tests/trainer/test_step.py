@@ -238,7 +238,7 @@ def test_episodes_that_the_agent_broke_are_failures_and_counted_apart():
 
 def test_an_episode_without_room_for_a_turn_does_not_stop_the_run():
     def tight(run):
-        run.player.limits = models.Limits(turn_tokens=6, context=10)
+        run.player.limits = models.TokenLimits(turn_tokens=6, context=10)
         return run
 
     run, (metrics,) = steps(prepare=tight, score=RUBRIC.score_group)
@@ -253,7 +253,7 @@ def test_an_episode_without_room_for_a_turn_counts_in_the_baseline_of_its_siblin
 
     class OneTight(Player):
         async def play(self, worlds, episodes, **heard):
-            self.limits = models.Limits(turn_tokens=6, context=10)
+            self.limits = models.TokenLimits(turn_tokens=6, context=10)
             first = await super().play(worlds, episodes[:1], **heard)
             self.limits = models.LIMITS
             return first + await super().play(worlds, episodes[1:], **heard)

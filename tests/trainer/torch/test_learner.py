@@ -439,7 +439,7 @@ def test_tokens_whose_sampler_logprob_was_never_recorded(caplog):
     batch = batch_of()
     at = np.flatnonzero(batch.policy_weight_L)[:3]
     batch.logprob_L[at] = np.nan
-    with pytest.raises(ShapeError, match=f"the sampler's logprob of token {at[0]} is nan; a decoupled loss can do"):
+    with pytest.raises(ShapeError, match=f"the sampler's logprob of token {at[0]} is nan; loss.decoupled = true does"):
         learner().forward_backward(batch, PolicyLoss())
     taught = learner()
     loss = PolicyLoss(objective=Clipped(), correction=(Truncated(),), decoupled=True)
