@@ -346,8 +346,9 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def _checked(self, outcome: object) -> Outcome:
         if not isinstance(outcome, Outcome):
             raise Unfit(f"act() returned {outcome!r:.80}; it must return an Outcome")
-        facts = handed.evidence(outcome.evidence, self._note)
-        return replace(outcome, observation=self._seen(outcome.observation), evidence=facts)
+        facts, seen = handed.evidence(outcome.evidence, self._note), self._seen(outcome.observation)
+        same = facts is outcome.evidence and seen is outcome.observation
+        return outcome if same else replace(outcome, observation=seen, evidence=facts)
 
     def _seen(self, observation: object) -> Observation:
         return handed.observation(observation, self._note, most=self.turn_spec.observation_chars)

@@ -29,6 +29,8 @@ DEPTH = 64
 BITS = 10_000
 """Most bits of a whole number in a fact; Python reads back no more than 4,300 digits."""
 _PLAIN = (bool, int, float, type(None))
+_SHORT = frozenset({bool, float, type(None)})
+_BY = ("env", "verifier", "judge")
 
 
 class Unfit(Exception):
@@ -37,6 +39,8 @@ class Unfit(Exception):
 
 def observation(handed: object, note: Note, *, most: int) -> Observation:
     """The observation, with its text cut to ``most`` characters and lone surrogates replaced. Raises Unfit."""
+    if type(handed) is Observation and type(handed.images) is tuple and not handed.images and _is_short(handed, most):
+        return handed
     if not isinstance(handed, Observation):
         raise Unfit(f"the observation is {_shown(handed)}; it must be an Observation")
     for name, value in (("text", handed.text), ("state_key", handed.state_key)):
@@ -57,6 +61,8 @@ def observation(handed: object, note: Note, *, most: int) -> Observation:
 
 def evidence(handed: object, note: Note) -> tuple[Evidence, ...]:
     """The facts, each with a name and a value that JSON can represent. Raises Unfit."""
+    if type(handed) is tuple and _are_plain(handed):
+        return handed
     if not isinstance(handed, Iterable) or isinstance(handed, str | bytes | Mapping):
         raise Unfit(f"the evidence is {_shown(handed)}; it must be a tuple of Evidence")
     facts = handed if isinstance(handed, tuple) else tuple(handed)
@@ -83,7 +89,7 @@ def _fact(fact: object, note: Note) -> Evidence:
     if not isinstance(fact.name, str) or not fact.name:
         raise Unfit(f"the name of a fact is {_shown(fact.name)}; it must be text, and not empty")
     where = f"evidence '{fact.name:.80}'"
-    if fact.by not in ("env", "verifier", "judge"):
+    if fact.by not in _BY:
         raise Unfit(f"{where} has by={_shown(fact.by)}; it must be 'env', 'verifier' or 'judge'")
     if not isinstance(fact.turn, int | np.integer | None) or isinstance(fact.turn, bool):
         raise Unfit(f"{where} has turn={_shown(fact.turn)}; it must be the number of a turn, or None")
@@ -93,6 +99,24 @@ def _fact(fact: object, note: Note) -> Evidence:
     if value is fact.value and turn is fact.turn and name is fact.name:
         return fact
     return replace(fact, name=name, value=value, turn=turn)
+
+
+def _is_short(seen: Observation, most: int) -> bool:
+    """Whether an observation without images is as nearly all are, so that nothing needs a closer look."""
+    text, key = seen.text, seen.state_key
+    return type(text) is str and type(key) is str and text.isascii() and key.isascii() and len(text) <= most
+
+
+def _are_plain(facts: tuple[object, ...]) -> bool:
+    """Whether facts are as nearly all are, so that nothing needs a closer look; environments hand over many."""
+    for fact in facts:
+        if type(fact) is not Evidence or type(fact.name) is not str or not fact.name.isascii() or not fact.name:
+            return False
+        if fact.by not in _BY or (fact.turn is not None and type(fact.turn) is not int):
+            return False
+        if type(fact.value) not in _SHORT and (type(fact.value) is not str or not fact.value.isascii()):
+            return False
+    return True
 
 
 def _json(value: object, where: str, note: Note, depth: int) -> JSON:
