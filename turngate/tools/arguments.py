@@ -29,7 +29,7 @@ def typed(tool: Tool, arguments: Mapping[str, object]) -> tuple[dict[str, object
 
     Raises BadArguments.
     """
-    known = {parameter.name: parameter for parameter in tool.parameters}
+    known = tool.named
     found: dict[str, object] = {}
     remark = ""
     for name, value in arguments.items():

@@ -113,7 +113,7 @@ def _arguments(written: Written, tool: Tool) -> dict[str, object]:
         return dict(written.arguments)
     if REST in written.arguments:
         return of_words(tool, str(written.arguments[REST]))
-    known = {parameter.name: parameter for parameter in tool.parameters}
+    known = tool.named
     return {
         name: of_text(known[name], str(value)) if name in known else value for name, value in written.arguments.items()
     }

@@ -55,7 +55,12 @@ class Tool:
     def __post_init__(self) -> None:
         _ = self.schema
 
-    @property
+    @cached_property
+    def named(self) -> dict[str, Parameter]:
+        """Its parameters by name."""
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    @cached_property
     def positional(self) -> tuple[Parameter, ...]:
         """Those that a command line has a place for, in its order."""
         return tuple(parameter for parameter in self.parameters if not parameter.keyword_only)
