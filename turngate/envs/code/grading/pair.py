@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 from typing import Literal, Protocol, TypeAlias
 
@@ -40,19 +41,21 @@ class Halves:
     """The test functions that are altered in each; every alterable one is in one of the two."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunPair:
     """The tests of a pair, and what the two runs reported."""
 
     halves: Halves
     reports: tuple[Report, Report]
 
-    def ids(self, number: int) -> Mapping[str, str]:
-        """Test id → its id in run ``number``, for the tests that are altered there: the rows of a table have other
+    @cached_property
+    def ids(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """For each run, test id → its id there, for the tests that are altered there: the rows of a table have other
         values then, and by them other ids. In the other run they are as they ought to be."""
-        mine, other = self.reports[number].status, self.reports[1 - number].status
-        altered = self.halves.altered[number]
-        return {name: same for name, same in placed(other, mine).items() if function_of(name) in altered}
+        first, second = (report.status for report in self.reports)
+        pairs = ((placed(second, first), self.halves.altered[0]), (placed(first, second), self.halves.altered[1]))
+        one, other = ({a: b for a, b in same.items() if function_of(a) in altered} for same, altered in pairs)
+        return one, other
 
 
 class References(Protocol):
@@ -89,7 +92,7 @@ def told(problem: Problem, pair: RunPair, name: str, good: Collection[Status], b
         if function not in pair.halves.altered[number]:
             holds = holds and not report.problem and report.says(name, good)
             continue
-        there = pair.ids(number).get(name, name)
+        there = pair.ids[number].get(name, name)
         if report.problem or not report.says(there, {"failed"}):
             if bench.on_reference(problem, pair.halves.texts[number]).says(there, {"failed"}):
                 holds = False
