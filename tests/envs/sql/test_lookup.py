@@ -20,7 +20,7 @@ from turngate.envs.sql.content import Value
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.lookup_content import DATE_FORMATS, format_of, in_month, written
 from turngate.envs.sql.lookup_oracle import condition_from
-from turngate.envs.sql.lookup_words import UNSEEN_FAMILIES
+from turngate.envs.sql.lookup_words import STATES, UNSEEN_FAMILIES
 from turngate.envs.sql.sources import LookupSql
 from turngate.envs.tasks import TaskSource, part_of
 from turngate.errors import ConfigError, DataError, UnknownName
@@ -31,17 +31,17 @@ N = 300
 OWNERS = {"customers", "readers", "drivers", "guests", "teachers", "agents", "patients", "halls"}
 FIRST = {
     "train": (
-        "total portions of the orders with payment loose and bill over 17 euro",
-        "SELECT sum(portions) FROM orders WHERE payment = 'c4' AND bill_franc > 17 * 75",
+        "total portions of the orders with payment new and bill over 17 euro",
+        "SELECT sum(portions) FROM orders WHERE payment = 'h4' AND bill_florin > 17*56",
     ),
     "heldout": (
-        "give the tag of all parcels sent on an unknown day with more than 7 items",
-        "SELECT tag FROM parcels WHERE sent = 'q2' AND items > 7",
+        "which tag have the parcels with price under 20 euro",
+        "SELECT tag FROM parcels WHERE price_mark < 20*28",
     ),
     "newfamily": (
-        "total tickets of the shows cleared in june 2026 with screen safe of halls with permit safe",
-        "SELECT sum(tickets) FROM shows JOIN halls ON hall_id = halls.id "
-        "WHERE cleared LIKE '2026-06%' AND screen = 'y3' AND permit = 'r9'",
+        "count the shows cleared in june 2026 with print lent of halls with permit safe",
+        "SELECT count(*) FROM shows JOIN halls ON hall_id = halls.id "
+        "WHERE cleared LIKE '%/06/2026' AND print = 'w3' AND permit = 'a1'",
     ),
 }
 
@@ -102,18 +102,24 @@ def test_the_oracle_wins_every_task_with_literals_that_it_was_shown(tasks: dict[
 
 
 def test_what_the_oracle_writes_follows_from_what_it_reads():
-    code = {"kind": "code", "column": "status", "word": "not open", "sql": "…"}
-    assert condition_from(code, [("k4", "OPEN"), ("m1", "is not open")]) == "status = 'm1'"
-    assert condition_from(code, [("a1", "Not open"), ("m1", "open.")]) == "status = 'a1'"
+    code = {"kind": "code", "column": "status", "word": "open", "sql": "…"}
+    assert condition_from(code, [("k4",)]) == "status = 'k4'"
     absence = {"kind": "absence", "column": "sent", "word": "never", "sql": "…"}
-    assert condition_from(absence, [("b2", "never"), ("c3", "not yet")]) == "sent = 'b2'"
-    assert condition_from(absence, [("b2", "unknown day"), ("c3", "not yet")]) == "sent IS NULL"
+    assert condition_from(absence, [("b2",)]) == "sent = 'b2'"
+    assert condition_from(absence, []) == "sent IS NULL"
     rate = {"kind": "rate", "column": "price_yen", "word": "> 20", "sql": "…"}
-    assert condition_from(rate, [(37,)]) == "price_yen > 20 * 37"
+    assert condition_from(rate, [(37,)]) == "price_yen > 20*37"
     day = {"kind": "date", "column": "sent", "word": "2024-03", "sql": "…"}
     assert condition_from(day, [("k7",), ("17.03.2024",)]) == "sent LIKE '%.03.2024'"
-    with pytest.raises(DataError, match="does not tell what 'not open' is in column 'status'"):
-        condition_from(code, [("k4", "OPEN")])
+    for rows in ([], [("k4",), ("m1",)]):
+        with pytest.raises(DataError, match="does not tell what 'open' is in column 'status'"):
+            condition_from(code, rows)
+
+
+def test_no_word_of_a_code_table_is_part_of_another():
+    """A look-up by part of a label would find both."""
+    for word in STATES:
+        assert [other for other in STATES if word in other] == [word]
 
 
 def test_every_near_miss_answers_otherwise_and_each_task_has_a_plausible_one(tasks: dict[str, list[Task]]):

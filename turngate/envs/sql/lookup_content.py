@@ -33,6 +33,7 @@ EPOCH = date(1970, 1, 1)
 FIRST_YEAR, YEARS = 2018, 9
 MONTHS_USED = 3  # a database tells of so many months, so that a month has several rows
 OWNERS = 6
+WORDS = 4  # that an area has codes for
 ABSENT_RATE = 0.36
 DATE_FORMATS = ("iso", "dots", "slashes", "slashes_us", "digits", "days")
 _DAY_ALONE = 13  # from this day on, a date cannot be read with day and month exchanged
@@ -46,7 +47,7 @@ class LookupTerms:
     whole units per euro by currency; ``currency`` is that of the prices. ``months``: (year, month) that occur.
     """
 
-    words: tuple[str, str]
+    words: tuple[str, ...]
     code_table: str
     rate_table: str
     codes: Mapping[tuple[str, str], str]
@@ -56,11 +57,6 @@ class LookupTerms:
     currency: str
     rates: Mapping[str, int]
     months: tuple[tuple[int, int], ...]
-
-    @property
-    def all_words(self) -> tuple[str, ...]:
-        """The words of an area: two, and their opposites."""
-        return tuple(form for word in self.words for form in (word, f"not {word}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,7 +88,7 @@ def build_lookup(family: str, split: str, number: int, rows: int) -> LookupDatab
     rng = SeededRandom("sql-lookup-content", split, family, number, rows)
     declared = LOOKUP_FAMILIES[family]
     terms = _terms(declared, split, rng)
-    ranks = [rng.pick(terms.all_words) for _ in range(OWNERS)]
+    ranks = [rng.pick(terms.words) for _ in range(OWNERS)]
     facts = [_fact(declared, terms, ranks, rng, telling=number == 0) for number in range(rows)]
     tables = [_owners(declared, terms, ranks, rng), _things(declared, terms, facts, rng)]
     tables += rng.shuffled((_codes(terms, rng), _rates(terms)))
@@ -110,8 +106,7 @@ def build_lookup(family: str, split: str, number: int, rows: int) -> LookupDatab
 
 
 def _terms(family: LookupFamily, split: str, rng: SeededRandom) -> LookupTerms:
-    first, second = rng.sample(STATES, 2)
-    words = (first, f"not {first}", second, f"not {second}")
+    words = tuple(rng.sample(STATES, WORDS))
     own = rng.sample(codes_of(split), len(words) + 4)
     codes: dict[tuple[str, str], str] = {}
     # every area turns the same codes round, so a code of the wrong area exists and means something else
@@ -125,7 +120,7 @@ def _terms(family: LookupFamily, split: str, rng: SeededRandom) -> LookupTerms:
         labels += [(column, mark, meaning) for meaning, mark in absences[column].items() if mark is not None]
     currencies, start = rng.sample(CURRENCIES, 3), rng.whole(12 * FIRST_YEAR, 12 * (FIRST_YEAR + YEARS) - MONTHS_USED)
     return LookupTerms(
-        words=(first, second),
+        words=words,
         code_table=rng.pick(CODE_TABLES),
         rate_table=rng.pick(RATE_TABLES),
         codes=codes,
@@ -139,13 +134,8 @@ def _terms(family: LookupFamily, split: str, rng: SeededRandom) -> LookupTerms:
 
 
 def _styled(word: str, rng: SeededRandom) -> str:
-    """A label as somebody typed it: never just as a question writes it. ``plain`` undoes it."""
+    """A label as somebody typed it: it holds the word, but is never just as a question writes it."""
     return rng.pick((word.upper(), word.capitalize(), f"{word}.", f"is {word}"))
-
-
-def plain(label: str) -> str:
-    """The word that a label stands for."""
-    return label.lower().removesuffix(".").removeprefix("is ")
 
 
 def written(day: date, form: str) -> Value:
@@ -196,7 +186,7 @@ def _fact(family: LookupFamily, terms: LookupTerms, ranks: Sequence[str], rng: S
     owner = rng.whole(1, OWNERS)
     fact: dict[str, date | str | int] = {f"{family.owner}_id": owner, family.owner_area: ranks[owner - 1]}
     fact |= {family.amount: rng.whole(1, 60), family.money: rng.whole(3, 60)}
-    fact |= {area: rng.pick(terms.all_words) for area in family.areas}
+    fact |= {area: rng.pick(terms.words) for area in family.areas}
     fact |= {column: _day(terms, rng, telling=telling) for column in family.dates}
     return fact
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from turngate.envs.sql.content import Row
-from turngate.envs.sql.lookup_content import format_of, in_month, plain
+from turngate.envs.sql.lookup_content import format_of, in_month
 from turngate.envs.sql.lookup_questions import marked
 from turngate.errors import DataError
 from turngate.types import Task
@@ -34,15 +34,13 @@ def condition_from(need: Mapping[str, str], rows: Sequence[Row]) -> str:
     """The condition that the rows of its look-up lead to. Raises DataError where they do not say what is needed."""
     column, word = need["column"], need["word"]
     match need["kind"]:
-        case "code":
-            for code, label in rows:
-                if plain(str(label)) == word:
-                    return marked(column, str(code))
+        case "code" if len(rows) == 1:
+            return marked(column, str(rows[0][0]))
         case "absence":  # what has no code is NULL
-            return marked(column, next((str(code) for code, label in rows if label == word), None))
+            return marked(column, str(rows[0][0]) if rows else None)
         case "date":
             year, month = map(int, word.split("-"))
             return in_month(column, format_of([value for (value,) in rows]), year, month)
         case "rate" if rows:
-            return f"{column} {word} * {rows[0][0]}"
+            return f"{column} {word}*{rows[0][0]}"
     raise DataError("look-up", f"'{need['sql']}' does not tell what '{word}' is in column '{column}'")

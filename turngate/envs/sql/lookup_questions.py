@@ -138,7 +138,7 @@ def _code(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) 
     word, owner = str(fact[column]), column == family.owner_area
     areas = [area for area in (*family.areas, family.owner_area) if area != column]
     codes = [terms.codes[area, word] for area in areas]
-    codes += [terms.codes[column, other] for other in terms.all_words if other != word]
+    codes += [terms.codes[column, other] for other in terms.words if other != word]
     wrong = [f"{column} = '{code}'" for code in dict.fromkeys(codes)]
     wrong += [f"{area} = '{terms.codes[area, word]}'" for area in areas if owner or area != family.owner_area]
     return LookupCondition(
@@ -149,7 +149,7 @@ def _code(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) 
             kind="code",
             column=column,
             word=word,
-            sql=f"SELECT code, label FROM {terms.code_table} WHERE area = '{column}'",
+            sql=code_of(terms.code_table, column, word),
         ),
         owner=owner,
     )
@@ -191,9 +191,14 @@ def _absence(column: str, fact: Fact, database: LookupDatabase, rng: SeededRando
             kind="absence",
             column=column,
             word=word,
-            sql=f"SELECT code, label FROM {database.terms.code_table} WHERE area = '{column}'",
+            sql=code_of(database.terms.code_table, column, word),
         ),
     )
+
+
+def code_of(table: str, area: str, word: str) -> str:
+    """The look-up of a code by the word in its label, which is written in some style."""
+    return f"SELECT code FROM {table} WHERE area = '{area}' AND label LIKE '%{word}%'"
 
 
 def marked(column: str, mark: str | None) -> str:
@@ -207,9 +212,9 @@ def _rate(column: str, fact: Fact, database: LookupDatabase, rng: SeededRandom) 
     price = int(str(fact[money]))
     euros = rng.whole(max(1, price - 12), price) if sign == ">" else rng.whole(price + 1, price + 12)
     wrong = [f"{column} {sign} {euros}"]
-    wrong += [f"{column} {sign} {euros} * {rate}" for name, rate in terms.rates.items() if name != terms.currency]
+    wrong += [f"{column} {sign} {euros}*{rate}" for name, rate in terms.rates.items() if name != terms.currency]
     return LookupCondition(
-        sql=f"{column} {sign} {euros} * {terms.rates[terms.currency]}",
+        sql=f"{column} {sign} {euros}*{terms.rates[terms.currency]}",
         words=f"with {money} {word} {euros} euro",
         wrong=tuple(wrong),
         need=LookupNeed(

@@ -11,8 +11,10 @@ from turngate.envs.sql.families_words import CITIES, COURSES, DISHES, GOODS, PEO
 
 HELD_OUT_SHARE = 4  # one code, rate, question text and query in so many is held out
 
-STATES = "open done late new held void safe ready busy loose clean fixed".split()
-"""Words of code tables; each also occurs with "not"."""
+STATES = (
+    "open done late new held void safe ready busy loose clean fixed paid lent kept sold rare calm early vague"
+).split()
+"""Words of code tables; none is part of another, so a look-up by part of a label finds one."""
 CURRENCIES = "crown florin peso rupee dinar franc shilling mark lira yen".split()
 NEVER, NOT_YET, UNKNOWN = "never", "not yet", "unknown day"
 ABSENCES = (NEVER, NOT_YET, UNKNOWN)
