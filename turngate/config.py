@@ -227,10 +227,11 @@ class Config(Section):
     run goes on."""
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
-    controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
+    controls: tuple[Literal["shuffled_credit", "shuffled_reward", "random_reward"], ...] = ()
     """Negative controls: the run is repeated from the same warm start, with the credit of each episode given to another
-    one (shuffled_credit), or with rewards from the toss of a coin (random_reward). A run that is not clearly better
-    than its controls learned nothing from its rewards."""
+    one (shuffled_credit), with the rewards of each episode paid to another one before credit is computed
+    (shuffled_reward), or with rewards from the toss of a coin (random_reward). A run that is not clearly better than
+    its controls learned nothing from its rewards."""
     control_steps: int | None = Field(None, ge=1)
     """Training steps of each control; leave out for as many as train.steps."""
 
