@@ -59,8 +59,10 @@ def test_a_run_in_a_folder_called_controls_is_a_run_of_its_own(tmp_path: Path) -
 
 
 NAMES = "config.toml machine.json metrics.jsonl evaluations.jsonl alarms.jsonl trajectories set_aside verdicts.sqlite"
-NAMES += " overlap.json result.json warm_start model checkpoints tensorboard wandb controls rescored report"
-NAMES += " .in_use traceback.txt"
+NAMES += (
+    " warm_start.json overlap.json result.json warm_start model checkpoints tensorboard wandb controls rescored report"
+)
+NAMES += " warm_start.json .in_use traceback.txt"
 
 
 def test_every_name_is_one_that_a_run_uses(tmp_path: Path) -> None:

@@ -121,6 +121,19 @@ class TinyModel(Section):
         return self
 
 
+class Validation(Section):
+    """Validation of the warm start: the model plays tasks of their own after its passes, and the best pass is kept."""
+
+    split: str = "heldout"
+    """Split of the validation tasks. Where eval.splits names it too, they are the tasks that follow the evaluated ones,
+    so the tasks of the evaluation choose nothing."""
+    tasks: int = Field(100, ge=1)
+    """Number of validation tasks of each environment. Each is played once at policy.temperature and once at
+    temperature 0; the mean of the two success rates is compared."""
+    every: int = Field(1, ge=1)
+    """Passes between two validations; the last pass is always validated. Raise it where validation takes long."""
+
+
 class WarmStart(Section):
     """Supervised fine-tuning on solved episodes, before reinforcement learning."""
 
@@ -130,11 +143,13 @@ class WarmStart(Section):
     demonstrations: Path | None = None
     """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}."""
     epochs: int = Field(1, ge=1)
-    """Passes over all episodes; raise it where the warm-started model hardly solves a task."""
+    """Passes over all episodes, or the most passes where validation chooses among them; raise it where the warm-started
+    model hardly solves a task."""
     episodes_per_batch: int = Field(64, ge=1)
     """Episodes per optimizer step."""
     lr: float = Field(1e-3, gt=0)
     """Peak learning rate of AdamW in the warm start; reinforcement learning has learner.lr."""
+    validation: Validation | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -142,12 +157,22 @@ class WarmStart(Section):
             raise ValueError("give either episodes (from the oracle) or demonstrations (a file)")
         return self
 
+    @model_validator(mode="after")
+    def _has_a_choice(self) -> Self:
+        if self.validation is not None and self.validation.every >= self.epochs:
+            raise ValueError(
+                f"validation has no effect: with every = {self.validation.every} and epochs = {self.epochs} only the "
+                "last pass is validated, so there is nothing to choose; raise epochs, lower every, or leave it out"
+            )
+        return self
+
 
 class TrainSection(Section):
     """The reinforcement-learning loop."""
 
     steps: int = Field(100, ge=0)
-    """Number of training steps. Each plays episodes, then updates the weights. 0 = only the warm start."""
+    """Number of training steps. Each plays episodes, then updates the weights. 0 = only the warm start, which is
+    evaluated once."""
     tasks_per_step: int = Field(16, ge=1)
     """Number of different tasks that are played in a step."""
     group_size: int = Field(8, ge=2)

@@ -10,6 +10,7 @@ runs/NAME/
     trajectories/step=000012/           every episode
     set_aside/                          episodes of steps that were not finished and were played again
     verdicts.sqlite                     answers of judges
+    warm_start.json                     how each pass of the warm start did on validation tasks
     warm_start/ model/                  the model that training began from, and the trained one
     checkpoints/step=000012/            the last two checkpoints
     tensorboard/ wandb/                 files of the sinks with these names
@@ -135,6 +136,11 @@ class RunFolder:
     def verdicts(self) -> Path:
         """The answers of judges, so that no question is asked twice."""
         return self.path / "verdicts.sqlite"
+
+    @property
+    def passes(self) -> Path:
+        """How each pass of the warm start did on validation tasks."""
+        return self.path / "warm_start.json"
 
     @property
     def warm_start(self) -> Path:
