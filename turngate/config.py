@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -213,6 +214,23 @@ class EvalSection(Section):
     """Episodes per task at the training temperature. The evaluation at temperature 0 plays each task once."""
 
 
+class Baselines(Section):
+    """Supervised baselines: after the run, new models imitate more demonstrations and are evaluated like the run."""
+
+    demonstrations: tuple[int, ...] = Field(min_length=1)
+    """Numbers of demonstrations by the oracle, ascending, for instance [400, 800, 1600]: a model is made from each, by
+    the settings of the warm start. The report says with how many of them supervised learning alone is as good as
+    reinforcement learning after warm_start.episodes."""
+
+    @model_validator(mode="after")
+    def _ascend(self) -> Self:
+        numbers = self.demonstrations
+        later = next((b for a, b in pairwise(numbers) if b <= a), None)
+        if later is not None:
+            raise ValueError(f"demonstrations must ascend, and {later} does not; found {list(numbers)}")
+        return self
+
+
 class Config(Section):
     """Everything that defines a run."""
 
@@ -252,6 +270,7 @@ class Config(Section):
     run goes on."""
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
+    baselines: Baselines | None = None
     controls: tuple[Literal["shuffled_credit", "shuffled_reward", "random_reward"], ...] = ()
     """Negative controls: the run is repeated from the same warm start, with the credit of each episode given to another
     one (shuffled_credit), with the rewards of each episode paid to another one before credit is computed
@@ -350,6 +369,24 @@ class Config(Section):
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
         if self.control_steps is not None and not self.controls:
             raise ValueError("control_steps has no effect without controls; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _more_demonstrations(self) -> Self:
+        if self.baselines is None:
+            return self
+        own = None if self.warm_start is None else self.warm_start.episodes
+        if own is None:
+            raise ValueError(
+                "baselines needs warm_start.episodes, the number of the oracle's demonstrations that the run itself "
+                "imitates; set it, or leave [baselines] out"
+            )
+        least = self.baselines.demonstrations[0]
+        if least <= own:
+            raise ValueError(
+                f"baselines.demonstrations: {least} is not more than warm_start.episodes = {own}, which the run itself "
+                "imitates; name larger numbers"
+            )
         return self
 
 

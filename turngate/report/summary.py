@@ -12,6 +12,7 @@ from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_runs
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
+from turngate.report.supervised import tell_baselines
 from turngate.report.tables import Success, by_question, comparison_markdown, comparison_table, print_table
 from turngate.report.warm_start import draw_passes, tell_passes
 from turngate.runs import RunFolder
@@ -48,6 +49,7 @@ def write_report(path: Path, console: Console) -> None:
         console.print(f"\n{title}", highlight=False)
         print_table(console, comparison_table(before, after))
         text.append(f"## {title}\n\n{comparison_markdown(before, after)}")
+    text += tell_baselines(run, console)
     for title, one in _runs(run):
         if rows := _metrics(one):
             text.append(_tell_alarms(title, one, rows, console))

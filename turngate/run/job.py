@@ -1,4 +1,4 @@
-"""A training job from config to report: warm start, evaluation, reinforcement learning, evaluation, controls.
+"""A training job from config to report: warm start, evaluation, training, evaluation, baselines, controls.
 
 Everything that is finished is on disk, so the same command goes on where a killed one stopped. A step is finished when
 its checkpoint exists. What was recorded of later steps is moved to ``set_aside/``, and those steps are played again.
@@ -27,6 +27,7 @@ from turngate.run.holding import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
 from turngate.run.splits import split_overlaps
+from turngate.run.supervised import baseline_configs, check_baselines
 from turngate.run.validation import validation_tasks
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
@@ -77,6 +78,7 @@ class Job:
                         env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
             check_examiners(config, self.environments)
+            check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
             require_torch()
             self._overlaps = self._compared(strict=strict)
@@ -96,6 +98,7 @@ class Job:
             self._tell_overlaps()
             be_deterministic()
             run_to_end(self._run())
+            self._run_baselines()
             self._run_controls()
 
     # --- phases -------------------------------------------------------------------------------------------------------
@@ -117,7 +120,7 @@ class Job:
     async def _work(self, worlds: Worlds, sinks: Sinks) -> None:
         config = self.config
         model, chat = await starting_model(config, self.environments, worlds, self._start, self.console)
-        if self.control is None and any(env.turn_spec.tools for _, env in self.environments):
+        if self.folder.owner is None and any(env.turn_spec.tools for _, env in self.environments):
             self._say(chat.about_tools)
         async with assembled(
             config,
@@ -133,8 +136,8 @@ class Job:
             done = await self._resume(run)
             if done == 0:
                 await self._evaluate(run, "before")
-            await self._train(run, done, sinks)
-            if config.train.steps:  # else the model is that of before
+            if config.train.steps:
+                await self._train(run, done, sinks)
                 await self._evaluate(run, "after")
         save_model(model, chat.tokenizer, self.folder.model)
 
@@ -206,6 +209,12 @@ class Job:
             for split in self.config.eval.splits
         ]
 
+    def _run_baselines(self) -> None:
+        """Make each supervised baseline, as a run of its own in a folder of this one."""
+        for config in baseline_configs(self.config, self.folder):
+            self._say(f"baseline: supervised learning from {config.name} demonstrations")
+            Job(config, self.console).run()
+
     def _run_controls(self) -> None:
         """Run each control, as a run of its own in a folder of this one."""
         config = self.config
@@ -214,6 +223,7 @@ class Job:
             changes = {
                 "folder": self.folder.control(control).path.parent,
                 "name": control,
+                "baselines": None,
                 "controls": (),
                 "control_steps": None,
                 "train": config.train.model_copy(update={"steps": steps}),
