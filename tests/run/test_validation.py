@@ -18,7 +18,7 @@ from turngate.run.job import Job
 from turngate.run.models import load_model
 from turngate.run.validation import trying, validation_tasks
 from turngate.runs import RunFolder
-from turngate.trainer.tried_passes import Pass, Passes, read_passes, write_passes
+from turngate.trainer.tried_passes import TriedPass, TriedPasses, read_passes, write_passes
 
 TABLE: dict[str, Any] = {
     "name": "lock",
@@ -37,13 +37,13 @@ TABLE: dict[str, Any] = {
 }
 
 
-def one(number: int, sampled: float, greedy: float) -> Pass:
-    return Pass(number=number, cross_entropy=0.5, sampled=sampled, greedy=greedy, unusable=0)
+def one(number: int, sampled: float, greedy: float) -> TriedPass:
+    return TriedPass(number=number, cross_entropy=0.5, sampled=sampled, greedy=greedy, unusable=0)
 
 
-def passes(*tried: Pass, **changes: Any) -> Passes:
+def passes(*tried: TriedPass, **changes: Any) -> TriedPasses:
     settings = {"demonstrations": 9, "epochs": 20, "split": "heldout", "temperature": 1.0, "tasks": 100, "left_out": 0}
-    return Passes(**{**settings, **changes}, tried=tried)
+    return TriedPasses(**{**settings, **changes}, tried=tried)
 
 
 def test_the_highest_mean_of_both_rates_is_chosen_and_of_equal_ones_the_earlier():

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from turngate.report.figure import COLOURS, legend_below, new_figure, save_figure, tidy
 from turngate.runs import RunFolder
-from turngate.trainer.tried_passes import Passes, read_passes
+from turngate.trainer.tried_passes import TriedPasses, read_passes
 
 PICTURE = "warm_start.png"
 
@@ -34,7 +34,7 @@ def draw_passes(run: RunFolder) -> list[Path]:
     return [run.report / PICTURE]
 
 
-def _plot(passes: Passes, path: Path, *, title: str) -> None:
+def _plot(passes: TriedPasses, path: Path, *, title: str) -> None:
     figure = new_figure(9.2, 3.6)
     success, loss = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
     numbers = [one.number for one in passes.tried]

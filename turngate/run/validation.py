@@ -22,7 +22,7 @@ from turngate.trainer.evaluate import Evaluation, evaluate
 from turngate.trainer.learner import Learner
 from turngate.trainer.overlap import question_of
 from turngate.trainer.signals.likelihoods import likelihoods_of
-from turngate.trainer.tried_passes import Pass, Passes
+from turngate.trainer.tried_passes import TriedPass, TriedPasses
 from turngate.types import Task, derive_seed
 
 KEY = "warm_start.validation"
@@ -98,7 +98,7 @@ class Trial:
     player: Player
     examining: Examining
     best: LanguageModel | None = None
-    tried: list[Pass] = field(default_factory=list)
+    tried: list[TriedPass] = field(default_factory=list)
 
     async def after_pass(self, number: int, cross_entropy: float) -> None:
         """Play the validation tasks, if it is the turn of this pass, and keep a copy of the model if it is the best."""
@@ -106,7 +106,7 @@ class Trial:
             return
         await self.player.policy.publish(self.learner.weights(), number)
         sampled, greedy = await self._play(self.player), await self._play(self.player.greedy())
-        one = Pass(
+        one = TriedPass(
             number=number,
             cross_entropy=cross_entropy,
             sampled=_rate(sampled),
@@ -117,9 +117,9 @@ class Trial:
             self.best = copy.deepcopy(self.model)
         self.tried.append(one)
 
-    def passes(self, demonstrations: int) -> Passes:
+    def passes(self, demonstrations: int) -> TriedPasses:
         """What was tried, as it is recorded; ``demonstrations`` is the number that were imitated."""
-        return Passes(
+        return TriedPasses(
             demonstrations=demonstrations,
             epochs=self.epochs,
             split=self.section.split,

@@ -13,7 +13,7 @@ from turngate.store import write_json_atomic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class TriedPass:
     """The model after one pass over the demonstrations.
 
     ``number`` counts passes from 1. ``cross_entropy`` is the mean over the updates of the pass, in nats per token, on
@@ -34,7 +34,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passes:
+class TriedPasses:
     """The passes that were evaluated, in their order, at least one.
 
     ``demonstrations`` is the number that were imitated, ``epochs`` that of all passes, ``tasks`` that of the validation
@@ -47,10 +47,10 @@ class Passes:
     temperature: float
     tasks: int
     left_out: int
-    tried: tuple[Pass, ...]
+    tried: tuple[TriedPass, ...]
 
     @property
-    def chosen(self) -> Pass:
+    def chosen(self) -> TriedPass:
         """The pass with the highest mean of its two shares; of equal ones the earliest."""
         return max(self.tried, key=lambda one: (one.mean, -one.number))
 
@@ -66,12 +66,12 @@ class Passes:
         )
 
 
-def write_passes(run: RunFolder, passes: Passes) -> None:
+def write_passes(run: RunFolder, passes: TriedPasses) -> None:
     """Write ``warm_start.json``, with the number of the chosen pass."""
     write_json_atomic(run.passes, {"chosen": passes.chosen.number, **asdict(passes)})
 
 
-def read_passes(run: RunFolder) -> Passes | None:
+def read_passes(run: RunFolder) -> TriedPasses | None:
     """What ``write_passes`` wrote; None for a run without validation. Raises DataError for another content."""
     if not run.passes.exists():
         return None
@@ -82,6 +82,6 @@ def read_passes(run: RunFolder) -> Passes | None:
         raise DataError(run.passes, f"does not hold the passes of a warm start: {error!r:.200}") from error
 
 
-def _read(row: Mapping[str, Any]) -> Passes:
+def _read(row: Mapping[str, Any]) -> TriedPasses:
     known = {name: value for name, value in row.items() if name != "chosen"}
-    return Passes(**{**known, "tried": tuple(Pass(**one) for one in row["tried"])})
+    return TriedPasses(**{**known, "tried": tuple(TriedPass(**one) for one in row["tried"])})
