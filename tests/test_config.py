@@ -88,7 +88,7 @@ def test_an_unknown_credit_rule_names_the_closest_or_all():
         ({"name": "a/b"}, "name: cannot be the name of a folder"),
         (
             {"controls": ["shuffled"]},
-            "controls[0]: Input should be 'shuffled_credit' or 'random_reward', got 'shuffled'",
+            "controls[0]: Input should be 'shuffled_credit', 'shuffled_reward' or 'random_reward', got 'shuffled'",
         ),
         ({"warm_start": {}}, "warm_start: give either episodes (from the oracle) or demonstrations (a file)"),
         ({"warm_start": {"episodes": 3, "demonstrations": "x"}}, "warm_start: give either episodes"),
@@ -179,7 +179,7 @@ configs = st.fixed_dictionaries(
         ),
         "learner": st.fixed_dictionaries({"lr": st.floats(1e-9, 1.0)}),
         "train": st.fixed_dictionaries({"filters": st.lists(FILTERS, unique=True), "steps": st.integers(1, 9)}),
-        "controls": st.sampled_from([[], ["shuffled_credit"], ["random_reward", "shuffled_credit"]]),
+        "controls": st.sampled_from([[], ["shuffled_credit"], ["random_reward", "shuffled_reward"]]),
     },
 )
 

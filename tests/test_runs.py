@@ -54,20 +54,34 @@ def test_a_control_and_a_rescored_run_know_whose_they_are(tmp_path: Path) -> Non
     assert controls[0].first_model == controls[0].warm_start
 
 
+def test_a_baseline_belongs_to_its_run_and_begins_from_a_model_of_its_own(tmp_path: Path) -> None:
+    run = made(tmp_path / "lock")
+    many, few = (made(run.baseline(n).path) for n in (1600, 400))
+    made(run.baseline(0).path.with_name("notes"))
+    assert run.baselines == [few, many]
+    assert [(one.owner, one.label) for one in run.baselines] == [(run, "lock-400"), (run, "lock-1600")]
+    run.warm_start.mkdir()
+    assert few.first_model is None
+    few.warm_start.mkdir()
+    assert few.first_model == few.warm_start
+
+
 def test_a_run_in_a_folder_called_controls_is_a_run_of_its_own(tmp_path: Path) -> None:
     assert made(tmp_path / "controls" / "lock").owner is None
 
 
 NAMES = "config.toml machine.json metrics.jsonl evaluations.jsonl alarms.jsonl trajectories set_aside verdicts.sqlite"
-NAMES += " overlap.json result.json warm_start model checkpoints tensorboard wandb controls rescored report"
-NAMES += " .in_use traceback.txt"
+NAMES += (
+    " warm_start.json overlap.json result.json warm_start model checkpoints tensorboard wandb controls rescored report"
+)
+NAMES += " warm_start.json baselines .in_use traceback.txt"
 
 
 def test_every_name_is_one_that_a_run_uses(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     values = [getattr(run, name) for name, one in vars(RunFolder).items() if isinstance(one, property)]
     found = {path.relative_to(tmp_path).parts[0] for path in values if isinstance(path, Path) and path != tmp_path}
-    assert found | {"controls", "rescored"} == set(NAMES.split())
+    assert found | {"baselines", "controls", "rescored"} == set(NAMES.split())
 
 
 def spelled(text: str) -> list[tuple[int, str]]:

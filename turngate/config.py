@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -121,6 +122,19 @@ class TinyModel(Section):
         return self
 
 
+class Validation(Section):
+    """Validation of the warm start: the model plays tasks of their own after its passes, and the best pass is kept."""
+
+    split: str = "heldout"
+    """Split of the validation tasks. Where eval.splits names it too, they are the tasks that follow the evaluated ones,
+    so the tasks of the evaluation choose nothing."""
+    tasks: int = Field(100, ge=1)
+    """Number of validation tasks of each environment. Each is played once at policy.temperature and once at
+    temperature 0; the mean of the two success rates is compared."""
+    every: int = Field(1, ge=1)
+    """Passes between two validations; the last pass is always validated. Raise it where validation takes long."""
+
+
 class WarmStart(Section):
     """Supervised fine-tuning on solved episodes, before reinforcement learning."""
 
@@ -130,11 +144,13 @@ class WarmStart(Section):
     demonstrations: Path | None = None
     """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}."""
     epochs: int = Field(1, ge=1)
-    """Passes over all episodes; raise it where the warm-started model hardly solves a task."""
+    """Passes over all episodes, or the most passes where validation chooses among them; raise it where the warm-started
+    model hardly solves a task."""
     episodes_per_batch: int = Field(64, ge=1)
     """Episodes per optimizer step."""
     lr: float = Field(1e-3, gt=0)
     """Peak learning rate of AdamW in the warm start; reinforcement learning has learner.lr."""
+    validation: Validation | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -142,12 +158,22 @@ class WarmStart(Section):
             raise ValueError("give either episodes (from the oracle) or demonstrations (a file)")
         return self
 
+    @model_validator(mode="after")
+    def _has_a_choice(self) -> Self:
+        if self.validation is not None and self.validation.every >= self.epochs:
+            raise ValueError(
+                f"validation has no effect: with every = {self.validation.every} and epochs = {self.epochs} only the "
+                "last pass is validated, so there is nothing to choose; raise epochs, lower every, or leave it out"
+            )
+        return self
+
 
 class TrainSection(Section):
     """The reinforcement-learning loop."""
 
     steps: int = Field(100, ge=0)
-    """Number of training steps. Each plays episodes, then updates the weights. 0 = only the warm start."""
+    """Number of training steps. Each plays episodes, then updates the weights. 0 = only the warm start, which is
+    evaluated once."""
     tasks_per_step: int = Field(16, ge=1)
     """Number of different tasks that are played in a step."""
     group_size: int = Field(8, ge=2)
@@ -186,6 +212,23 @@ class EvalSection(Section):
     """Number of tasks of each split; more tasks narrow the confidence intervals and take longer."""
     samples: int = Field(1, ge=1)
     """Episodes per task at the training temperature. The evaluation at temperature 0 plays each task once."""
+
+
+class Baselines(Section):
+    """Supervised baselines: after the run, new models imitate more demonstrations and are evaluated like the run."""
+
+    demonstrations: tuple[int, ...] = Field(min_length=1)
+    """Numbers of demonstrations by the oracle, ascending, for instance [400, 800, 1600]: a model is made from each, by
+    the settings of the warm start. The report says with how many of them supervised learning alone is as good as
+    reinforcement learning after warm_start.episodes."""
+
+    @model_validator(mode="after")
+    def _ascend(self) -> Self:
+        numbers = self.demonstrations
+        later = next((b for a, b in pairwise(numbers) if b <= a), None)
+        if later is not None:
+            raise ValueError(f"demonstrations must ascend, and {later} does not; found {list(numbers)}")
+        return self
 
 
 class Config(Section):
@@ -227,10 +270,12 @@ class Config(Section):
     run goes on."""
     train: TrainSection = TrainSection()
     eval: EvalSection = EvalSection()
-    controls: tuple[Literal["shuffled_credit", "random_reward"], ...] = ()
+    baselines: Baselines | None = None
+    controls: tuple[Literal["shuffled_credit", "shuffled_reward", "random_reward"], ...] = ()
     """Negative controls: the run is repeated from the same warm start, with the credit of each episode given to another
-    one (shuffled_credit), or with rewards from the toss of a coin (random_reward). A run that is not clearly better
-    than its controls learned nothing from its rewards."""
+    one (shuffled_credit), with the rewards of each episode paid to another one before credit is computed
+    (shuffled_reward), or with rewards from the toss of a coin (random_reward). A run that is not clearly better than
+    its controls learned nothing from its rewards."""
     control_steps: int | None = Field(None, ge=1)
     """Training steps of each control; leave out for as many as train.steps."""
 
@@ -324,6 +369,24 @@ class Config(Section):
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
         if self.control_steps is not None and not self.controls:
             raise ValueError("control_steps has no effect without controls; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _more_demonstrations(self) -> Self:
+        if self.baselines is None:
+            return self
+        own = None if self.warm_start is None else self.warm_start.episodes
+        if own is None:
+            raise ValueError(
+                "baselines needs warm_start.episodes, the number of the oracle's demonstrations that the run itself "
+                "imitates; set it, or leave [baselines] out"
+            )
+        least = self.baselines.demonstrations[0]
+        if least <= own:
+            raise ValueError(
+                f"baselines.demonstrations: {least} is not more than warm_start.episodes = {own}, which the run itself "
+                "imitates; name larger numbers"
+            )
         return self
 
 

@@ -10,9 +10,11 @@ runs/NAME/
     trajectories/step=000012/           every episode
     set_aside/                          episodes of steps that were not finished and were played again
     verdicts.sqlite                     answers of judges
+    warm_start.json                     how each pass of the warm start did on validation tasks
     warm_start/ model/                  the model that training began from, and the trained one
     checkpoints/step=000012/            the last two checkpoints
     tensorboard/ wandb/                 files of the sinks with these names
+    baselines/400/                      supervised baselines by number of demonstrations, each a run of its own
     controls/NAME/                      negative controls, each a run of its own
     rescored/NAME/                      the same trajectories with scores by another rubric
     report/                             tables, curves, monitors
@@ -64,25 +66,32 @@ class RunFolder:
 
     @property
     def label(self) -> str:
-        """Name of the run beside runs of other folders: the folder's name, or RUN-CONTROL for a control."""
+        """Name of the run beside runs of other folders: the folder's name; RUN-NAME for a control or baseline."""
         return self.path.name if self.owner is None else f"{self.owner.path.name}-{self.path.name}"
 
     @property
     def owner(self) -> RunFolder | None:
-        """The run whose folder a control, or a rescored run, is in; None for any other run."""
+        """The run whose folder a control, a baseline or a rescored run is in; None for any other run."""
         run = RunFolder(self.path.parent.parent)
-        return run if self.path.parent.name in ("controls", "rescored") and run.exists else None
+        return run if self.path.parent.name in ("baselines", "controls", "rescored") and run.exists else None
 
     @property
     def first_model(self) -> Path | None:
         """The warm-started model that training began from, which for a control is its run's; None if there is none."""
-        places = [self, *filter(None, [self.owner])]
+        shared = self.owner if self.path.parent.name != "baselines" else None
+        places = [self, *filter(None, [shared])]
         return next((run.warm_start for run in places if run.warm_start.exists()), None)
 
     @property
     def controls(self) -> list[RunFolder]:
         """The controls that have begun, in alphabetical order."""
         return [RunFolder(file.parent) for file in sorted(self.path.glob("controls/*/config.toml"))]
+
+    @property
+    def baselines(self) -> list[RunFolder]:
+        """The supervised baselines that have begun, by their number of demonstrations."""
+        found = [file.parent for file in self.path.glob("baselines/*/config.toml") if file.parent.name.isdecimal()]
+        return [RunFolder(path) for path in sorted(found, key=lambda path: int(path.name))]
 
     # --- where things are ---------------------------------------------------------------------------------------------
 
@@ -137,6 +146,11 @@ class RunFolder:
         return self.path / "verdicts.sqlite"
 
     @property
+    def passes(self) -> Path:
+        """How each pass of the warm start did on validation tasks."""
+        return self.path / "warm_start.json"
+
+    @property
     def warm_start(self) -> Path:
         """The model after the warm start, in Hugging Face format."""
         return self.path / "warm_start"
@@ -179,6 +193,10 @@ class RunFolder:
     def control(self, name: str) -> RunFolder:
         """The folder of a control."""
         return RunFolder(self.path / "controls" / name)
+
+    def baseline(self, demonstrations: int) -> RunFolder:
+        """The folder of the supervised baseline from so many demonstrations."""
+        return RunFolder(self.path / "baselines" / str(demonstrations))
 
     def rescored(self, name: str) -> RunFolder:
         """The folder of scores by another rubric."""

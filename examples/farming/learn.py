@@ -170,7 +170,7 @@ async def warm_start(chat: Chat, worlds: EnvPool, seed: int) -> Any:
     groups = await play_groups(Player(policy, chat, LIMITS), worlds, shown, [[None]] * len(shown), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
     learner = TorchLearner(model, lr=1e-2)
-    imitate(learner, PolicyLoss(), played, epochs=6, episodes_per_batch=16, seed=derive_seed(seed, "imitate"))
+    await imitate(learner, PolicyLoss(), played, epochs=6, episodes_per_batch=16, seed=derive_seed(seed, "imitate"))
     return model
 
 

@@ -53,7 +53,7 @@ def start():
     policy = ScriptedPolicy(ignorant, models.chat(), lanes=8)
     shown = models.play(policy, make_env=LockEnv, n_tasks=200, siblings=1)
     model = models.plain_model()
-    imitate(TorchLearner(model, lr=1e-2), PolicyLoss(), shown, epochs=6, episodes_per_batch=16, seed=0)
+    asyncio.run(imitate(TorchLearner(model, lr=1e-2), PolicyLoss(), shown, epochs=6, episodes_per_batch=16, seed=0))
     return model
 
 

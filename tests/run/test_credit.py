@@ -27,7 +27,7 @@ from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.filters import FilterPart
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.step import Run, train_step
-from turngate.types import RewardEvent, Score, ScoredGroup
+from turngate.types import RewardEvent, Score, ScoredGroup, TurnTable
 
 BASE = {
     "model": "tiny",
@@ -338,9 +338,41 @@ def test_a_resumed_run_goes_on_bit_for_bit(changes, tmp_path):
         assert torch.equal(weight, again.learner.weights()[name])
 
 
-@pytest.mark.parametrize("control", ["shuffled_credit", "random_reward"])
-@pytest.mark.parametrize("name", ["turn_gae", "token_gae", "rloo"])
+@pytest.mark.parametrize("control", ["shuffled_credit", "shuffled_reward", "random_reward"])
+@pytest.mark.parametrize("name", ["turn_gae", "token_gae", "rloo", "gdpo"])
 def test_controls_run(name, control):
     run, metrics = trained(config_of(credit={"type": name}), control=control)
     assert all(np.isfinite(list(one.values())).all() for one in metrics)
     assert moved(run) > 1e-5
+
+
+def test_under_false_rewards_each_turn_keeps_its_own_kl_penalty():
+    """Two episodes of two turns, of which one was paid 1."""
+    table = TurnTable(
+        reward_N=np.array([0, 1, 0, 0], np.float32),
+        process_N=np.full(4, np.nan, np.float32),
+        open_N=np.ones(4, np.bool_),
+        traj_N=np.array([0, 0, 1, 1], np.int32),
+        index_N=np.array([0, 1, 0, 1], np.int32),
+        state_N=np.full(4, -1, np.int64),
+        outcome_B=np.array([1, 0], np.float32),
+        cohort_B=np.zeros(2, np.int32),
+        measured={"kl_N": np.array([0.25, 0.5, 1, 2], np.float32)},
+    )
+    config, model = config_of(credit={"type": "rloo"}, signals={"kl_in_reward": 0.5}), start()
+    for control, paid in (
+        ("shuffled_reward", [[0, 0, 0, 1]]),
+        ("random_reward", [[0, a, 0, b] for a in (0, 1) for b in (0, 1)]),
+    ):
+        learner, reference = learner_of(config, model), reference_of(config, model)
+        signals = signals_of(
+            config,
+            control=control,
+            learner=learner,
+            reward_model=None,
+            reference=reference,
+            chat=models.chat(),
+            answer=None,
+        )
+        seen = signals.view(table)
+        assert (seen.reward_N + 0.5 * table.measured["kl_N"]).tolist() in paid

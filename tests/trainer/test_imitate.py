@@ -1,5 +1,6 @@
 """The warm start: every demonstration once per epoch, a schedule, and that it learns what it is shown."""
 
+import asyncio
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.helpers import models
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.envs.lock import LockEnv
-from turngate.trainer.imitate import imitate
+from turngate.trainer.imitate import imitate, nothing
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.pack import pack_demonstrations
 from turngate.trainer.torch.learner import TorchLearner
@@ -22,7 +23,7 @@ class Notes:
     def forward_backward(self, batch, loss):
         self.batches.append([batch.ids_L[batch.segment_L == s].tolist() for s in range(batch.n_segments)])
         assert batch.ce_weight_L.sum() == pytest.approx(1)
-        return {"loss/imitation": 1.0}
+        return {"loss/imitation": float(len(self.batches))}
 
     def optim_step(self, *, lr_scale):
         self.scales.append(lr_scale)
@@ -33,9 +34,9 @@ def numbered(n):
     return [models.trajectory([models.turn([index], [index])], name=str(index)) for index in range(n)]
 
 
-def run(n=10, *, epochs=3, episodes_per_batch=4, seed=0):
+def run(n=10, *, epochs=3, episodes_per_batch=4, seed=0, after_pass=nothing):
     notes, reports = Notes(), []
-    imitate(
+    work = imitate(
         notes,
         PolicyLoss(),
         numbered(n),
@@ -43,7 +44,9 @@ def run(n=10, *, epochs=3, episodes_per_batch=4, seed=0):
         episodes_per_batch=episodes_per_batch,
         seed=seed,
         report=lambda *report: reports.append(report),
+        after_pass=after_pass,
     )
+    asyncio.run(work)
     return notes, reports
 
 
@@ -72,6 +75,17 @@ def test_the_learning_rate_rises_over_a_twentieth_and_falls_to_a_twentieth():
     assert 0.05 < scales[-1] < 0.051
 
 
+def test_each_pass_is_told_with_its_mean_cross_entropy_before_the_next_begins():
+    told = []
+
+    async def after_pass(number, cross_entropy):
+        await asyncio.sleep(0)
+        told.append((number, cross_entropy))
+
+    assert len(run(after_pass=after_pass)[0].batches) == 9
+    assert told == [(1, 2.0), (2, 5.0), (3, 8.0)]
+
+
 def test_it_learns_what_it_is_shown():
     chat = models.chat()
     oracle = ScriptedPolicy(lambda request: "press a" if request.turn else "press b", chat)
@@ -79,7 +93,7 @@ def test_it_learns_what_it_is_shown():
     learner = TorchLearner(models.plain_model(), lr=1e-2)
     before = learner.forward_backward(pack_demonstrations(shown), PolicyLoss())["loss/imitation"]
     learner.optim_step(lr_scale=0.0)
-    imitate(learner, PolicyLoss(), shown, epochs=20, episodes_per_batch=4, seed=0)
+    asyncio.run(imitate(learner, PolicyLoss(), shown, epochs=20, episodes_per_batch=4, seed=0))
     after = learner.forward_backward(pack_demonstrations(shown), PolicyLoss())["loss/imitation"]
     assert before > 2
     assert after < 0.05

@@ -51,8 +51,10 @@ def safe(run: RunFolder, settings: Config) -> str:
     if not run.is_complete:
         return f"{_step(run, settings.train.steps)} is safe"
     steps = settings.control_steps or settings.train.steps
-    begun = [one for one in run.controls if not one.is_complete]
-    unfinished = [f"; of control '{one.path.name}' {_step(one, steps)} is safe" for one in begun]
+    begun = [("baseline", one) for one in run.baselines] + [("control", one) for one in run.controls]
+    unfinished = [
+        f"; of {kind} '{one.path.name}' {_step(one, steps)} is safe" for kind, one in begun if not one.is_complete
+    ]
     return "the training is complete" + "".join(unfinished)
 
 

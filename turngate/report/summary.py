@@ -12,7 +12,9 @@ from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_runs
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
+from turngate.report.supervised import tell_baselines
 from turngate.report.tables import Success, by_question, comparison_markdown, comparison_table, print_table
+from turngate.report.warm_start import draw_passes, tell_passes
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.alarm_log import read_alarms
@@ -39,6 +41,7 @@ def write_report(path: Path, console: Console) -> None:
     if lines := overlap_lines(run):
         console.print("\n" + "\n".join(lines), markup=False, highlight=False, soft_wrap=True)
         text.append("".join(f"* {line}\n" for line in lines))
+    text += tell_passes(run, console)
     for title, one in _runs(run):
         before, after = _phase(one, "before"), _phase(one, "after")
         if not before:
@@ -46,11 +49,12 @@ def write_report(path: Path, console: Console) -> None:
         console.print(f"\n{title}", highlight=False)
         print_table(console, comparison_table(before, after))
         text.append(f"## {title}\n\n{comparison_markdown(before, after)}")
+    text += tell_baselines(run, console)
     for title, one in _runs(run):
         if rows := _metrics(one):
             text.append(_tell_alarms(title, one, rows, console))
     write_text_atomic(folder / "summary.md", "\n".join(text))
-    pictures = _draw(run)
+    pictures = [*draw_passes(run), *_draw(run)]
     written = ", ".join(map(str, [folder / "summary.md", *pictures]))
     console.print(f"\nwritten: {written}", markup=False, highlight=False, soft_wrap=True)
 

@@ -12,7 +12,7 @@ from turngate.errors import ConfigError
 from turngate.examine.recorded import filled
 from turngate.run.environments import Environments, naming_key
 from turngate.trainer.credit import implicit
-from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
+from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories, shuffled_reward
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.learner import Learner
 from turngate.trainer.pack import by_turn
@@ -100,11 +100,16 @@ def signals_of(
 def _seen(config: Config, control: str | None, table: TurnTable) -> TurnTable:
     """The table as credit rule and critic see it: with the KL penalty taken off the rewards, if that is set.
 
-    Under the control ``random_reward`` the rewards are replaced by the tosses of a coin.
+    Under the controls ``random_reward`` and ``shuffled_reward`` the rewards are false. The KL penalty is none of them:
+    it stays with the turns that it is about.
     """
+    if control == "random_reward":
+        table = random_reward(table, _seed_of(table, config, "coin"))
+    elif control == "shuffled_reward":
+        table = shuffled_reward(table, _seed_of(table, config, "exchange"))
     if config.signals.kl_in_reward is not None:
         table = with_kl_in_reward(table, coef=config.signals.kl_in_reward)
-    return random_reward(table, _seed_of(table, config, "coin")) if control == "random_reward" else table
+    return table
 
 
 def trains_reward_model(config: Config) -> bool:

@@ -1,4 +1,4 @@
-"""A training job from config to report: warm start, evaluation, reinforcement learning, evaluation, controls.
+"""A training job from config to report: warm start, evaluation, training, evaluation, baselines, controls.
 
 Everything that is finished is on disk, so the same command goes on where a killed one stopped. A step is finished when
 its checkpoint exists. What was recorded of later steps is moved to ``set_aside/``, and those steps are played again.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import asdict
-from pathlib import Path
 
 from rich.console import Console
 
@@ -28,6 +27,8 @@ from turngate.run.holding import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
 from turngate.run.splits import split_overlaps
+from turngate.run.supervised import baseline_configs, check_baselines
+from turngate.run.validation import validation_tasks
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
@@ -44,10 +45,10 @@ from turngate.types import derive_seed
 class Job:
     """The work on one run folder.
 
-    ``control`` names the negative control that this run is; None for a run that is to learn. ``start`` is the folder of
-    the warm-started model to begin from, by default the run's own. ``strict`` refuses an evaluated split that shares
-    questions or answers with training. The constructor does no work, but raises ConfigError for everything in the
-    config that does not fit the environments that it names.
+    ``control`` names the negative control that this run is; None for a run that is to learn. ``start`` is the run
+    whose warm-started model it begins from, by default the run itself. ``strict`` refuses an evaluated split that
+    shares questions or answers with training. The constructor does no work, but raises ConfigError for everything in
+    the config that does not fit the environments that it names.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Job:
         console: Console,
         *,
         control: str | None = None,
-        start: Path | None = None,
+        start: RunFolder | None = None,
         strict: bool = False,
     ) -> None:
         if not config.policy.trainable:
@@ -67,7 +68,7 @@ class Job:
         self.config, self.console, self.control = config, console, control
         self.path = config.folder / config.name
         self.folder = RunFolder(self.path)
-        self._start = start or self.folder.warm_start
+        self._start = start or self.folder
         self._watch = Watch(self._alarm)
         self.environments = Environments(config.env)
         try:
@@ -77,10 +78,11 @@ class Job:
                         env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
             check_examiners(config, self.environments)
+            check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
             require_torch()
             self._overlaps = self._compared(strict=strict)
-            if not (self._start.exists() or self.folder.is_complete):
+            if not (self._start.warm_start.exists() or self.folder.is_complete):
                 self._check_start()
         except BaseException:
             self.environments.close()
@@ -96,6 +98,7 @@ class Job:
             self._tell_overlaps()
             be_deterministic()
             run_to_end(self._run())
+            self._run_baselines()
             self._run_controls()
 
     # --- phases -------------------------------------------------------------------------------------------------------
@@ -117,7 +120,7 @@ class Job:
     async def _work(self, worlds: Worlds, sinks: Sinks) -> None:
         config = self.config
         model, chat = await starting_model(config, self.environments, worlds, self._start, self.console)
-        if self.control is None and any(env.turn_spec.tools for _, env in self.environments):
+        if self.folder.owner is None and any(env.turn_spec.tools for _, env in self.environments):
             self._say(chat.about_tools)
         async with assembled(
             config,
@@ -133,8 +136,9 @@ class Job:
             done = await self._resume(run)
             if done == 0:
                 await self._evaluate(run, "before")
-            await self._train(run, done, sinks)
-            await self._evaluate(run, "after")
+            if config.train.steps:
+                await self._train(run, done, sinks)
+                await self._evaluate(run, "after")
         save_model(model, chat.tokenizer, self.folder.model)
 
     async def _resume(self, run: Run) -> int:
@@ -205,6 +209,12 @@ class Job:
             for split in self.config.eval.splits
         ]
 
+    def _run_baselines(self) -> None:
+        """Make each supervised baseline, as a run of its own in a folder of this one."""
+        for config in baseline_configs(self.config, self.folder):
+            self._say(f"baseline: supervised learning from {config.name} demonstrations")
+            Job(config, self.console).run()
+
     def _run_controls(self) -> None:
         """Run each control, as a run of its own in a folder of this one."""
         config = self.config
@@ -213,12 +223,13 @@ class Job:
             changes = {
                 "folder": self.folder.control(control).path.parent,
                 "name": control,
+                "baselines": None,
                 "controls": (),
                 "control_steps": None,
                 "train": config.train.model_copy(update={"steps": steps}),
             }
             # without a warm start, every run begins from the named model itself
-            start = self.folder.warm_start if config.warm_start else None
+            start = self.folder if config.warm_start else None
             Job(config.model_copy(update=changes), self.console, control=control, start=start).run()
 
     # --- small parts --------------------------------------------------------------------------------------------------
@@ -231,6 +242,8 @@ class Job:
                 check_model(config.model)
         if config.warm_start is not None:
             check_demonstrations(self.environments, config.warm_start)
+            if config.warm_start.validation is not None:
+                validation_tasks(config, self.environments, config.warm_start.validation)  # raises if there are too few
 
     def _compared(self, *, strict: bool) -> list[SplitOverlap] | None:
         """What the evaluated splits share with training; None where it was told: in controls, in a run that goes on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
@@ -14,19 +13,23 @@ from turngate.agents.rollout import Player, TokenLimits, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import RunError
 from turngate.progress_bar import Progress
-from turngate.run.demonstrations import demonstrations, texts_of
+from turngate.run.demonstrations import Demonstrations, demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.run.models import load_model, new_model, save_model
 from turngate.run.room import check_room, no_room
+from turngate.run.validation import trying
+from turngate.runs import RunFolder
 from turngate.tools.read import rewritten
 from turngate.trainer.evaluate import SUCCESS
-from turngate.trainer.imitate import imitate
+from turngate.trainer.imitate import AfterPass, imitate, nothing
+from turngate.trainer.learner import Learner
 from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.tried_passes import write_passes
 from turngate.types import FAULT, Ending, Metrics, Score, Task, Trajectory, derive_seed
 
 
 async def starting_model(
-    config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console
+    config: Config, environments: Environments, worlds: Worlds, folder: RunFolder, console: Console
 ) -> tuple[LanguageModel, Chat]:
     """Model and chat format to begin from. A warm start is made once; ``folder`` keeps the model.
 
@@ -37,41 +40,69 @@ async def starting_model(
         chat = config.policy.chat(model, tokenizer)
         await check_room(environments, worlds, chat, config.policy.limits())
         return model, chat
-    if not folder.exists():
-        await _imitate(config, environments, worlds, folder, console)
-    model, tokenizer = load_model(str(folder))
+    if not folder.warm_start.exists():
+        await _make(config, environments, worlds, folder, console)
+    model, tokenizer = load_model(str(folder.warm_start))
     return model, config.policy.chat(model, tokenizer)
 
 
-async def _imitate(config: Config, environments: Environments, worlds: Worlds, folder: Path, console: Console) -> None:
-    section = config.warm_start
-    assert section is not None
-    shown = demonstrations(environments, section)
+async def _make(
+    config: Config, environments: Environments, worlds: Worlds, folder: RunFolder, console: Console
+) -> None:
+    """Train the model of the warm start and write it into the folder."""
+    assert config.warm_start is not None
+    shown = demonstrations(environments, config.warm_start)
     if not shown.tasks:
         raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
-    tasks, lines = shown.tasks, shown.lines
-    model, tokenizer = await _untrained(config, tasks, lines, worlds)
-    chat, limits = config.policy.chat(model, tokenizer), config.policy.limits()
-    await check_room(environments, worlds, chat, limits)
+    model, tokenizer = await _untrained(config, shown.tasks, shown.lines, worlds)
+    chat = config.policy.chat(model, tokenizer)
+    await check_room(environments, worlds, chat, config.policy.limits())
+    solved = await _played(config, environments, worlds, shown, chat, console)
+    learner = config.learner.open(model, lr=config.warm_start.lr)
+    if config.warm_start.validation is not None:
+        async with trying(config, environments, worlds, model, chat, learner=learner, folder=folder) as trial:
+            await _imitate(config, learner, solved, console, trial.after_pass)
+        passes = trial.passes(len(solved))
+        write_passes(folder, passes)
+        _say(console, passes.line)
+        assert trial.best is not None
+        model = trial.best
+    else:
+        await _imitate(config, learner, solved, console, nothing)
+    save_model(model, tokenizer, folder.warm_start)
+
+
+async def _played(
+    config: Config, environments: Environments, worlds: Worlds, shown: Demonstrations, chat: Chat, console: Console
+) -> list[Trajectory]:
+    """Play the demonstrations; returns those that solve their task. Raises RunError if none does."""
+    limits = config.policy.limits()
     spoken = {
-        task.id: [rewritten(line, environments[task.env_id].turn_spec.tools, chat.notation) for line in lines[task.id]]
-        for task in tasks
+        task.id: [
+            rewritten(line, environments[task.env_id].turn_spec.tools, chat.notation) for line in shown.lines[task.id]
+        ]
+        for task in shown.tasks
     }
-    policy = ScriptedPolicy(by_task(spoken), chat, lanes=config.policy.lanes)
-    player = Player(policy, chat, limits)
+    player = Player(ScriptedPolicy(by_task(spoken), chat, lanes=config.policy.lanes), chat, limits)
     seed = derive_seed(config.seed, "demonstrations")
-    groups = await play_groups(player, worlds, tasks, [[None]] * len(tasks), seed=seed)
+    groups = await play_groups(player, worlds, shown.tasks, [[None]] * len(shown.tasks), seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
     examined = {name for examiner in config.examine for name in examiner.writes}
     scored = [environments.score_demonstration(group, examined) for group in groups]
-    solved = _solved(played, [score for group in scored for score in group.scores], shown.failed, limits, console)
-    learner = config.learner.open(model, lr=section.lr)
+    return _solved(played, [score for group in scored for score in group.scores], shown.failed, limits, console)
+
+
+async def _imitate(
+    config: Config, learner: Learner, solved: Sequence[Trajectory], console: Console, after_pass: AfterPass
+) -> None:
+    section = config.warm_start
+    assert section is not None
     with Progress(console, "warm start") as progress:
 
         def report(step: int, total: int, metrics: Metrics) -> None:
             progress.update(step, total, f"cross-entropy {metrics['loss/imitation']:.3f} nats/token")
 
-        imitate(
+        await imitate(
             learner,
             PolicyLoss(),
             solved,
@@ -79,8 +110,8 @@ async def _imitate(config: Config, environments: Environments, worlds: Worlds, f
             episodes_per_batch=section.episodes_per_batch,
             seed=derive_seed(config.seed, "imitate"),
             report=report,
+            after_pass=after_pass,
         )
-    save_model(model, tokenizer, folder)
 
 
 async def _untrained(

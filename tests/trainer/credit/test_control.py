@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories
+from turngate.trainer.credit import gdpo, rloo
+from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories, shuffled_reward
 
 
 def test_two_trajectories_swap_and_the_longer_repeats_the_last(table_of: Any):
@@ -59,3 +60,49 @@ def test_random_rewards_depend_on_the_seed_and_not_on_the_reward(table_of: Any):
     won, lost = table_of([[1]] * 40), table_of([[0]] * 40)
     assert random_reward(won, 1).reward_N.tolist() == random_reward(lost, 1).reward_N.tolist()
     assert random_reward(won, 1).reward_N.tolist() != random_reward(won, 2).reward_N.tolist()
+
+
+def test_random_rewards_leave_no_true_payment_of_a_component(table_of: Any):
+    one, other = (table_of([[0]] * 40, **{"paid/won_B": [float(n < k) for n in range(40)]}) for k in (10, 30))
+    credits = [gdpo(random_reward(table, 1)).tolist() for table in (one, other)]
+    assert credits[0] == credits[1]
+    assert any(credits[0])
+
+
+def test_rewards_are_exchanged_as_totals_and_paid_on_the_last_turn(table_of: Any):
+    table = table_of([[0.5, 0.25], [0, 0, 2]], outcome=[0.25, 2], process=[[1, 0], [0, 0, 0]])
+    exchanged = shuffled_reward(table, seed=3)
+    assert exchanged.reward_N.tolist() == [0, 2, 0, 0, 0.75]
+    assert exchanged.outcome_B.tolist() == [2, 0.25]
+    assert exchanged.measured["settled_B"].tolist() == exchanged.total_B.tolist() == [2, 0.75]
+    assert np.isnan(exchanged.process_N).all()
+    assert not exchanged.measured["process_paid_N"].any()
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=12).filter(any), st.integers(0, 2**40))
+def test_every_reward_is_paid_once_and_never_to_its_own_episode(table_of: Any, lengths: list[int], seed: int):
+    numbers = np.arange(len(lengths), dtype=np.float32)
+    rewards = [[0.0] * (length - 1) + [float(n)] if length else [] for n, length in enumerate(lengths)]
+    table = table_of(rewards, outcome=numbers, **{"paid/won_B": numbers})
+    exchanged = shuffled_reward(table, seed)
+    donor_B = exchanged.total_B.astype(int)
+    assert sorted(donor_B.tolist()) == list(range(len(lengths)))
+    assert (donor_B != numbers).all()
+    assert exchanged.outcome_B.tolist() == exchanged.measured["paid/won_B"].tolist() == donor_B.tolist()
+    assert exchanged.total_B.tolist() == shuffled_reward(table, seed).total_B.tolist()
+
+
+def test_credit_is_computed_after_rewards_are_exchanged(table_of: Any):
+    """Credit of a shuffled reward compares siblings; shuffled credit is credit that was compared in another cohort."""
+    table = table_of([[1], [1], [0], [0]], cohorts=[0, 0, 1, 1])
+    found = {tuple(rloo(shuffled_reward(table, seed)).tolist()) for seed in range(20)}
+    assert not rloo(table).any(), "no siblings differ, so no credit can be shuffled"
+    assert {(1, -1, 1, -1), (-1, 1, -1, 1)} & found
+    for credit_N in found:
+        assert credit_N[0] == -credit_N[1]
+        assert credit_N[2] == -credit_N[3]
+
+
+def test_a_single_reward_cannot_be_exchanged(table_of: Any):
+    with pytest.raises(ShapeError, match="cannot exchange its reward"):
+        shuffled_reward(table_of([[0, 1]]), seed=0)

@@ -1,15 +1,17 @@
 """Negative controls: runs that must not learn, because credit has nothing to do with what the policy did.
 
-If such a run improves, its improvement does not come from credit.
+If such a run improves, its improvement does not come from credit. Which episodes are learned from is decided by their
+true scores, as in the run itself. Facts that a rule reads beside rewards (tags, entropies, beliefs) stay true too.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from turngate.errors import ShapeError
-from turngate.trainer.credit.cohorts import first_turns, lengths, validate
-from turngate.trainer.credit.pay_sources import last_turns
+from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, validate
+from turngate.trainer.credit.pay_sources import PAID, last_turns
 from turngate.types import FloatArray, TurnTable, derive_seed
 
 
@@ -26,26 +28,67 @@ def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed
     played = np.flatnonzero(lengths(table))
     if len(played) < 2:
         raise ShapeError("a single trajectory cannot swap advantages with another; shuffle a batch of at least two")
-    cycle = np.random.default_rng(derive_seed("shuffle", seed)).permutation(played)
-    donor_B = np.empty(table.n_trajectories, np.int64)
-    donor_B[cycle] = np.roll(cycle, 1)
+    donor_B = _donors(played, table.n_trajectories, derive_seed("shuffle", seed))
     last_B = lengths(table) - 1
     donor_N = donor_B[table.traj_N]
     return advantage_N[first_turns(table)[donor_N] + np.minimum(table.index_N, last_B[donor_N])]
 
 
+def shuffled_reward(table: TurnTable, seed: int) -> TurnTable:
+    """The same table, but every trajectory is paid, at its end, what another one of the batch was paid in total.
+
+    No trajectory keeps its own: totals, outcomes and ``paid/NAME_B`` are exchanged together along one random cycle
+    through all trajectories of the batch, over all tasks, also through those without turns. So the rewards are those of
+    the batch, each exactly once, and credit is computed from them as always.
+
+    Payments for single turns cannot be exchanged, because the other trajectory has other turns. They are in the total,
+    so the same sum is paid, but on the last turn; no turn has a process verdict, and ``settled_B`` is the total. Raises
+    ShapeError for a single trajectory.
+    """
+    validate(table)
+    if table.n_trajectories < 2:
+        raise ShapeError("a single trajectory cannot exchange its reward; shuffle a batch of at least two")
+    donor_B = _donors(np.arange(table.n_trajectories), table.n_trajectories, derive_seed("shuffled_reward", seed))
+    paid = {name: column_B[donor_B] for name, column_B in table.measured.items() if name.startswith(PAID)}
+    return _paid_at_the_end(table, outcome_B=table.outcome_B[donor_B], total_B=table.total_B[donor_B], paid=paid)
+
+
 def random_reward(table: TurnTable, seed: int) -> TurnTable:
     """The same table, but every trajectory is paid 0 or 1 at random at its end, and nothing else.
 
-    Outcome and ``settled_B`` are the same random number. Scores and metrics stay true; only what credit sees is random.
+    Outcome and ``settled_B`` are the same random number; each ``paid/NAME_B`` is one of its own. Scores and metrics
+    stay true; only what credit sees is random.
     """
     validate(table)
     rng = np.random.default_rng(derive_seed("random_reward", seed))
     outcome_B = rng.integers(2, size=table.n_trajectories).astype(np.float32)
+    names = sorted(name for name in table.measured if name.startswith(PAID))
+    paid = {name: rng.integers(2, size=table.n_trajectories).astype(np.float32) for name in names}
+    return _paid_at_the_end(table, outcome_B=outcome_B, total_B=outcome_B.astype(np.float64), paid=paid)
+
+
+def _donors(members: Int64Array, n: int, seed: int) -> Int64Array:
+    """For each of ``members`` another member, along one random cycle through all of them; 0 elsewhere: int64[n]."""
+    cycle = np.random.default_rng(seed).permutation(members)
+    donor_B = np.zeros(n, np.int64)
+    donor_B[cycle] = np.roll(cycle, 1)
+    return donor_B
+
+
+def _paid_at_the_end(
+    table: TurnTable, *, outcome_B: FloatArray, total_B: Float64Array, paid: Mapping[str, FloatArray]
+) -> TurnTable:
+    """The table with ``total_B`` as the only payment of each trajectory, on its last turn."""
+    total_B = total_B.astype(np.float32)
     reward_N = np.zeros(table.n_turns, np.float32)
     last_N = last_turns(table)
-    reward_N[last_N] = outcome_B[table.traj_N[last_N]]
+    reward_N[last_N] = total_B[table.traj_N[last_N]]
     process_N = np.full(table.n_turns, np.nan, np.float32)
-    unplaced_B = np.where(lengths(table) > 0, 0, outcome_B)
-    measured = {**table.measured, "settled_B": outcome_B, "unplaced_B": unplaced_B}
+    measured = {
+        **table.measured,
+        **paid,
+        "settled_B": total_B,
+        "unplaced_B": np.where(lengths(table) > 0, np.float32(0), total_B),
+        "process_paid_N": np.zeros(table.n_turns, np.float32),
+    }
     return replace(table, reward_N=reward_N, process_N=process_N, outcome_B=outcome_B, measured=measured)

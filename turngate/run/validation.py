@@ -1,0 +1,197 @@
+"""Validation of a warm start: every so many passes the model plays tasks of their own, and the best pass is kept."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from turngate.agents.chat import Chat
+from turngate.agents.protocols import LanguageModel
+from turngate.agents.rollout import Player, Worlds
+from turngate.config import Config, Validation
+from turngate.errors import ConfigError, RunError
+from turngate.examine.base import Desk
+from turngate.examine.facts import recorded_answer
+from turngate.examine.run import Examining
+from turngate.run.environments import Environments, naming_key
+from turngate.run.learners import reference_of, rounded_for
+from turngate.runs import RunFolder
+from turngate.trainer.evaluate import Evaluation, evaluate
+from turngate.trainer.learner import Learner
+from turngate.trainer.overlap import question_of
+from turngate.trainer.signals.likelihoods import likelihoods_of
+from turngate.trainer.tried_passes import TriedPass, TriedPasses
+from turngate.types import Task, derive_seed
+
+KEY = "warm_start.validation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationTasks:
+    """The tasks of each environment, and how many more there are whose question is evaluated: these are left out."""
+
+    by_env: dict[str, list[Task]]
+    left_out: int
+
+    @property
+    def count(self) -> int:
+        """The number of tasks of all environments."""
+        return sum(map(len, self.by_env.values()))
+
+
+def validation_tasks(config: Config, environments: Environments, section: Validation) -> ValidationTasks:
+    """The tasks of ``section.split`` that follow those of its evaluation, so that test tasks choose nothing.
+
+    Tasks that ask what an evaluated task asks are left out. Raises ConfigError for a split that is trained on, for one
+    that has too few tasks, and if no task is left.
+    """
+    found = {label: _tasks_of(config, environments, label, section) for label in environments.sections}
+    kept = {label: _not_evaluated(config, environments, label, tasks) for label, tasks in found.items()}
+    if empty := [label for label, tasks in kept.items() if not tasks]:
+        raise ConfigError(
+            f"{KEY}: each of the {section.tasks} tasks of '{empty[0]}' {section.split} asks a question that is "
+            f"evaluated; name another {KEY}.split"
+        )
+    left_out = sum(map(len, found.values())) - sum(map(len, kept.values()))
+    return ValidationTasks(by_env=kept, left_out=left_out)
+
+
+def _tasks_of(config: Config, environments: Environments, label: str, section: Validation) -> list[Task]:
+    if section.split == environments.sections[label].split:
+        raise ConfigError(f"{KEY}.split: '{section.split}' is the split that is trained on; name another one")
+    with naming_key(f"{KEY}.split"):
+        size = environments[label].tasks.size(section.split)
+    evaluated = config.eval.tasks if section.split in config.eval.splits else 0
+    if size is not None and size < evaluated + section.tasks:
+        raise ConfigError(
+            f"{KEY}: split '{section.split}' of '{label}' holds {size} tasks, of which eval.tasks = {evaluated} are "
+            f"evaluated; {max(0, size - evaluated)} are left, fewer than {KEY}.tasks = {section.tasks}; lower one of "
+            "the two or name another split"
+        )
+    return [environments.task(label, section.split, evaluated + number) for number in range(section.tasks)]
+
+
+def _not_evaluated(config: Config, environments: Environments, label: str, tasks: list[Task]) -> list[Task]:
+    evaluated = [task for split in config.eval.splits for task in environments.heldout(label, split, config.eval.tasks)]
+    questions = question_of([*evaluated, *tasks])
+    asked = {questions[task.id] for task in evaluated}
+    return [task for task in tasks if questions[task.id] not in asked]
+
+
+@dataclass(kw_only=True)
+class Trial:
+    """The passes that were tried so far, and a copy of the model after the best of them.
+
+    ``learner`` trains ``model``; ``player`` plays with a copy of it.
+    """
+
+    config: Config
+    section: Validation
+    epochs: int
+    environments: Environments
+    worlds: Worlds
+    tasks: ValidationTasks
+    model: LanguageModel
+    learner: Learner
+    player: Player
+    examining: Examining
+    best: LanguageModel | None = None
+    tried: list[TriedPass] = field(default_factory=list)
+
+    async def after_pass(self, number: int, cross_entropy: float) -> None:
+        """Play the validation tasks, if it is the turn of this pass, and keep a copy of the model if it is the best."""
+        if number % self.section.every and number != self.epochs:
+            return
+        await self.player.policy.publish(self.learner.weights(), number)
+        sampled, greedy = await self._play(self.player), await self._play(self.player.greedy())
+        one = TriedPass(
+            number=number,
+            cross_entropy=cross_entropy,
+            sampled=_rate(sampled),
+            greedy=_rate(greedy),
+            unusable=sum(found.unusable for found in (*sampled, *greedy)),
+        )
+        if all(one.mean > before.mean for before in self.tried):
+            self.best = copy.deepcopy(self.model)
+        self.tried.append(one)
+
+    def passes(self, demonstrations: int) -> TriedPasses:
+        """What was tried, as it is recorded; ``demonstrations`` is the number that were imitated."""
+        return TriedPasses(
+            demonstrations=demonstrations,
+            epochs=self.epochs,
+            split=self.section.split,
+            temperature=self.config.policy.temperature,
+            tasks=self.tasks.count,
+            left_out=self.tasks.left_out,
+            tried=tuple(self.tried),
+        )
+
+    async def _play(self, player: Player) -> list[Evaluation]:
+        """One episode per task. The seed is the same after every pass, so that passes differ by their weights alone."""
+        results = []
+        for label, tasks in self.tasks.by_env.items():
+            temperature = str(player.sampling.temperature)
+            result, _ = await evaluate(
+                player,
+                self.worlds,
+                self.environments.score,
+                tasks,
+                split=self.section.split,
+                samples=1,
+                seed=derive_seed(self.config.seed, "validation", label, temperature),
+                examining=self.examining,
+                reads=self.environments.rubrics[label].readers,
+            )
+            results.append(result)
+        return results
+
+
+@asynccontextmanager
+async def trying(
+    config: Config,
+    environments: Environments,
+    worlds: Worlds,
+    model: LanguageModel,
+    chat: Chat,
+    *,
+    learner: Learner,
+    folder: RunFolder,
+) -> AsyncIterator[Trial]:
+    """The trial of the passes by which ``learner`` trains ``model``, for as long as the block lasts."""
+    warm_start = config.warm_start
+    assert warm_start is not None
+    assert warm_start.validation is not None
+    player = config.policy.player(rounded_for(config, copy.deepcopy(model)), chat)
+    desk = Desk(
+        player=player,
+        step=0,
+        seed=config.seed,
+        answer=recorded_answer,
+        likelihoods=likelihoods_of(reference_of(config, model)),
+        verdicts=folder.verdicts,
+    )
+    async with Examining(config.examine, desk) as examining:
+        yield Trial(
+            config=config,
+            section=warm_start.validation,
+            epochs=warm_start.epochs,
+            environments=environments,
+            worlds=worlds,
+            tasks=validation_tasks(config, environments, warm_start.validation),
+            model=model,
+            learner=learner,
+            player=player,
+            examining=examining,
+        )
+
+
+def _rate(results: list[Evaluation]) -> float:
+    """The share of usable episodes that succeeded, of all environments. Raises RunError if none is usable."""
+    n = sum(len(result.success_B) for result in results)
+    if not n:
+        lost = sum(result.unusable for result in results)
+        raise RunError(f"none of {lost} validation episodes is usable, so no pass can be chosen; see {KEY}")
+    return sum(sum(result.success_B) for result in results) / n
