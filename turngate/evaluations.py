@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from turngate.errors import DataError
 from turngate.runs import RunFolder
@@ -21,12 +22,13 @@ def read_evaluations(run: Path) -> list[tuple[str, Evaluation]]:
 
 
 def add_evaluation(run: Path, phase: str, evaluation: Evaluation) -> None:
-    """Append an evaluation with its two rates, over usable and over all episodes; null for a rate of no episodes."""
+    """Append an evaluation, its number of episodes and its two rates, of usable and of all episodes; null for none."""
     file = RunFolder(run).evaluations
     before = file.read_text() if file.exists() else ""
     rates = {"rate": evaluation.rate, "rate_of_all": evaluation.rate_of_all}
     known = {name: None if math.isnan(rate) else rate for name, rate in rates.items()}
-    write_text_atomic(file, before + json.dumps({"phase": phase, **known, **asdict(evaluation)}) + "\n")
+    row = {"phase": phase, **known, "episodes": evaluation.episodes, **asdict(evaluation)}
+    write_text_atomic(file, before + json.dumps(row) + "\n")
 
 
 def forget_evaluations(run: Path, phase: str) -> None:
@@ -39,10 +41,17 @@ def forget_evaluations(run: Path, phase: str) -> None:
 
 def _read(file: Path, number: int, line: str) -> tuple[str, Evaluation]:
     try:
-        row = json.loads(line)
-        row.setdefault("question_B", row["task_B"])  # older runs took every task for a question of its own
+        row = _completed(json.loads(line))
         columns = {field.name: row[field.name] for field in fields(Evaluation)}
         columns |= {name: tuple(row[name]) for name in ("success_B", "task_B", "question_B")}
         return str(row["phase"]), Evaluation(**columns)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(file, f"not an evaluation: {error}", line=number) from error
+
+
+def _completed(row: dict[str, Any]) -> dict[str, Any]:
+    """A line with what older runs did not write: tasks and questions of usable episodes are all only if none broke."""
+    whole = not row["unusable"]
+    tasks = len({*row["task_B"]}) if whole else None
+    questions = len({*row["question_B"]}) if whole and "question_B" in row else None
+    return {"tasks": tasks, "questions": questions, "question_B": row["task_B"], **row}

@@ -55,6 +55,7 @@ def _curves(results: Results, figure: Any) -> None:
         panel.set_title(process.name)
         panel.set_xlabel("updates")
         panel.set_ylabel("expected true outcome")
+        panel.set_ylim(0, 1.02)
     for panel in panels[len(results.processes) :]:
         panel.axis("off")
     known = {estimator.label for estimator in results.estimators}

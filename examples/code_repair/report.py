@@ -99,7 +99,7 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
     figure = Figure(figsize=(10, 4.2), dpi=110, layout="constrained")
     figure.suptitle(
         f"CodeRepair-v1: the same rewards gated and directly accumulated (seeds {', '.join(map(str, seeds))})\n"
-        "thin: one seed, mean of 5 updates; bold: mean over seeds",
+        "training episodes, sampled; thin: one seed, mean of 5 updates; bold: mean over seeds",
         fontsize=11,
     )
     labels = {"success": "share of training episodes resolved", "paid": "reward paid per training episode"}
@@ -115,6 +115,8 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel(label)
         axes.spines[["top", "right"]].set_visible(False)
+        if axes.dataLim.y0 >= 0:
+            axes.set_ylim(bottom=0.0)
     figure.axes[0].set_ylim(0.0, 1.02)
     figure.axes[0].legend(frameon=False, loc="best")
     FigureCanvasAgg(figure).print_figure(path)

@@ -72,7 +72,7 @@ def write_figure(logs: Sequence[Log], path: Path) -> None:
     figure = Figure(figsize=(10, 4.2), dpi=110, layout="constrained")
     figure.suptitle(
         f"HackableLock-v0: the same rewards summed and gated (seeds {', '.join(map(str, seeds))})\n"
-        "thin: one seed; bold: mean; band: 95 % interval of the mean over seeds",
+        "training episodes, sampled; thin: one seed; bold: mean; band: 95 % interval of the mean over seeds",
         fontsize=11,
     )
     for axes, measure in zip(figure.subplots(1, 2), ("success", "looks"), strict=True):

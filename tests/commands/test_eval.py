@@ -55,10 +55,12 @@ def files(path: Path):
 def test_it_keeps_episodes_results_config_and_versions_and_says_where(here, capsys):
     tiny.save(models.plain_model(), models.tokenizer(), here / "model")
     assert turngate("eval", here / "model", *LOCK, "--out", "kept", "--samples", 2) == 0
-    told, first, second = capsys.readouterr().out.splitlines()
+    told, first, apart, second = capsys.readouterr().out.splitlines()
     assert told == "the chat template lists no tools; the prompt names them and any notation is read"
     assert first.startswith("turngate/Lock-v1 heldout, temperature 1: ")
     assert " of 8 solved unaided = " in first
+    assert first.endswith("; 4 tasks, 4 distinct questions, 8 episodes, 0 unusable")
+    assert apart == f"overlap with training: not known, because '{here}/model' is not the model of a run"
     assert second == "kept in kept; look at it with: turngate show kept"
     names = files(here / "kept")
     assert names[:1] + names[-1:] == ["config.toml", "trajectories/step=000000/" + names[-1].rpartition("/")[2]]
@@ -69,6 +71,7 @@ def test_it_keeps_episodes_results_config_and_versions_and_says_where(here, caps
     assert (phase, len(result.success_B)) == ("eval", 8)
     (row,) = json.loads((here / "kept" / "result.json").read_text())["evaluations"]
     assert (row["solved"], row["usable"], row["rate"]) == (sum(result.success_B), 8, sum(result.success_B) / 8)
+    assert (row["tasks"], row["questions"], row["episodes"], row["unusable"]) == (4, 4, 8, 0)
     (group, *_) = Store(here / "kept").read(0, "eval-heldout-sampled")
     assert group.trajectories[0].turns[0].completion.text
     assert turngate("show", "kept") == 0
@@ -173,7 +176,7 @@ def test_episodes_that_get_no_reply_are_counted_and_said(ask, here):
         if one.error
     ]
     assert code == 0
-    assert f"; {len(lost)} unusable, {(4 - len(lost)) / 4:.1%} if they count as failures" in out
+    assert f"4 episodes, {len(lost)} unusable, {(4 - len(lost)) / 4:.1%} if they count as failures" in out
     assert all("gave no reply to turn 0 of" in one and "in 1 attempts; the last: status 400" in one for one in lost)
     assert 1 <= len(lost) < 4
 
@@ -221,10 +224,11 @@ def test_a_config_evaluates_a_server_sampled_and_greedy(here, capsys):
     with chat_server.serving(opener) as server:
         Path("served.toml").write_text(tomli_w.dumps(config_for(server.url)))
         assert turngate("eval", "--config", "served.toml", "--eval.tasks=2") == 0
-    told, sampled, greedy, kept = capsys.readouterr().out.splitlines()
+    told, sampled, greedy, apart, kept = capsys.readouterr().out.splitlines()
     assert told == "tools are given to the server, and its calls are kept in hermes notation"
     assert sampled.startswith("turngate/Lock-v1 heldout, temperature 1: 4 of 4 solved unaided")
     assert greedy.startswith("turngate/Lock-v1 heldout, temperature 0: 2 of 2 solved unaided")
+    assert apart == "overlap with training: not known, because the policy brings a model of its own"
     assert kept.startswith("kept in evaluations/served;")
     assert {body["temperature"] for _, _, body in server.heard} == {1.0, 0.0}
     assert load(here / "evaluations" / "served" / "config.toml").policy.type == "openai"
@@ -247,3 +251,89 @@ def test_a_config_of_a_run_evaluates_its_model(here, capsys):
     assert "model is a table for a new model, which has learned nothing" in capsys.readouterr().err
     assert turngate("eval", "--config", "run.toml", "--model", here / "model", "--out", "kept") == 0
     assert "temperature 0: " in capsys.readouterr().out
+
+
+# --- what the model was trained on -----------------------------------------------------------------------------------
+
+TASKS = """
+from dataclasses import replace
+from turngate.envs.lock import LockTasks
+from turngate.envs.tasks import TaskList
+
+def tasks():
+    found = [LockTasks().task(split, n) for split in ("train", "heldout") for n in range(6)]
+    return [replace(task, prompt=f"{task.prompt} ({task.id[-1]})") for task in found]
+"""
+
+
+@pytest.fixture
+def run_of_12_tasks(here, monkeypatch):
+    """The folder of a run whose model was warm-started on 2 tasks and trained on 2 steps of 2."""
+    (here / "shared_tasks.py").write_text(TASKS)
+    monkeypatch.syspath_prepend(str(here))
+    for name in ("model", "warm_start"):
+        tiny.save(models.plain_model(), models.tokenizer(), here / "run" / name)
+    env = {"id": "turngate/Lock-v1", "tasks": "shared_tasks:tasks"}
+    table = {
+        "env": env,
+        "warm_start": {"episodes": 2},
+        "train": {"steps": 2, "tasks_per_step": 2},
+        "policy": {"turn_tokens": 8},
+        "eval": {"tasks": 4},
+    }
+    for place, more in (("run/config.toml", {}), ("eval.toml", {"model": "run/model"})):
+        (here / place).write_text(tomli_w.dumps({**table, **more}))
+    return here / "run"
+
+
+def test_what_the_evaluated_split_shares_with_the_tasks_of_the_run_is_told(run_of_12_tasks, capsys):
+    assert turngate("eval", "--config", "eval.toml", "--out", "kept") == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = [
+        "split 'heldout': 4 tasks, 4 distinct questions; in common with 6 training tasks: question text 4 of 4",
+        "warning: split 'heldout' is not apart from training: 4 of 4 tasks have a question text that 6 training tasks "
+        "have too",
+    ]
+    assert lines[-3:-1] == told
+    (row,) = json.loads(Path("kept/overlap.json").read_text())["splits"]
+    assert (row["trained"], row["questions"], row["leaks"]) == (6, 4, ["question text"])
+    assert turngate("report", "kept") == 0
+    out = capsys.readouterr().out
+    assert all(line in out for line in [*told, "evaluation"])
+    assert "training\n" not in out
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (
+            "--eval.splits=['train']",
+            "warning: split 'train' of 'turngate/Lock-v1' is the one that the model was trained on",
+        ),
+        (
+            "--env.id=turngate/Sql-v1",
+            "overlap with training: not known, because no training task of 'turngate/Sql-v1' is known",
+        ),
+    ],
+)
+def test_a_split_that_cannot_be_compared_is_said(option, told, run_of_12_tasks, capsys):
+    config = Path("eval.toml").read_text()
+    if "Sql" in option:
+        Path("eval.toml").write_text(config.replace('tasks = "shared_tasks:tasks"\n', ""))
+    assert turngate("eval", "--config", "eval.toml", option, "--eval.tasks=4", "--out", "kept") == 0
+    assert told in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("model", "n"), [("run/model", 2 + 2 * 2), ("run/warm_start", 2)])
+def test_a_warm_started_model_has_seen_fewer_tasks_than_a_trained_one(model, n, run_of_12_tasks, capsys):
+    for place in ("run/config.toml", "eval.toml"):
+        Path(place).write_text(Path(place).read_text().replace('tasks = "shared_tasks:tasks"\n', ""))
+    assert turngate("eval", "--config", "eval.toml", f"--model={model}", "--out", "kept") == 0
+    assert f"; in common with {n} training tasks: " in capsys.readouterr().out
+
+
+def test_a_run_whose_config_cannot_be_read_is_said_and_spares_the_evaluation(run_of_12_tasks, capsys):
+    (run_of_12_tasks / "config.toml").write_text("sede = 1")
+    assert turngate("eval", "--config", "eval.toml", "--out", "kept") == 0
+    said = "overlap with training: not known, because the config of 'run' cannot be used: unknown key 'sede'"
+    assert said in capsys.readouterr().out

@@ -90,7 +90,7 @@ class Concert(BaseModel):
 
 def printed(path: str = "") -> str:
     out = io.StringIO()
-    explain(Console(file=out, width=30), Concert, path)
+    explain(Console(file=out, width=30, soft_wrap=True), Concert, path)
     return out.getvalue()
 
 

@@ -206,9 +206,15 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "220")
 
 
+ROW = re.compile(r"turn (\d+) of (\S+)" + r"\s+(\S+)" * 5 + r"\s+(\d+ of \d+) tokens(?: at (\S+))?")
+
+
 def rows_of(text: str) -> list[list[str]]:
-    """The lines of the table as cells."""
-    return [cells for line in text.splitlines() if len(cells := re.split(r"\s{2,}", line.strip())) == 9]
+    """The rows of the table: trajectory, turn, credit, moved by, tokens, places, gradient, predicted, norm."""
+    return [
+        [name, turn, credit, moved, tokens, places or "", gradient, predicted, norm]
+        for turn, name, credit, moved, gradient, predicted, norm, tokens, places in ROW.findall(text)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -223,8 +229,7 @@ def test_the_probe_shows_every_sibling_and_nobody_else(
     assert f"step {step}, " in text
     assert f"gradient by {whose}" in text
     assert f"+0.5 to what was paid for turn 1 of {name}:" in text
-    header, *rows = rows_of(text)
-    assert header[2] == "rloo"
+    rows = rows_of(text)
     assert {row[0] for row in rows} == set(names)
     for row in rows:
         assert float(row[3]) == pytest.approx(0.5 if row[0] == name else -0.5 / 3, abs=1e-4)
@@ -243,7 +248,7 @@ def test_the_first_sibling_alone_without_a_baseline(
     _, name = taught(trained, 1)
     settings = ("--settings", "{gamma = 0.0, baseline = 'none'}")
     text = probed(trained, capsys, *settings, "--trajectory", name, "--probe", 0, method="returns")
-    ((_, turn, _, moved, tokens, places, *_),) = rows_of(text)[1:]
+    ((_, turn, _, moved, tokens, places, *_),) = rows_of(text)
     assert (turn, moved) == ("0", "+1.0000")
     changed, n_tokens = tokens.split(" of ")
     assert changed == n_tokens
@@ -260,7 +265,7 @@ def test_what_the_process_earned_can_be_perturbed_before_gates(
     _, name = taught(trained, 1)
     text = probed(trained, capsys, "--trajectory", name, "--probe", 1, "--earned", "--delta", 3, method="sag")
     assert f"+3 to the process reward, before gates, of turn 1 of {name}:" in text
-    moved = {(row[0], row[1]): float(row[3]) for row in rows_of(text)[1:]}
+    moved = {(row[0], row[1]): float(row[3]) for row in rows_of(text)}
     assert moved[name, "1"] > 0 > min(moved.values())
 
 
@@ -290,7 +295,7 @@ def test_the_probe_measures_what_the_loss_of_the_run_needs(
     capsys.readouterr()
     _, name = taught(run, 1)
     text = probed(run, capsys, "--trajectory", name, "--probe", 0, "--top", 99)
-    assert len(rows_of(text)) > 4
+    assert len(rows_of(text)) > 3
     assert "did so as predicted, and no other changed" in text
 
 
@@ -361,12 +366,28 @@ def test_the_turns_that_change_most_come_first_and_the_rest_is_counted() -> None
     out = io.StringIO()
     shifts = tuple(shift(trajectory=f"t{norm}", norm=float(norm)) for norm in (1, 3, 2))
     show_probe(Console(file=out, width=200), GradientProbe(shifts=shifts, norm=4.0), name="rloo", top=2)
-    header, *rows = rows_of(out.getvalue())
-    assert header == ["trajectory", "turn", "rloo", "moved by", "tokens", "at", "gradient", "predicted", "norm"]
+    header = "turn, and where its tokens changed  credit   moved by  gradient    predicted   norm"
+    assert header in out.getvalue()
+    rows = rows_of(out.getvalue())
     assert rows[0] == ["t3", "0", "+0.0000", "+1.0000", "2 of 2", "3-4", "-5.000e-01", "-5.000e-01", "3"]
     assert [row[0] for row in rows] == ["t3", "t2"]
+    assert "credit: by rloo; gradient: change of" in out.getvalue()
     assert "1 more turns; raise --top to see them" in out.getvalue()
     assert "changed at 6 tokens in 3 of 3 turns, 3 trajectories; the whole gradient moved by 4" in out.getvalue()
+
+
+def test_the_table_of_a_probe_fits_into_80_columns_with_every_place() -> None:
+    out = io.StringIO()
+    changed = np.arange(0, 400, 2, dtype=np.int32)
+    name = "turngate/Sql-v1:shop/train/1234#17@7c1098c8594fccc"
+    long = shift(trajectory=name, changed=changed, by=np.ones(200, np.float32), n_tokens=400)
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    show_probe(console, GradientProbe(shifts=(long,), norm=4.0), name="package.module:my_rule", top=2)
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    first = "".join(line[:37].strip() for line in lines)
+    assert name in first
+    assert ",".join(map(str, changed)) in first
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from turngate.judging import ModelJudge, PolicyJudge, ServerJudge
 from turngate.judging.parts import folder_version
 
 
-def printed(result):
-    console = Console(record=True, width=140, file=open("/dev/null", "w"))  # noqa: SIM115
+def printed(result, width=140):
+    console = Console(record=True, width=width, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(table(result))
     return console.export_text()
 
@@ -33,6 +33,13 @@ def test_the_table_says_it_in_words(tmp_path):
     assert "unavailable" in empty
     assert "–" in empty
     assert "!" in next(line for line in empty.splitlines() if "no verdict" in line)
+
+
+def test_the_table_fits_into_80_columns_with_every_word(tmp_path):
+    result = measure(grader, ROWS, tmp_path)
+    narrow = printed(result, width=80)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert sorted(narrow.split()) == sorted(printed(result).split())
 
 
 DISTINCT = [work(f"add {n} and {n}", f"the sum of both is {2 * n}", n != 2) for n in range(4)]

@@ -77,5 +77,20 @@ def test_the_turns_that_move_most_come_first_and_escape_codes_are_shown():
     assert "3 turns of 2 trajectories" in lines[0]
     assert "cosine of rloo and gigpo 0.333" in lines[0]
     assert "opposite sign on 33.3% of the turns" in lines[0]
-    assert lines[2].split() == ["a", "1", "open\\x1b[31m", "now", "+1.000", "+1.000", "-1.000", "-2.000"]
-    assert len(lines) == 5
+    assert lines[1].split()[:4] == ["move", "reward", "own", "new"]
+    assert lines[2].split() == ["-2.000", "+1.000", "+1.000", "-1.000", "turn", "1", "of", "a"]
+    assert lines[3].strip() == "open\\x1b[31m now"
+    assert len(lines) == 2 + 2 * 2 + 1
+    assert lines[-1].startswith("own: credit by rloo, the run's own rule; new: by gigpo; move: ")
+
+
+def test_the_table_fits_into_80_columns_and_marks_an_action_that_is_shortened():
+    out = io.StringIO()
+    name = "shop/train/123456#17@7c1098c8594fccc"
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    rules = (("reinforce_pp_base", array(1)), ("package.module:of_my_own", array(-1)))
+    show_moves(console, [trajectory(name, "write " * 30)], array(0), *rules, top=2)
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert f"turn 0 of {name}" in out.getvalue()
+    assert [line.strip() for line in lines if "…" in line] == ["write " * 6 + "writ…"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from turngate.errors import DataError, MissingExtra
 from turngate.report import curves
-from turngate.report.curves import mean_curve, plot_curves, plot_runs, smooth
+from turngate.report.curves import means, plot_curves, plot_success, smooth
 
 FINITE = st.floats(-1e3, 1e3)
 
@@ -23,13 +23,10 @@ def test_smooth_against_a_loop(values, half):
     np.testing.assert_allclose(smooth(np.array(values), 2 * half + 1), slow, atol=1e-8)
 
 
-def test_the_mean_covers_what_all_seeds_share_and_interpolates():
-    first = np.array([[0.0, 0.0], [2.0, 2.0], [4.0, 4.0]])
-    second = np.array([[1.0, 10.0], [3.0, 30.0], [9.0, 90.0]])
-    expected = [[1.0, 5.5], [2.0, 11.0], [3.0, 16.5], [4.0, 22.0]]
-    np.testing.assert_allclose(mean_curve([first, second]), expected)
-    assert mean_curve([]).shape == (0, 2)
-    assert mean_curve([first[:1], second]).shape == (0, 2)
+def test_means_are_of_neighbours_and_stand_at_their_last_step():
+    x, y = means(np.array([1.0, 2, 3, 4, 7]), np.array([0.0, 1, 2, 4, 9]), 2)
+    assert (x.tolist(), y.tolist()) == ([2, 4, 7], [0.5, 3, 9])
+    assert [len(values) for values in means(np.zeros(0), np.zeros(0), 2)] == [0, 0]
 
 
 def drawn(monkeypatch):
@@ -57,13 +54,13 @@ def metrics(n=40, scale=1.0):
 
 def test_a_run_is_drawn_panel_by_panel(tmp_path, monkeypatch):
     figures = drawn(monkeypatch)
-    plot_curves(metrics(), tmp_path / "report" / "curves.png", title="lock, seed 0")
+    plot_curves(metrics(), tmp_path / "report" / "curves.png", title="lock, seed 0", about="split 'train'")
     assert (tmp_path / "report" / "curves.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     (figure,) = figures
-    assert figure.get_suptitle() == "lock, seed 0"
+    assert (figure.get_suptitle(), figure.get_supxlabel()) == ("lock, seed 0", "split 'train'")
     assert [(axes.get_title(), axes.get_ylabel()) for axes in figure.axes] == [
-        ("Success in training (bold: mean of 3 steps)", "share of episodes"),
-        ("Reward paid (bold: mean of 3 steps)", "reward per episode"),
+        ("Success in training (bold: mean of 3 steps)", "share of usable episodes"),
+        ("Reward paid (bold: mean of 3 steps)", "reward per usable episode"),
         ("Entropy of the policy (bold: mean of 3 steps)", "nats per token"),
         ("Time", "seconds per step"),
     ]
@@ -76,60 +73,67 @@ def test_a_run_is_drawn_panel_by_panel(tmp_path, monkeypatch):
     assert labels == ["rollout 75%", "learn 24%", "other 1%"]
 
 
-def test_several_runs_share_one_legend(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("metric", "low", "high", "bottom", "top"),
+    [
+        ("train/success", 0.5, 0.6, 0, 1),
+        ("train/paid", 0.5, 0.6, 0, None),
+        ("train/paid", -0.6, -0.5, None, 0),
+        ("train/turns", 3, 3, 0, None),
+    ],
+)
+def test_no_axis_leaves_out_0(metric, low, high, bottom, top, tmp_path, monkeypatch):
     figures = drawn(monkeypatch)
-    plot_curves({"gated": metrics(), "control": metrics(scale=0.1)}, tmp_path / "c.png", title="t")
-    (figure,) = figures
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["gated", "control"]
-    bold = [line for line in figure.axes[0].lines if line.get_label() in ("gated", "control")]
-    assert [line.get_color() for line in bold] == list(curves.COLOURS[:2])
-    np.testing.assert_allclose(figure.axes[-1].lines[0].get_ydata(), 4.0)
+    plot_curves([{"step": 1, metric: low}, {"step": 2, metric: high}], tmp_path / "c.png", title="t", about="a")
+    found = figures[0].axes[0].get_ylim()
+    assert found[0] <= low <= high <= found[1]
+    assert bottom in (None, found[0])
+    assert top in (None, found[1])
 
 
-def test_seeds_are_thin_and_their_mean_is_bold(tmp_path, monkeypatch):
+def test_success_is_drawn_from_0_to_1_with_what_it_is(tmp_path, monkeypatch):
     figures = drawn(monkeypatch)
-    series = {
-        "gated": [[(0, 0.0), (10, 1.0)], [(0, 0.5), (10, 0.7), (20, math.nan)]],
-        "control": [[(0, 0.1), (10, 0.1)]],
-    }
-    plot_runs(series, tmp_path / "runs.png", ylabel="success (share)", xlabel="training step", title="SQL")
+    runs = {"training, seed 3": metrics(10), "control, seed 3": metrics(6, scale=0.1)}
+    about = "split 'train' of turngate/Lock-v1, sampled at temperature 0.7, no hints; 2.0% unusable " + "x " * 20
+    plot_success(runs, tmp_path / "s.png", title="lock, seed 3: success in training episodes", about=about)
     (figure,) = figures
     (axes,) = figure.axes
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("training step", "success (share)")
-    first, second, mean, control = axes.lines
-    assert first.get_linewidth() < mean.get_linewidth()
-    assert second.get_color() == mean.get_color() != control.get_color()
-    np.testing.assert_allclose(mean.get_xydata(), [[0, 0.25], [10, 0.85]])
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "gated (mean of 2 seeds)",
-        "control (1 seed)",
-    ]
+    assert figure.get_suptitle() == "lock, seed 3: success in training episodes"
+    assert axes.get_title().split() == about.split()
+    assert max(map(len, axes.get_title().splitlines())) <= 85  # what fits the width of the figure
+    assert (axes.get_ylim(), axes.get_ylabel()) == ((0, 1), "share of usable training episodes solved")
+    assert axes.get_xlabel() == "training step (a point: mean of the 5 steps up to it)"
+    training, control = axes.lines
+    np.testing.assert_allclose(training.get_xydata(), [[5, 0.3], [10, 0.8]])
+    np.testing.assert_allclose(control.get_xydata(), [[5, 0.05], [6, 0.1]])
+    assert training.get_color() != control.get_color()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(runs)
 
 
 def test_equal_curves_give_equal_bytes(tmp_path):
     for name in ("a", "b"):
-        plot_curves(metrics(5), tmp_path / name, title="t")
+        plot_curves(metrics(5), tmp_path / name, title="t", about="a")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_nothing_to_draw_is_said(tmp_path):
     with pytest.raises(DataError, match="none of train/success, train/paid"):
-        plot_curves([{"step": 1, "other": 2.0}], tmp_path / "c.png", title="t")
-    with pytest.raises(DataError, match="no curve has a point"):
-        plot_runs({"a": [[]]}, tmp_path / "c.png", ylabel="y", xlabel="x", title="t")
+        plot_curves([{"step": 1, "other": 2.0}], tmp_path / "c.png", title="t", about="a")
+    with pytest.raises(DataError, match="no train/success"):
+        plot_success({"a": [{"step": 1, "other": 2.0}]}, tmp_path / "c.png", title="t", about="a")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_matplotlib_the_command_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match=r"turngate\[plots\]"):
-        plot_curves(metrics(3), tmp_path / "c.png", title="t")
+        plot_curves(metrics(3), tmp_path / "c.png", title="t", about="a")
 
 
 def test_matplotlib_is_loaded_late_and_pyplot_never(tmp_path):
     code = (
-        "import sys; from turngate.report.curves import plot_runs; assert 'matplotlib' not in sys.modules;"
-        f"plot_runs({{'a': [[(0, 1.0)]]}}, {str(tmp_path / 'c.png')!r}, ylabel='y', xlabel='x', title='t');"
+        "import sys; from turngate.report.curves import plot_success; assert 'matplotlib' not in sys.modules;"
+        f"plot_success({{'a': [{{'step': 1, 'train/success': 1}}]}}, {str(tmp_path / 'c.png')!r}, title='t', about='');"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

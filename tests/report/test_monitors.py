@@ -37,17 +37,34 @@ def metrics(n=6):
     return rows
 
 
-def printed(table):
-    console = Console(file=io.StringIO(), width=120, force_terminal=False)
+def printed(table, width=120):
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
     console.print(table)
     return console.file.getvalue()
 
 
 def test_the_table_has_step_name_evidence_and_where_to_look():
-    lines = [line.split() for line in printed(alarm_table(RAISED)).splitlines()]
-    assert lines[0] == ["step", "alarm", "evidence", "look", "at"]
-    assert lines[1] == "3 tool_spam (warning) 9 of 12 episodes make the same call: ls [red]\\x1b|x| run/3/a".split()
-    assert lines[2] == "5 turns_drift (notice) turns went from 3 to 9 –".split()
+    lines = [line.strip() for line in printed(alarm_table(RAISED)).splitlines()]
+    assert lines == [
+        "step  alarm and its evidence",
+        "3  tool_spam (warning): 9 of 12 episodes make the same call: ls [red]\\x1b|x|",
+        "look at run/3/a",
+        "5  turns_drift (notice): turns went from 3 to 9",
+    ]
+
+
+def test_the_table_fits_into_80_columns_with_long_names_and_every_word():
+    trajectory = "turngate/Sql-v1:shop/train/1234#17@7c1098c8594fccc"
+    alarm = Alarm(
+        name="success_by_unusable",
+        severity="warning",
+        sentence="words " * 40 + "end",
+        evidence={"trajectories": [trajectory]},
+    )
+    lines = printed(alarm_table([Raised(12345, alarm)]), width=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(" ".join(lines).split())
+    assert f"12345 success_by_unusable (warning): {'words ' * 40}end look at {trajectory}" in text
 
 
 def test_the_table_in_markdown():
@@ -139,7 +156,7 @@ def test_a_report_has_the_alarms_and_the_figure_of_the_monitors(tmp_path, monkey
     run = run_folder(tmp_path / "lock", metrics(), RAISED)
     run_folder(run / "controls" / "random_reward", metrics())
     text, summary = reported(run)
-    assert figures[0].get_suptitle() == "lock, seed 7: hacking and starvation monitors"
+    assert figures[0].get_suptitle() == "lock, seed 7: hacking and starvation monitors of training episodes"
     assert "monitors.png" in text
     assert "tool_spam (warning)" in text
     assert "no alarm was raised in 6 steps" in text  # of the control

@@ -49,7 +49,10 @@ def test_success_is_counted_per_task_in_order():
         task_B=tuple(task.id for task in tasks for _ in range(2)),
         question_B=result.question_B,
         unusable=0,
+        tasks=4,
+        questions=4,
     )
+    assert result.episodes == 8
     assert [len({*result.question_B[n : n + 2]}) for n in (0, 2, 4, 6)] == [1] * 4
     assert len({*result.question_B}) == 4, "one text for all tasks: each is a question of its own"
     assert result.rate == 0.5
@@ -151,8 +154,10 @@ def test_success_over_all_episodes_cannot_be_raised_by_voiding_what_fails(tmp_pa
     row = json.loads((tmp_path / "evaluations.jsonl").read_text().splitlines()[0])
     assert (row["rate"], row["rate_of_all"]) == (pytest.approx(rate), pytest.approx(0.3))
     assert read_evaluations(tmp_path) == [("before", result), ("after", result)]
+    counts = {name: row[name] for name in ("tasks", "questions", "episodes", "unusable")}
+    assert counts == {"tasks": 10, "questions": 10, "episodes": 10, "unusable": 10 - usable}
     success = Success(split="heldout", temperature=0.5, successes=3, n=usable, unusable=result.unusable)
-    shown = comparison_markdown([success], [success])
+    shown = comparison_markdown({"before": [success]})
     assert f"{100 * rate:.1f} [" in shown
     assert ("| 30.0      |" in shown) == (how == "void")  # elsewhere both rates are the same, and one is shown
 
@@ -165,3 +170,16 @@ def test_an_evaluation_without_usable_episodes_has_no_rate_but_one_over_all(tmp_
     add_evaluation(tmp_path, "before", result)
     row = json.loads((tmp_path / "evaluations.jsonl").read_text())
     assert (row["rate"], row["rate_of_all"], row["unusable"]) == (None, 0.0, 2)
+
+
+def test_counts_of_older_runs_are_told_where_they_are_known(tmp_path):
+    tasks = models.tasks(3, "heldout")
+    result, _ = run(knows(set(), tasks), tasks)
+    add_evaluation(tmp_path, "before", result)
+    file = tmp_path / "evaluations.jsonl"
+    old = {name: value for name, value in json.loads(file.read_text()).items() if name not in ("tasks", "questions")}
+    older = {name: value for name, value in old.items() if name != "question_B"}
+    rows = [old, {**old, "unusable": 1}, older]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = [(one.tasks, one.questions) for _, one in read_evaluations(tmp_path)]
+    assert found == [(3, 3), (None, None), (3, None)]

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,11 @@ from turngate.run.environments import Environments, naming_key
 from turngate.run.learners import rounded_for
 from turngate.run.models import check_model, load_model
 from turngate.run.room import check_room
+from turngate.run.splits import overlaps_with_run
 from turngate.runs import RunFolder
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.evaluate import Evaluation, evaluate
+from turngate.trainer.overlap import SplitOverlap, overlap_lines
 from turngate.types import JSON, ScoredGroup, derive_seed
 
 PHASE = "eval"
@@ -74,19 +77,29 @@ def evaluate_config(console: Console, config: Config, *, out: Path | None, tempe
                 with naming_key(f"eval.splits, {label}"):
                     env.tasks.size(split)
         check_examiners(config, environments)
+        overlaps, lines = _overlaps(config, environments)
         player = _player(config)
         if any(env.turn_spec.tools for _, env in environments):
             console.print(player.chat.about_tools, markup=False, highlight=False, soft_wrap=True)
         with _fresh(path) as folder:
             write_json_atomic(folder.machine, machine())
             write_text_atomic(folder.config, dump(config))
+            if overlaps:
+                write_json_atomic(folder.overlap, {"splits": [asdict(found) for found in overlaps]})
             results = asyncio.run(_play(config, environments, player, folder, temperatures))
             write_json_atomic(folder.result, {"evaluations": [_row(label, result) for label, result in results]})
-    for label, result in results:
-        console.print(_line(label, result), markup=False, highlight=False, soft_wrap=True)
+    for line in [*(_line(label, result) for label, result in results), *overlap_lines(overlaps), *lines]:
+        console.print(line, markup=False, highlight=False)
     console.print(
         f"kept in {path}; look at it with: turngate show {path}", markup=False, highlight=False, soft_wrap=True
     )
+
+
+def _overlaps(config: Config, environments: Environments) -> tuple[list[SplitOverlap], list[str]]:
+    """What the evaluated splits share with what the model was trained on, and lines for what is not known."""
+    if isinstance(config.model, str) and config.policy.trainable:
+        return overlaps_with_run(config.model, config, environments)
+    return [], ["overlap with training: not known, because the policy brings a model of its own"]
 
 
 def _player(config: Config) -> Player:
@@ -162,13 +175,19 @@ def _problem(played: Sequence[ScoredGroup]) -> str:
 
 
 def _row(label: str, result: Evaluation) -> dict[str, JSON]:
-    """The numbers of an evaluation. ``rate`` is of usable episodes; ``rate_of_all`` counts unusable ones as failed."""
+    """The numbers of an evaluation. ``rate`` is of usable episodes; ``rate_of_all`` counts unusable ones as failed.
+
+    ``tasks`` and ``questions`` are distinct ones.
+    """
     n, successes = len(result.success_B), sum(result.success_B)
     low, high = wilson(successes, n)
     return {
         "env": label,
         "split": result.split,
         "temperature": result.temperature,
+        "tasks": result.tasks,
+        "questions": result.questions,
+        "episodes": result.episodes,
         "solved": successes,
         "usable": n,
         "unusable": result.unusable,
@@ -182,9 +201,9 @@ def _row(label: str, result: Evaluation) -> dict[str, JSON]:
 def _line(label: str, result: Evaluation) -> str:
     n, successes = len(result.success_B), sum(result.success_B)
     low, high = wilson(successes, n)
-    lost = result.unusable
-    counted = f", {result.rate_of_all:.1%} if they count as failures" if lost else ""
+    of_all = f", {result.rate_of_all:.1%} if they count as failures" if result.unusable else ""
     return (
         f"{label} {result.split.removeprefix(f'{label}:')}, temperature {result.temperature:g}: {successes} of {n} "
-        f"solved unaided = {successes / n:.1%} (95 % interval {low:.1%} to {high:.1%}); {lost} unusable{counted}"
+        f"solved unaided = {successes / n:.1%} (95 % interval {low:.1%} to {high:.1%}); {result.tasks} tasks, "
+        f"{result.questions} distinct questions, {result.episodes} episodes, {result.unusable} unusable{of_all}"
     )

@@ -19,9 +19,13 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from turngate.errors import ConfigError, UnknownName, UserError
 from turngate.parts import Part
+from turngate.report.show import indented
+from turngate.report.tables import print_table
 
 Model: TypeAlias = type[BaseModel]
 _WORDS = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path", object: "value"}
@@ -277,14 +281,24 @@ def explain(console: Console, root: Model, path: str = "") -> None:
     parts = dict(_parts(family)) if family else {kind_of(model): _line(model) for model in found.holds.variants}
     if parts:
         _print(console, f"\ntypes (turngate explain {found.path}.NAME prints the keys of one):")
-        width = max(map(len, parts))
-        for name, said in parts.items():
-            _print(console, f"  {name:<{width}}  {said}".rstrip())
+        _list(console, parts)
     if family:
         shared = [key for key in keys(family, f"{found.path}.") if key.path != f"{found.path}.type"]
         if shared:
             _print(console, "\nkeys that every type has:")
             _show_keys(console, shared)
+
+
+def _list(console: Console, parts: Mapping[str, str]) -> None:
+    """Print names beside their lines of help, which are folded on a terminal and whole in a pipe."""
+    width = max(map(len, parts))
+    table = Table.grid(padding=(0, 2))
+    for name, said in parts.items():
+        if console.soft_wrap:
+            _print(console, f"  {name:<{width}}  {said}".rstrip())
+        table.add_row("", Text(name), Text(said))
+    if not console.soft_wrap:
+        print_table(console, table)
 
 
 def _parts(family: type[Part]) -> Iterator[tuple[str, str]]:
@@ -305,7 +319,8 @@ def _show_model(console: Console, model: Model, path: str) -> None:
     """Print the whole docstring of a part, and its keys."""
     prefix = [place for place, _, _ in _steps(path)][-1] if path else ""
     if path:
-        _print(console, f"{kind_of(model)}: {_plain(_dedented(_doc(model)))}")
+        text = f"{kind_of(model)}: {_plain(_dedented(_doc(model)))}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)  # equations keep their lines
     _show_keys(console, keys(model, prefix))
 
 
@@ -331,11 +346,11 @@ def _show(console: Console, key: Key) -> None:
         line = f"\n{name}{given.replace(',', ' ')}"
     _print(console, line)
     if key.help:
-        _print(console, f"    {key.help}")
+        indented(console, Text(key.help), 4)
 
 
 def _print(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(line, markup=False, highlight=False)
 
 
 def _plain(text: str) -> str:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from turngate.errors import ShapeError
 from turngate.report.show import literal
 from turngate.report.tables import print_table
 from turngate.types import FloatArray, Trajectory
 
-ACTION_CHARS = 48
+ACTION_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ def show_moves(
 ) -> None:
     """Print how alike two rules are, and the ``top`` turns on which they differ most.
 
-    ``before`` and ``after`` are (name of the rule, its credit float32[N]).
+    ``before`` and ``after`` are (name of the rule, its credit float32[N]); ``before`` is the run's own rule.
     """
     comparison = compare(before[1], after[1])
     places = [(trajectory, index) for trajectory in trajectories for index in range(len(trajectory.turns))]
@@ -69,11 +70,22 @@ def show_moves(
         f"{comparison.cosine:.3f}, opposite sign on {comparison.flipped:.1%} of the turns",
         highlight=False,
     )
-    table = Table("trajectory", "turn", "action", "reward", before[0], after[0], "move", box=None)
+    table = Table(*("move", "reward", "own", "new"), box=None)
+    table.add_column("turn of trajectory, and how the action begins")
     for place in np.argsort(-np.abs(comparison.move_N), kind="stable")[:top]:
         trajectory, index = places[place]
-        action = " ".join(literal(trajectory.turns[index].action.text).split())
-        numbers = (reward_N[place], before[1][place], after[1][place], comparison.move_N[place])
-        table.add_row(trajectory.id, str(index), action[:ACTION_CHARS], *[f"{number:+.3f}" for number in numbers])
+        numbers = (comparison.move_N[place], reward_N[place], before[1][place], after[1][place])
+        told = f"turn {index} of {literal(trajectory.id)}\n{_beginning(trajectory.turns[index].action.text)}"
+        table.add_row(*[f"{number:+.3f}" for number in numbers], Text(told))
     print_table(console, table)
-    console.print("move: difference of the two credits, each divided by its root mean square", highlight=False)
+    console.print(
+        f"own: credit by {before[0]}, the run's own rule; new: by {after[0]}; move: difference of the two credits, "
+        "each divided by its root mean square",
+        highlight=False,
+    )
+
+
+def _beginning(action: str) -> str:
+    """The first characters of what a model wrote, in one line."""
+    text = " ".join(literal(action).split())
+    return text if len(text) <= ACTION_CHARS else f"{text[:ACTION_CHARS]}…"

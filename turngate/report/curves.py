@@ -1,10 +1,8 @@
-"""Curves of a run, or of several runs in one picture, as PNG files.
-
-Raw values are faint lines and their moving average is a bold one; seeds are thin lines and their mean is a bold one.
-"""
+"""Curves of a run over its training steps, as PNG files: its success beside its controls, and panels of metrics."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,9 +14,7 @@ from turngate.errors import DataError
 from turngate.report.figure import (
     COLOURS,
     Floats,
-    Point,
     Rows,
-    as_curve,
     curve_of,
     legend_below,
     new_figure,
@@ -29,38 +25,62 @@ from turngate.report.figure import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WINDOW_SHARE = 0.06  # the moving average spans this share of a curve
+WINDOW = 5  # number of steps averaged in each point of the curve that compares a run with its controls
+WINDOW_SHARE = 0.06  # the moving average of a panel spans this share of its curve
 
 
 class CurvePanel(NamedTuple):
-    """One plot of one metric over the steps; its y axis includes at least ``limits``."""
+    """One plot of one metric over the steps; its y axis includes 0 and, where it is given, ``top``."""
 
     metric: str
     title: str
     ylabel: str
-    limits: tuple[float, float] | None = None
+    top: float | None = None
 
 
 PANELS = (
-    CurvePanel("train/success", "Success in training", "share of episodes", (0.0, 1.0)),
-    CurvePanel("train/paid", "Reward paid", "reward per episode"),
+    CurvePanel("train/success", "Success in training", "share of usable episodes", 1.0),
+    CurvePanel("train/paid", "Reward paid", "reward per usable episode"),
     CurvePanel("policy/entropy_nats", "Entropy of the policy", "nats per token"),
     CurvePanel("policy/kl_to_sampler_nats", "Distance from the sampler", "KL, nats per token"),
-    CurvePanel("train/turns", "Length", "turns per episode"),
+    CurvePanel("train/turns", "Length", "turns per usable episode"),
 )
 
 
-def plot_curves(metrics: Rows | Mapping[str, Rows], path: str | Path, *, title: str) -> None:
+def plot_success(runs: Mapping[str, Rows], path: str | Path, *, title: str, about: str) -> None:
+    """Draw the success of the training episodes of each run, by its label: one point for each ``WINDOW`` steps.
+
+    ``about`` says above the plot what these episodes are. The y axis goes from 0 to 1. Raises DataError when there is
+    nothing to draw, and MissingExtra without matplotlib.
+    """
+    curves = {label: means(*curve_of(rows, "train/success"), WINDOW) for label, rows in runs.items()}
+    if not any(len(x) for x, _ in curves.values()):
+        raise DataError(path, "nothing to draw: the metrics have no train/success")
+    figure = new_figure(6.4, 4.6)
+    axes = figure.add_subplot()
+    for number, (label, (x, y)) in enumerate(curves.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        marker = "o" if len(x) <= 12 else None
+        axes.plot(x, y, color=colour, linewidth=2.2, marker=marker, label=label, clip_on=False)
+    axes.set_ylim(0, 1)
+    axes.set_xlim(0, max(x[-1] for x, _ in curves.values() if len(x)))
+    axes.set_ylabel("share of usable training episodes solved")
+    tidy(axes, f"training step (a point: mean of the {WINDOW} steps up to it)")
+    axes.set_title(textwrap.fill(about, 85), fontsize=9)
+    legend_below(figure, n_columns=2)
+    save_figure(figure, path, title)
+
+
+def plot_curves(rows: Rows, path: str | Path, *, title: str, about: str) -> None:
     """Draw a panel for each of ``PANELS`` that the metrics contain, and one of the time that each stage took.
 
-    ``metrics`` are the lines of ``read_metrics``, or a mapping from label to them, for several runs in one picture.
-    Raises DataError when there is nothing to draw, and MissingExtra without matplotlib.
+    Raw values are faint lines and their moving average is a bold one. ``about`` says below the plots what the episodes
+    are. Raises DataError when there is nothing to draw, and MissingExtra without matplotlib.
     """
-    runs = metrics if isinstance(metrics, Mapping) else {"": metrics}
-    panels = [panel for panel in PANELS if any(len(curve_of(rows, panel.metric)[0]) for rows in runs.values())]
-    draws: list[Callable[[Axes], None]] = [partial(_draw_panel, panel=panel, runs=runs) for panel in panels]
-    if any(_stages(rows) for rows in runs.values()):
-        draws.append(partial(_draw_time, runs=runs))
+    panels = [panel for panel in PANELS if len(curve_of(rows, panel.metric)[0])]
+    draws: list[Callable[[Axes], None]] = [partial(_draw_panel, panel=panel, rows=rows) for panel in panels]
+    if _stages(rows):
+        draws.append(partial(_draw_time, rows=rows))
     if not draws:
         wanted = ", ".join(panel.metric for panel in PANELS)
         raise DataError(path, f"nothing to draw: the metrics have none of {wanted}")
@@ -71,40 +91,18 @@ def plot_curves(metrics: Rows | Mapping[str, Rows], path: str | Path, *, title: 
         axes = figure.add_subplot(n_rows, n_columns, number)
         draw(axes)
         tidy(axes, "training step")
-    if len(runs) > 1:
-        legend_below(figure, n_columns=4)
-    save_figure(figure, path, title)
-
-
-def plot_runs(
-    series: Mapping[str, Sequence[Sequence[Point]]], path: str | Path, *, ylabel: str, xlabel: str, title: str
-) -> None:
-    """Draw one colour per label; each of its seeds as a thin line and their mean as a bold one.
-
-    ``series`` maps a label to one curve per seed, each a sequence of (x, y). The mean covers the x range that all seeds
-    share; between the points of a seed it is interpolated. Raises DataError when there is nothing to draw, and
-    MissingExtra without matplotlib.
-    """
-    drawn = {label: [curve for curve in map(as_curve, seeds) if len(curve)] for label, seeds in series.items()}
-    if not any(drawn.values()):
-        raise DataError(path, "nothing to draw: no curve has a point")
-    figure = new_figure(6.4, 4.2)
-    axes = figure.add_subplot()
-    for number, (label, curves) in enumerate(drawn.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        for curve in curves if len(curves) > 1 else ():
-            axes.plot(curve[:, 0], curve[:, 1], color=colour, linewidth=0.8, alpha=0.45)
-        mean = mean_curve(curves)
-        marker = "o" if len(mean) <= 12 else None
-        count = f"mean of {len(curves)} seeds" if len(curves) > 1 else f"{len(curves)} seed"
-        axes.plot(mean[:, 0], mean[:, 1], color=colour, linewidth=2.2, marker=marker, label=f"{label} ({count})")
-    axes.set_ylabel(ylabel)
-    tidy(axes, xlabel)
-    legend_below(figure, n_columns=2)
+    figure.supxlabel(textwrap.fill(about, 60 * n_columns), fontsize=9)
     save_figure(figure, path, title)
 
 
 # --- the numbers -----------------------------------------------------------------------------------------------------
+
+
+def means(x: Floats, y: Floats, window: int) -> tuple[Floats, Floats]:
+    """The mean of each ``window`` values of y in turn, and the last x of each; the last mean may have fewer values."""
+    starts = range(0, len(x), window)
+    ends = [min(start + window, len(x)) - 1 for start in starts]
+    return x[ends], np.array([y[start : start + window].mean() for start in starts], np.float64)
 
 
 def smooth(values: Floats, window: int) -> Floats:
@@ -113,19 +111,6 @@ def smooth(values: Floats, window: int) -> Floats:
     at = np.arange(len(values))
     start, stop = np.maximum(at - window // 2, 0), np.minimum(at + window // 2 + 1, len(values))
     return np.asarray((sums[stop] - sums[start]) / (stop - start))
-
-
-def mean_curve(curves: Sequence[Floats]) -> Floats:
-    """The mean of curves float64[n, 2], over the x range that all of them cover, at every x that one of them has.
-
-    It is empty, [0, 2], if no x is covered by all curves.
-    """
-    if not curves:
-        return np.zeros((0, 2))
-    first, last = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
-    x = np.unique(np.concatenate([curve[:, 0] for curve in curves]))
-    x = x[(x >= first) & (x <= last)]
-    return np.stack([x, np.mean([np.interp(x, curve[:, 0], curve[:, 1]) for curve in curves], axis=0)], axis=1)
 
 
 def _stages(rows: Rows) -> list[str]:
@@ -137,36 +122,28 @@ def _stages(rows: Rows) -> list[str]:
 # --- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _draw_panel(axes: Axes, panel: CurvePanel, runs: Mapping[str, Rows]) -> None:
-    window = 1
-    for number, (label, rows) in enumerate(runs.items()):
-        x, y = curve_of(rows, panel.metric)
-        if not len(x):
-            continue
-        colour = COLOURS[number % len(COLOURS)]
-        window = max(1, 2 * int(len(x) * WINDOW_SHARE / 2) + 1)
-        axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.3 if window > 1 else 1.0)
-        axes.plot(x, smooth(y, window), color=colour, linewidth=2.0, label=label)
+def _draw_panel(axes: Axes, panel: CurvePanel, rows: Rows) -> None:
+    x, y = curve_of(rows, panel.metric)
+    window = max(1, 2 * int(len(x) * WINDOW_SHARE / 2) + 1)
+    axes.plot(x, y, color=COLOURS[0], linewidth=0.8, alpha=0.3 if window > 1 else 1.0, clip_on=False)
+    axes.plot(x, smooth(y, window), color=COLOURS[0], linewidth=2.0, clip_on=False)
     axes.set_title(panel.title + (f" (bold: mean of {window} steps)" if window > 1 else ""), fontsize=10)
     axes.set_ylabel(panel.ylabel)
-    if panel.limits:
-        low, high = axes.get_ylim()
-        axes.set_ylim(min(low, panel.limits[0]), max(high, panel.limits[1]))
+    _, high = axes.get_ylim()
+    if y.min() >= 0:
+        axes.set_ylim(0, panel.top or high)
+    elif y.max() <= 0:
+        axes.set_ylim(top=0)
 
 
-def _draw_time(axes: Axes, runs: Mapping[str, Rows]) -> None:
-    """Seconds per step: stacked by stage for one run, the total for several."""
-    for number, (label, rows) in enumerate(runs.items()):
-        stages = _stages(rows)
-        x = np.array([row["step"] for row in rows], np.float64)
-        seconds = np.nan_to_num(np.array([[row.get(stage, 0.0) for row in rows] for stage in stages]))
-        if stages and len(runs) > 1:
-            axes.plot(x, seconds.sum(axis=0), color=COLOURS[number % len(COLOURS)], linewidth=1.2, label=label)
-        elif stages:
-            _stack_stages(axes, x, seconds, stages)
+def _draw_time(axes: Axes, rows: Rows) -> None:
+    """Seconds per step, stacked by stage."""
+    stages = _stages(rows)
+    x = np.array([row["step"] for row in rows], np.float64)
+    seconds = np.nan_to_num(np.array([[row.get(stage, 0.0) for row in rows] for stage in stages]))
+    _stack_stages(axes, x, seconds, stages)
     axes.set_title("Time", fontsize=10)
     axes.set_ylabel("seconds per step")
-    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
 
 
 def _stack_stages(axes: Axes, x: Floats, seconds: Floats, stages: Sequence[str]) -> None:

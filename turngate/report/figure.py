@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Point: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = Sequence[Mapping[str, float]]
 
@@ -26,16 +25,12 @@ Rows: TypeAlias = Sequence[Mapping[str, float]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-def as_curve(points: Sequence[Point]) -> Floats:
-    """The points as float64[n, 2] in order of x, without points that are not finite."""
+def curve_of(rows: Rows, metric: str) -> tuple[Floats, Floats]:
+    """Steps and values of a metric in order of the steps, without those where it is not finite."""
+    points = [(row["step"], row[metric]) for row in rows if metric in row]
     curve = np.array(points, np.float64).reshape(-1, 2)
     curve = curve[np.isfinite(curve).all(axis=1)]
-    return curve[np.argsort(curve[:, 0], kind="stable")]
-
-
-def curve_of(rows: Rows, metric: str) -> tuple[Floats, Floats]:
-    """Steps and values of a metric, where it is finite."""
-    curve = as_curve([(row["step"], row[metric]) for row in rows if metric in row])
+    curve = curve[np.argsort(curve[:, 0], kind="stable")]
     return curve[:, 0], curve[:, 1]
 
 
@@ -59,8 +54,9 @@ def legend_below(figure: Figure, n_columns: int) -> None:
 
 
 def tidy(axes: Axes, xlabel: str) -> None:
-    """Label the x axis, draw a grid behind the curves, and remove the upper and right edge of the frame."""
+    """Label the x axis, whose ticks are whole steps, draw a grid, and remove the upper and right edge of the frame."""
     axes.set_xlabel(xlabel)
+    axes.locator_params(axis="x", integer=True)
     axes.grid(True, color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):

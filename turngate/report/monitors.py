@@ -56,14 +56,19 @@ def usable_line(rows: Rows) -> str:
 
 
 def alarm_table(raised: Sequence[Raised]) -> Table:
-    """One row per alarm that began, in order. Text of a model is shown as it is: markup and control codes are inert."""
+    """One row per alarm that began, in order, with a line for the trajectory to look at where there is one.
+
+    Text of a model is shown as it is: markup and control codes are inert.
+    """
     table = Table(box=None)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right" if heading == "step" else "left", overflow="fold")
+    table.add_column("step", justify="right")
+    table.add_column("alarm and its evidence", overflow="fold")
     for step, alarm in raised:
         style = "yellow" if alarm.severity == "warning" else ""
-        cells = (str(step), f"{alarm.name} ({alarm.severity})", alarm.sentence, _look_at(alarm))
-        table.add_row(*(Text(_one_line(cell), style if number == 1 else "") for number, cell in enumerate(cells)))
+        told = Text.assemble((_one_line(f"{alarm.name} ({alarm.severity})"), style), ": ", _one_line(alarm.sentence))
+        if alarm.trajectories:
+            told.append(f"\nlook at {_one_line(alarm.trajectories[0])}")
+        table.add_row(str(step), told)
     return table
 
 

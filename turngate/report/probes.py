@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from turngate.report.show import literal
 from turngate.report.tables import print_table
 from turngate.trainer.probe import GradientProbe, TurnShift
 from turngate.types import IntArray
 
-PLACES_CHARS = 24
 AGREES = 1e-3  # relative error within which two gradients agree: float32 sums over a few hundred tokens
 
 
@@ -26,15 +27,17 @@ def show_probe(console: Console, found: GradientProbe, *, name: str, top: int) -
         f"trajectories; the whole gradient moved by {found.norm:.3g}",
         highlight=False,
     )
-    columns = ("trajectory", "turn", name, "moved by", "tokens", "at", "gradient", "predicted", "norm")
-    table = Table(*columns, box=None)
+    table = Table(
+        "turn, and where its tokens changed", *("credit", "moved by", "gradient", "predicted", "norm"), box=None
+    )
     for shift in touched[:top]:
-        table.add_row(shift.trajectory, str(shift.turn), *_numbers(shift))
+        table.add_row(Text(_place(shift)), *_numbers(shift))
     print_table(console, table)
     if len(touched) > top:
         console.print(f"{len(touched) - top} more turns; raise --top to see them", highlight=False)
     console.print(
-        "gradient: change of Σ ∂loss/∂log π over the turn's tokens; predicted: −weight · change of the turn's credit",
+        f"credit: by {name}; gradient: change of Σ ∂loss/∂log π over the turn's tokens; predicted: −weight · change of "
+        "the turn's credit",
         highlight=False,
     )
     untouched = [f"no credit changed: {name} does not read what was changed"]
@@ -42,12 +45,15 @@ def show_probe(console: Console, found: GradientProbe, *, name: str, top: int) -
         console.print(line, highlight=False)
 
 
+def _place(shift: TurnShift) -> str:
+    places = f" at {ranges(shift.changed)}" if len(shift.changed) else ""
+    return f"turn {shift.turn} of {literal(shift.trajectory)}\n{len(shift.changed)} of {shift.n_tokens} tokens{places}"
+
+
 def _numbers(shift: TurnShift) -> list[str]:
     return [
         f"{shift.before:+.4f}",
         f"{shift.after - shift.before:+.4f}",
-        f"{len(shift.changed)} of {shift.n_tokens}",
-        ranges(shift.changed)[:PLACES_CHARS],
         f"{shift.by.sum():+.3e}",
         f"{shift.predicted:+.3e}",
         f"{shift.norm:.3g}",

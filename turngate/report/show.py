@@ -119,15 +119,15 @@ def _show_end(console: Console, trajectory: Trajectory, score: Score) -> None:
 
 
 def _line(console: Console, label: str, text: str, style: str = "") -> None:
-    _indented(console, Text.assemble((f"{label:<12}", "dim"), (literal(text), style)), 2)
+    indented(console, Text.assemble((f"{label:<12}", "dim"), (literal(text), style)), 2)
 
 
 def _block(console: Console, label: str, text: str, style: str = "") -> None:
-    _indented(console, Text(literal(label), "dim"), 2)
-    _indented(console, Text(literal(text), style), 6)
+    indented(console, Text(literal(label), "dim"), 2)
+    indented(console, Text(literal(text), style), 6)
 
 
-def _indented(console: Console, text: Text, by: int) -> None:
+def indented(console: Console, text: Text, by: int) -> None:
     """Print indented text: folded on a terminal; with whole lines in a pipe, where padding would cut them off."""
     if console.soft_wrap:
         for line in text.split("\n", allow_blank=True):

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 
 from turngate.config import Config, load_run
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
-from turngate.report.curves import plot_curves, plot_runs
+from turngate.report.curves import plot_curves, plot_success
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
 from turngate.report.supervised import tell_baselines
-from turngate.report.tables import Success, by_question, comparison_markdown, comparison_table, print_table
+from turngate.report.tables import (
+    Phases,
+    Success,
+    by_question,
+    comparison_markdown,
+    note,
+    print_comparison,
+    print_table,
+)
 from turngate.report.warm_start import draw_passes, tell_passes
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.evaluate import Evaluation
-from turngate.trainer.overlap import read_overlaps
+from turngate.trainer.guidance import NoGuidePart
+from turngate.trainer.overlap import overlap_lines, read_overlaps
 from turngate.types import Metrics
-
-WINDOW = 5  # number of steps averaged in each point of the curve that compares a run with its controls
 
 
 def write_report(path: Path, console: Console) -> None:
@@ -35,28 +43,20 @@ def write_report(path: Path, console: Console) -> None:
     folder = run.report
     folder.mkdir(exist_ok=True)
     text = [f"# {path.name}\n"]
-    if warnings := unsafe_rubrics(load_run(run)):
-        console.print("\n" + "\n".join(warnings), markup=False, highlight=False, soft_wrap=True)
-        text.append("".join(f"* {line}\n" for line in warnings))
-    if lines := overlap_lines(run):
-        console.print("\n" + "\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-        text.append("".join(f"* {line}\n" for line in lines))
+    for lines in (unsafe_rubrics(load_run(run)), _overlaps(run)):
+        if lines:
+            console.print("\n" + "\n".join(lines), markup=False, highlight=False)
+            text.append("".join(f"* {line}\n" for line in lines))
     text += tell_passes(run, console)
-    for title, one in _runs(run):
-        before, after = _phase(one, "before"), _phase(one, "after")
-        if not before:
-            continue
-        console.print(f"\n{title}", highlight=False)
-        print_table(console, comparison_table(before, after))
-        text.append(f"## {title}\n\n{comparison_markdown(before, after)}")
+    text += _tell_success({title: phases for title, one in _runs(run) if (phases := _phases(one))}, console)
     text += tell_baselines(run, console)
     for title, one in _runs(run):
         if rows := _metrics(one):
             text.append(_tell_alarms(title, one, rows, console))
     write_text_atomic(folder / "summary.md", "\n".join(text))
-    pictures = [*draw_passes(run), *_draw(run)]
-    written = ", ".join(map(str, [folder / "summary.md", *pictures]))
-    console.print(f"\nwritten: {written}", markup=False, highlight=False, soft_wrap=True)
+    written = ", ".join(path.name for path in [folder / "summary.md", *draw_passes(run), *_draw(run)])
+    console.print(f"\nwritten into {folder}:", markup=False, highlight=False, soft_wrap=True)
+    console.print(written, markup=False, highlight=False)
 
 
 def unsafe_rubrics(config: Config) -> list[str]:
@@ -69,12 +69,21 @@ def unsafe_rubrics(config: Config) -> list[str]:
     ]
 
 
-def overlap_lines(run: RunFolder) -> list[str]:
-    """A line for each evaluated split that was compared with training, and one for each that is not apart from it."""
-    if not run.overlap.exists():
+def _overlaps(run: RunFolder) -> list[str]:
+    """What the evaluated splits have in common with training, if that was compared."""
+    return overlap_lines(read_overlaps(run.overlap.read_text(encoding="utf-8"))) if run.overlap.exists() else []
+
+
+def _tell_success(runs: Mapping[str, Phases], console: Console) -> list[str]:
+    """Print the success rates of some runs by title; returns the same as sections of ``summary.md``."""
+    for title, phases in runs.items():
+        console.print(f"\n{title}", highlight=False)
+        print_comparison(console, phases)
+    if not runs:
         return []
-    found = read_overlaps(run.overlap.read_text(encoding="utf-8"))
-    return [line for one in found for line in (one.line, one.problem and f"warning: {one.problem}") if line]
+    told = note(success for phases in runs.values() for results in phases.values() for success in results)
+    console.print(told, markup=False, highlight=False)
+    return [*(f"## {title}\n\n{comparison_markdown(phases)}" for title, phases in runs.items()), f"{told}\n"]
 
 
 def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: Console) -> str:
@@ -83,7 +92,7 @@ def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: C
     console.print(f"\n{heading}", highlight=False)
     lost = usable_line(rows)
     if lost:
-        console.print(lost, highlight=False, soft_wrap=True)
+        console.print(lost, highlight=False)
     said = f"## {heading}\n\n" + (f"{lost}\n\n" if lost else "")
     if not raised:
         sentence = no_alarms(rows)
@@ -94,11 +103,16 @@ def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: C
 
 
 def _runs(run: RunFolder) -> list[tuple[str, RunFolder]]:
-    return [("training", run), *((f"control: {one.path.name.replace('_', ' ')}", one) for one in run.controls)]
+    title = "evaluation" if run.result.exists() else "training"
+    return [(title, run), *((f"control: {one.path.name.replace('_', ' ')}", one) for one in run.controls)]
 
 
-def _phase(run: RunFolder, wanted: str) -> list[Success]:
-    return [_success(evaluation) for phase, evaluation in read_evaluations(run.path) if phase == wanted]
+def _phases(run: RunFolder) -> dict[str, list[Success]]:
+    """The evaluations of a run by phase, in the order in which they were made."""
+    found: dict[str, list[Success]] = {}
+    for phase, evaluation in read_evaluations(run.path):
+        found.setdefault(phase, []).append(_success(evaluation))
+    return found
 
 
 def _success(evaluation: Evaluation) -> Success:
@@ -108,38 +122,38 @@ def _success(evaluation: Evaluation) -> Success:
         successes=sum(evaluation.success_B),
         n=len(evaluation.success_B),
         unusable=evaluation.unusable,
+        tasks=evaluation.tasks,
+        questions=evaluation.questions,
         by_question=by_question(evaluation.question_B, evaluation.success_B),
     )
 
 
 def _draw(run: RunFolder) -> list[Path]:
-    name, seed, folder = run.path.name, load_run(run).seed, run.report
-    rows = {title: found for title, one in _runs(run) if (found := _metrics(one))}
+    config, folder = load_run(run), run.report
+    name, seed = run.path.name, config.seed
+    rows = {f"{title}, seed {seed}": found for title, one in _runs(run) if (found := _metrics(one))}
     if not rows:
         return []
-    plot_curves(rows["training"], folder / "curves.png", title=name)
-    series = {
-        title: [_points([(row["step"], row["train/success"]) for row in run if "train/success" in row])]
-        for title, run in rows.items()
-    }
-    plot_runs(
-        series,
-        folder / "success.png",
-        ylabel=f"success on training tasks, mean of {WINDOW} steps",
-        xlabel="training step",
-        title=f"{name}, seed {seed}: unaided success",
-    )
+    own = rows[f"training, seed {seed}"]
+    title = f"{name}, seed {seed}: success in training episodes"
+    plot_success(rows, folder / "success.png", title=title, about=episodes_line(config, rows))
+    title = f"{name}, seed {seed}: training episodes"
+    plot_curves(own, folder / "curves.png", title=title, about=episodes_line(config, {"": own}))
     pictures = [folder / "success.png", folder / "curves.png"]
-    if is_monitored(rows["training"]):
-        title = f"{name}, seed {seed}: hacking and starvation monitors"
-        plot_monitors(rows["training"], read_alarms(run.path), folder / "monitors.png", title=title)
+    if is_monitored(own):
+        title = f"{name}, seed {seed}: hacking and starvation monitors of training episodes"
+        plot_monitors(own, read_alarms(run.path), folder / "monitors.png", title=title)
         pictures.append(folder / "monitors.png")
     return pictures
 
 
-def _points(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    chunks = [points[start : start + WINDOW] for start in range(0, len(points), WINDOW)]
-    return [(chunk[-1][0], sum(y for _, y in chunk) / len(chunk)) for chunk in chunks]
+def episodes_line(config: Config, runs: Mapping[str, Sequence[Metrics]]) -> str:
+    """Which episodes the curves of these runs are about: their split, how they were sampled, and how many broke."""
+    splits = " and ".join(f"split '{section.split}' of {section.label}" for section in config.env)
+    hints = "no hints" if isinstance(config.guide, NoGuidePart) else f"hints by guide '{config.guide.type}'"
+    shares = [row["train/unusable_share"] for rows in runs.values() for row in rows if "train/unusable_share" in row]
+    lost = f"{fmean(shares):.1%} unusable" if shares else "unusable ones not counted"
+    return f"{splits}, sampled at temperature {config.policy.temperature:g}, {hints}; {lost}"
 
 
 def _metrics(run: RunFolder) -> list[Metrics]:

@@ -18,7 +18,8 @@ SUCCESS = 1.0 - 1e-6  # an outcome of 1 is success; partial outcomes are not
 class Evaluation:
     """Results on one split. ``success_B``: one entry per usable episode, in task order; ``task_B``: its task's id.
 
-    ``question_B``: what its task asks, as a short hash; tasks that ask the same are one question.
+    ``question_B``: what its task asks, as a short hash; tasks that ask the same are one question. ``tasks`` and
+    ``questions``: how many distinct ones were asked, those of unusable episodes included; None where it is not known.
     """
 
     split: str
@@ -27,6 +28,13 @@ class Evaluation:
     task_B: tuple[str, ...]
     question_B: tuple[str, ...]
     unusable: int
+    tasks: int | None
+    questions: int | None
+
+    @property
+    def episodes(self) -> int:
+        """Number of all episodes, the unusable ones included."""
+        return len(self.success_B) + self.unusable
 
     @property
     def rate(self) -> float:
@@ -39,8 +47,7 @@ class Evaluation:
 
         An agent that makes the episodes unusable which it cannot solve raises ``rate``, but not this.
         """
-        n = len(self.success_B) + self.unusable
-        return sum(self.success_B) / n if n else float("nan")
+        return sum(self.success_B) / self.episodes if self.episodes else float("nan")
 
 
 async def evaluate(
@@ -74,6 +81,8 @@ async def evaluate(
         task_B=tuple(task for task, _ in usable),
         question_B=tuple(questions[task] for task, _ in usable),
         unusable=len(played) - len(usable),
+        tasks=len(questions),
+        questions=len(set(questions.values())),
     )
     return result, scored
 

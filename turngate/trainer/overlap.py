@@ -65,6 +65,11 @@ class SplitOverlap:
         return f"split '{self.split}' is not apart from training: {found} that {self.trained} training tasks have too"
 
 
+def overlap_lines(found: Iterable[SplitOverlap]) -> list[str]:
+    """A line for each split, and a warning for each that is not apart from training."""
+    return [line for one in found for line in (one.line, one.problem and f"warning: {one.problem}") if line]
+
+
 def read_overlaps(text: str) -> list[SplitOverlap]:
     """What a run wrote into its ``overlap.json``."""
     return [_read(row) for row in json.loads(text)["splits"]]
