@@ -1,0 +1,114 @@
+"""Train with trajectory-level and turn-level credit from the same starting models, and show how each one learns:
+
+    python -m examples.credit_study [--envs lock sql code] [--rules grpo …] [--seeds 5] [--updates N] [--jobs 2]
+                                    [--out runs/credit_study] [--results docs]
+
+All runs of an environment get the same payments, learner settings, tasks and number of episodes; those of one seed
+begin with the same warm-started model. Only the credit rule differs. "shuffled" is the negative control.
+Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go credit_study.csv and
+credit_study.png, and the tables into a credit_study.md that is already there. They cover every complete run in
+``--out`` with one of the chosen seeds, also of environments that this command did not name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from examples.credit_study.report import about, read_run, tables, write_csv, write_figure
+from examples.credit_study.settings import ENVIRONMENTS, RULES, config_of, start_config, start_of
+from examples.farming.report import MOST_SEEDS, write_page
+from turngate.run.job import Job
+from turngate.runs import RunFolder
+
+
+class Wanted(NamedTuple):
+    """One run; ``rule`` None: the one that makes the model which the others of its seed begin with."""
+
+    label: str
+    rule: str | None
+    seed: int
+    out: Path
+    updates: int | None
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--envs", nargs="+", choices=ENVIRONMENTS, default=list(ENVIRONMENTS), help="train in these")
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES), help="train with these")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 0, 1, … of each rule")
+    parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
+    parser.add_argument("--updates", type=int, help="of each run; left out: what each environment has")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, a process of one thread each")
+    parser.add_argument("--out", type=Path, default=Path("runs/credit_study"), help="folder for the runs")
+    parser.add_argument("--results", type=Path, help="folder for what is written about them; left out: --out")
+    chosen = parser.parse_args(arguments)
+    if not 1 <= chosen.seeds <= MOST_SEEDS:
+        parser.error(f"--seeds is {chosen.seeds}; choose 1 to {MOST_SEEDS}")
+    if min(chosen.jobs, 1 if chosen.updates is None else chosen.updates) < 1:
+        parser.error("--updates and --jobs must be at least 1")
+    return chosen
+
+
+def train(wanted: Wanted) -> str:
+    """Do one run, or what is left of it; says which, and how long that took."""
+    import torch
+
+    torch.set_num_threads(1)
+    began_s, out = time.perf_counter(), wanted.out
+    if wanted.rule is None:
+        config, control, start = start_config(wanted.label, wanted.seed, out=out), None, None
+    else:
+        config = config_of(wanted.label, wanted.rule, wanted.seed, out=out, updates=wanted.updates)
+        control = "shuffled_credit" if wanted.rule == "shuffled" else None
+        start = start_of(wanted.label, wanted.seed, out=out)
+    Job(config, Console(quiet=True), control=control, start=start).run()
+    return f"{wanted.label} {config.name}: {time.perf_counter() - began_s:.0f} s"
+
+
+def all_of(wanted: Sequence[Wanted], jobs: int) -> Iterator[str]:
+    """Every run, told as it ends; a single job stays in this process."""
+    if jobs == 1:
+        yield from map(train, wanted)
+        return
+    fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
+        yield from (done.result() for done in as_completed([pool.submit(train, one) for one in wanted]))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Every run, then what comes out."""
+    chosen, began_s, load = options(arguments), time.perf_counter(), os.getloadavg()[0]
+    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    fixed = {"out": chosen.out, "updates": chosen.updates}
+    starts = [Wanted(label, None, seed, **fixed) for label, seed in product(chosen.envs, seeds)]
+    learning = [Wanted(*run, **fixed) for run in product(chosen.envs, chosen.rules, seeds)]
+    for stage in (starts, learning):  # every start is there before a run needs it
+        for line in all_of(stage, chosen.jobs):
+            print(line, flush=True)
+    paths = [(chosen.out / label / f"{rule}-{seed}", label, rule, seed)
+             for label, rule, seed in product(ENVIRONMENTS, RULES, seeds)]  # fmt: skip
+    runs = [read_run(*place) for place in paths if RunFolder(place[0]).is_complete]
+    results = chosen.results or chosen.out
+    write_csv(runs, results / "credit_study.csv")
+    write_figure(runs, results / "credit_study.png")
+    text = f"{about(arguments, runs, time.perf_counter() - began_s, load)}\n\n{tables(runs)}"
+    page = results / "credit_study.md"
+    if page.exists():
+        write_page(text, page)
+    print(f"\n{text}\n\nEvery number: {results / 'credit_study.csv'}; the curves: {results / 'credit_study.png'}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
