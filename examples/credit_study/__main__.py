@@ -13,33 +13,19 @@ credit_study.png, and the tables into a credit_study.md that is already there. T
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
-from rich.console import Console
 
 from examples.credit_study.report import about, read_run, tables, write_csv, write_figure
-from examples.credit_study.settings import ENVIRONMENTS, RULES, config_of, start_config, start_of
+from examples.credit_study.settings import ENVIRONMENTS, RULES
+from examples.credit_study.training import Wanted, trained
 from examples.farming.report import MOST_SEEDS, write_page
-from turngate.run.job import Job
 from turngate.runs import RunFolder
-
-
-class Wanted(NamedTuple):
-    """One run; ``rule`` None: the one that makes the model which the others of its seed begin with."""
-
-    label: str
-    rule: str | None
-    seed: int
-    out: Path
-    updates: int | None
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -61,32 +47,6 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     return chosen
 
 
-def train(wanted: Wanted) -> str:
-    """Do one run, or what is left of it; says which, and how long that took."""
-    import torch
-
-    torch.set_num_threads(1)
-    began_s, out = time.perf_counter(), wanted.out
-    if wanted.rule is None:
-        config, control, start = start_config(wanted.label, wanted.seed, out=out), None, None
-    else:
-        config = config_of(wanted.label, wanted.rule, wanted.seed, out=out, updates=wanted.updates)
-        control = "shuffled_credit" if wanted.rule == "shuffled" else None
-        start = start_of(wanted.label, wanted.seed, out=out)
-    Job(config, Console(quiet=True), control=control, start=start).run()
-    return f"{wanted.label} {config.name}: {time.perf_counter() - began_s:.0f} s"
-
-
-def all_of(wanted: Sequence[Wanted], jobs: int) -> Iterator[str]:
-    """Every run, told as it ends; a single job stays in this process."""
-    if jobs == 1:
-        yield from map(train, wanted)
-        return
-    fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
-        yield from (done.result() for done in as_completed([pool.submit(train, one) for one in wanted]))
-
-
 def main(arguments: Sequence[str]) -> None:
     """Every run, then what comes out."""
     chosen, began_s, load = options(arguments), time.perf_counter(), os.getloadavg()[0]
@@ -95,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     starts = [Wanted(label, None, seed, **fixed) for label, seed in product(chosen.envs, seeds)]
     learning = [Wanted(*run, **fixed) for run in product(chosen.envs, chosen.rules, seeds)]
     for stage in (starts, learning):  # every start is there before a run needs it
-        for line in all_of(stage, chosen.jobs):
+        for line in trained(stage, chosen.jobs):
             print(line, flush=True)
     paths = [(chosen.out / label / f"{rule}-{seed}", label, rule, seed)
              for label, rule, seed in product(ENVIRONMENTS, RULES, seeds)]  # fmt: skip

@@ -123,7 +123,7 @@ def test_options_that_make_no_sense_are_refused(wrong, said, capsys):
 def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     page, out = tmp_path / "credit_study.md", tmp_path / "runs"
     page.write_text(f"Title\n\n{BEGIN}\nold\n{END}\n\nAfterwards\n")
-    command = ["--envs", "lock", "--rules", "rloo", "turn_gae", "--seeds", "1", "--updates", "2", "--jobs", "1"]
+    command = ["--envs", "lock", "--rules", "rloo", "turn_gae", "--seeds", "1", "--updates", "2", "--jobs", "2"]
     command += ["--out", str(out), "--results", str(tmp_path)]
     main(command)
     with (tmp_path / "credit_study.csv").open() as file:
