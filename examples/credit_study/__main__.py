@@ -1,6 +1,6 @@
 """Train with trajectory-level and turn-level credit from the same starting models, and show how each one learns:
 
-    python -m examples.credit_study [--envs lock sql code] [--rules grpo …] [--seeds 5] [--updates N] [--jobs 2]
+    python -m examples.credit_study [--envs lock lock3 sql code] [--rules grpo …] [--seeds 5] [--updates N] [--jobs 2]
                                     [--out runs/credit_study] [--results docs]
 
 All runs of an environment get the same payments, learner settings, tasks and number of episodes; those of one seed
@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-
-from examples.credit_study.report import about, read_run, tables, write_csv, write_figure
+from examples.credit_study.report import about, commit, read_run, tables, write_csv, write_figure
 from examples.credit_study.settings import ENVIRONMENTS, RULES
 from examples.credit_study.training import Wanted, trained
 from examples.farming.report import MOST_SEEDS, write_page
@@ -49,7 +48,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> None:
     """Every run, then what comes out."""
-    chosen, began_s, load = options(arguments), time.perf_counter(), os.getloadavg()[0]
+    chosen, began_s, before = options(arguments), time.perf_counter(), (commit(), os.getloadavg()[0])
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     fixed = {"out": chosen.out, "updates": chosen.updates}
     starts = [Wanted(label, None, seed, **fixed) for label, seed in product(chosen.envs, seeds)]
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
     results = chosen.results or chosen.out
     write_csv(runs, results / "credit_study.csv")
     write_figure(runs, results / "credit_study.png")
-    text = f"{about(arguments, runs, time.perf_counter() - began_s, load)}\n\n{tables(runs)}"
+    text = f"{about(arguments, runs, time.perf_counter() - began_s, *before)}\n\n{tables(runs)}"
     page = results / "credit_study.md"
     if page.exists():
         write_page(text, page)

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from examples.code_repair.report import smooth
 from examples.credit_study.settings import ENVIRONMENTS, REFERENCE, RULES
+from examples.credit_study.signal import UPDATES as EARLY
+from examples.credit_study.signal import Signal, read_signal
 from examples.farming.report import interval
 from turngate.config import load_run
 from turngate.evaluations import read_evaluations
@@ -35,7 +37,7 @@ class Run(NamedTuple):
     """One run: success in training at each update, and held-out success by ("sampled" or "greedy", "before" or
     "after").
 
-    ``episodes``: played per update. ``time_s``: what all updates took.
+    ``episodes``: played per update. ``time_s``: what all updates took. ``signal``: what credit told turns apart by.
     """
 
     label: str
@@ -45,6 +47,7 @@ class Run(NamedTuple):
     results: Mapping[tuple[str, str], float]
     episodes: int
     time_s: float
+    signal: Signal
 
 
 def read_run(path: Path, label: str, rule: str, seed: int) -> Run:
@@ -57,7 +60,7 @@ def read_run(path: Path, label: str, rule: str, seed: int) -> Run:
     }
     train = load_run(folder).train
     curve = [row["train/success"] for row in rows]
-    return Run(label, rule, seed, curve, results, train.tasks_per_step * train.group_size, time_s)
+    return Run(label, rule, seed, curve, results, train.tasks_per_step * train.group_size, time_s, read_signal(path))
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -151,8 +154,19 @@ def _table(runs: Sequence[Run], label: str) -> str:
         f"success in training, mean | episodes until {environment.threshold:.0%} in training: median (each seed) |",
         "|---|---|---|---|---|---|---|---|",
         *[_line(runs, rule, environment.threshold) for rule in rules(runs, label)],
+        "",
+        f"| credit, first {EARLY} updates | correlation with the verdict on the same turn | turns that begin in a "
+        "state in which another one of the siblings begins |",
+        "|---|---|---|",
+        *[_signal(_of(runs, label, rule), rule) for rule in rules(runs, label) if rule != "shuffled"],
     ]
     return "\n".join(lines)
+
+
+def _signal(runs: Sequence[Run], rule: str) -> str:
+    follows = [run.signal.follows for run in runs if run.signal.follows is not None]
+    said = _said(follows) if follows else "not recorded"
+    return f"| {rule} | {said} | {_said([run.signal.shared for run in runs])} |"
 
 
 def _line(runs: Sequence[Run], rule: str, threshold: float) -> str:
@@ -182,21 +196,22 @@ def _count(episodes: float) -> str:
     return "never" if episodes == inf else f"{episodes:,.0f}"
 
 
-def about(arguments: Sequence[str], runs: Sequence[Run], wall_s: float, load: float) -> str:
-    """How it was measured. The time is that of one command, which does not repeat complete runs."""
+def about(arguments: Sequence[str], runs: Sequence[Run], wall_s: float, at: str, load: float) -> str:
+    """How it was measured, with commit ``at``. The time is that of one command, which does not repeat complete runs."""
     known = machine()
     packages = known["packages"]
     assert isinstance(packages, dict)
     trained_s = sum(run.time_s for run in runs)
     return (
         f"`python -m examples.credit_study {' '.join(arguments)}`".replace(" `", "`")
-        + f", commit {_commit()}: {len(runs)} runs, {trained_s / 60:.0f} minutes of updates in all; this command took "
+        + f", commit {at}: {len(runs)} runs, {trained_s / 60:.0f} minutes of updates in all; this command took "
         f"{wall_s / 60:.0f} minutes by the clock.\nPython {known['python']}, torch {packages['torch']}, "
         f"{known['platform']}, {os.cpu_count()} cores with a load average of {load:.1f} beforehand, one thread a run."
     )
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The version of the code, as git names it; "-dirty" where files were changed since."""
     command = ["git", "describe", "--always", "--dirty"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown (no git here)"

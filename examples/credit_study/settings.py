@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -61,7 +62,7 @@ RIGHT = MappingProxyType({"red": 0.7, "green": 0.7, "blue": 0.3, "white": 0.3})
 """How often a demonstration presses the right key of a colour."""
 HABIT = 0.6
 """How often a key that is not right is the one after the right one; so that one is shown most for two colours."""
-SHOWN, DIALS = 200, 12
+SHOWN = 200
 FIRST_SHOWN = 1_000_000  # training plays the tasks before it
 
 
@@ -76,14 +77,12 @@ def shown_keys(task: Task, seed: int) -> list[str]:
     return lines
 
 
-def lock_start(folder: Path, seed: int) -> list[str]:
-    """Writes the demonstrations of a seed; returns what makes a config imitate them."""
-    file = folder / f"demonstrations-{seed}.jsonl"
-    tasks = [LockTasks(DIALS).task("train", FIRST_SHOWN + number) for number in range(SHOWN)]
+def show_locks(file: Path, seed: int, *, dials: int) -> None:
+    """Write the demonstrations of a seed."""
+    tasks = [LockTasks(dials).task("train", FIRST_SHOWN + number) for number in range(SHOWN)]
     rows = [json.dumps({"task": task.id, "actions": shown_keys(task, seed)}) for task in tasks]
-    folder.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(rows) + "\n")
-    return [f"--warm_start.demonstrations={json.dumps(str(file))}"]
 
 
 # --- what is compared -------------------------------------------------------------------------------------------------
@@ -93,10 +92,10 @@ def lock_start(folder: Path, seed: int) -> list[str]:
 class Environment:
     """One panel of the figure.
 
-    ``settings``: the config; the study puts ``rubric`` (``module:NAME``), rule and seed into it. ``updates``: of each
-    run. ``threshold``: success in training that counts as learned. ``start``: what writes the demonstrations of a seed
-    and returns overrides; None: the config says all. ``start_rubric``: what demonstrations have to satisfy, if that is
-    another one than ``rubric``.
+    ``settings``: the config, into which the study puts ``rubric`` (``module:NAME``), rule, seed and ``changes``, which
+    are written like options of ``turngate train``. ``updates``: of each run. ``threshold``: success in training that
+    counts as learned. ``show``: what writes the demonstrations of a seed to a file; None: the config has them.
+    ``show_rubric``: what demonstrations have to satisfy, if that is another one than ``rubric``.
     """
 
     title: str
@@ -104,21 +103,32 @@ class Environment:
     rubric: str
     updates: int
     threshold: float
-    start: Callable[[Path, int], list[str]] | None = None
-    start_rubric: str = ""
+    changes: tuple[str, ...] = ()
+    show: Callable[[Path, int], None] | None = None
+    show_rubric: str = ""
+
+
+LOCK_12 = Environment(
+    title="a lock of twelve dials",
+    settings=HERE / "lock.toml",
+    rubric=f"{__name__}:LOCK",
+    updates=50,
+    threshold=0.5,
+    show=partial(show_locks, dials=12),
+    show_rubric=f"{__name__}:READABLE",
+)
+LOCK_3 = replace(
+    LOCK_12,
+    title="a lock of three dials",
+    changes=("--env.tasks.dials=3", "--env.kwargs.max_turns=3"),
+    show=partial(show_locks, dials=3),
+)
 
 
 ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
     {
-        "lock": Environment(
-            title="a lock of twelve dials",
-            settings=HERE / "lock.toml",
-            rubric=f"{__name__}:LOCK",
-            updates=50,
-            threshold=0.5,
-            start=lock_start,
-            start_rubric=f"{__name__}:READABLE",
-        ),
+        "lock": LOCK_12,
+        "lock3": LOCK_3,
         "sql": Environment(
             title="questions about databases",
             settings=HERE.parent / "sql_demo.toml",
@@ -163,7 +173,7 @@ def config_of(label: str, rule: str, seed: int, *, out: Path, updates: int | Non
 
 def start_config(label: str, seed: int, *, out: Path) -> Config:
     """The settings of the run that only makes the model which all runs of a seed begin with."""
-    rubric = ENVIRONMENTS[label].start_rubric
+    rubric = ENVIRONMENTS[label].show_rubric
     config = _load(label, seed, out, f"start-{seed}", *([f"--env.rubric={rubric}"] if rubric else ()))
     train, evaluation = config.train.model_copy(update={"steps": 0}), config.eval.model_copy(update={"tasks": 1})
     return config.model_copy(update={"train": train, "eval": evaluation})
@@ -174,9 +184,14 @@ def start_of(label: str, seed: int, *, out: Path) -> Path:
     return RunFolder(out / label / f"start-{seed}").warm_start
 
 
+def shown_file(label: str, seed: int, *, out: Path) -> Path:
+    """Where ``Environment.show`` writes."""
+    return out / label / f"demonstrations-{seed}.jsonl"
+
+
 def _load(label: str, seed: int, out: Path, name: str, *changes: str) -> Config:
-    environment, folder = ENVIRONMENTS[label], out / label
-    start = environment.start(folder, seed) if environment.start else []
+    environment, folder, shown = ENVIRONMENTS[label], out / label, json.dumps(str(shown_file(label, seed, out=out)))
+    start = [f"--warm_start.demonstrations={shown}"] if environment.show else []
     common = [f"--name={name}", f"--folder={folder}", f"--seed={seed}", f"--env.rubric={environment.rubric}"]
-    config = load(environment.settings, [*common, '--eval.splits=["heldout"]', *start, *changes])
+    config = load(environment.settings, [*common, *environment.changes, '--eval.splits=["heldout"]', *start, *changes])
     return config.model_copy(update={"controls": (), "control_steps": None})  # the study has a control of its own

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-from examples.credit_study.settings import config_of, start_config, start_of
+from examples.credit_study.settings import ENVIRONMENTS, config_of, shown_file, start_config, start_of
 from turngate.run.job import Job
 
 
@@ -31,6 +31,8 @@ def train(wanted: Wanted) -> str:
     torch.set_num_threads(1)
     began_s, out = time.perf_counter(), wanted.out
     if wanted.rule is None:
+        if show := ENVIRONMENTS[wanted.label].show:
+            show(shown_file(wanted.label, wanted.seed, out=out), wanted.seed)
         config, control, start = start_config(wanted.label, wanted.seed, out=out), None, None
     else:
         config = config_of(wanted.label, wanted.rule, wanted.seed, out=out, updates=wanted.updates)

@@ -3,12 +3,15 @@
 import csv
 from math import inf, sqrt
 
+import numpy as np
 import pytest
 
 from examples.credit_study.__main__ import main, options
 from examples.credit_study.report import COLOURS, Run, differences, episodes_until, tables
 from examples.credit_study.settings import CODE, ENVIRONMENTS, LOCK, RIGHT, RULES, SQL, config_of, shown_keys
+from examples.credit_study.signal import Signal, correlation, shared_states
 from examples.farming.report import BEGIN, END
+from tests.trainer.credit.conftest import make_table
 from turngate.envs.lock import LockTasks, colours_of, key_of
 from turngate.run.environments import Environments
 from turngate.runs import RunFolder
@@ -18,7 +21,7 @@ def run(rule, seed, after, curve=(0.0,) * 5, label="lock"):
     results = {
         (how, phase): rate for how in ("sampled", "greedy") for phase, rate in (("before", 0.0), ("after", after))
     }
-    return Run(label, rule, seed, curve, results, 10, 1.0)
+    return Run(label, rule, seed, curve, results, 10, 1.0, Signal(0.5, 0.25))
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -46,11 +49,11 @@ def test_the_table_gives_means_with_students_intervals():
     lines = tables(runs).splitlines()
     half = 4.303 * 0.1 / sqrt(3)  # two degrees of freedom, a standard deviation of 0.1
     assert (f"{0.2 - half:.2f}", f"{0.2 + half:.2f}") == ("-0.05", "0.45")
-    assert lines[-2] == (
+    assert lines[6] == (
         "| rloo | trajectory | 0.00 [0.00, 0.00] | 0.20 [-0.05, 0.45] |  | 0.20 [-0.05, 0.45] | 0.50 [0.50, 0.50] | "
         "80 (80, 80, 80) |"
     )
-    assert lines[-1] == (
+    assert lines[7] == (
         "| capo | turn, by verdict | 0.00 [0.00, 0.00] | 0.40 [-0.10, 0.90] | +0.20 [-0.05, +0.45] | "
         "0.40 [-0.10, 0.90] | 1.00 [1.00, 1.00] | 50 (50, 50, 50) |"
     )
@@ -58,7 +61,25 @@ def test_the_table_gives_means_with_students_intervals():
 
 def test_a_threshold_that_most_seeds_miss_has_no_median():
     runs = [run("rloo", 0, 0.0, (1.0,) * 5), run("rloo", 1, 0.0), run("rloo", 2, 0.0)]
-    assert tables(runs).endswith("| never (50, never, never) |")
+    assert "| never (50, never, never) |\n" in tables(runs)
+
+
+def test_the_signal_of_a_rule_without_recorded_credit_is_told():
+    runs = [run("turn_gae", 0, 0.0)._replace(signal=Signal(None, 0.25)), run("rloo", 0, 0.0), run("shuffled", 0, 0.0)]
+    assert tables(runs).splitlines()[-2:] == ["| rloo | 0.50 | 0.25 |", "| turn_gae | not recorded | 0.25 |"]
+
+
+def test_correlation_leaves_out_turns_without_a_verdict():
+    credit, verdict = np.array([1.0, 2.0, 9.0, 6.0], np.float32), np.array([0.0, 1.0, np.nan, 1.0], np.float32)
+    # deviations −2, −1, 3 and −2/3, 1/3, 1/3: their product is 2, over the root of 14 · 2/3
+    assert correlation(credit, verdict) == pytest.approx(2 / sqrt(28 / 3))
+    assert correlation(np.zeros(4, np.float32), verdict) is None
+    assert correlation(credit[:1], verdict[:1]) is None
+
+
+def test_shared_states_are_those_of_siblings():
+    states = [[1, 2, 3], [1, 2, 4], [1, 5]]  # the last one is of another task
+    assert shared_states(make_table(states, cohorts=[0, 0, 1], states=states)) == 4 / 8
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
