@@ -107,7 +107,7 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
     shown = labels(runs)
     figure = Figure(figsize=(5.2 * len(shown), 4.4), dpi=110, layout="constrained")
     figure.suptitle(
-        f"mean success of {WINDOW} updates in training; bold: mean over seeds, band: 95 % interval of that mean",
+        f"mean success of {WINDOW} updates in training\nbold: mean over seeds; band: 95 % interval of that mean",
         fontsize=10,
     )
     for axes, label in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
