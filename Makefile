@@ -13,10 +13,10 @@ TORCH_STAMP := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH)' | tr -c 'A-Za-z0-9
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo farming test quick lint format bench lab clean system
+.PHONY: help demo farming credit-study test quick lint format bench lab clean system
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMPS)/demo ## train a tool-using agent on this machine's CPU, from nothing, in minutes
 	HF_HUB_OFFLINE=1 $(BIN)/turngate train examples/sql_demo.toml
@@ -26,6 +26,9 @@ demo: $(STAMPS)/demo ## train a tool-using agent on this machine's CPU, from not
 
 farming: $(STAMPS)/demo ## show a process reward being farmed, and gates that prevent it, in minutes
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.farming
+
+credit-study: $(STAMPS)/dev ## trajectory-level against turn-level credit; rewrites docs/credit_study.md in hours
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.credit_study --results docs
 
 test: lint ## everything that CI checks: style, types, layers, tests
 	@$(BIN)/python -c 'import sqlite3; sqlite3.Connection.deserialize' \

@@ -88,6 +88,27 @@ def test_an_unknown_task_is_refused(bad):
         LockTasks().find(bad)
 
 
+def test_a_lock_of_more_dials_opens_when_all_keys_are_right():
+    env = turngate.make("turngate/Lock-v1", tasks={"type": "lock", "dials": 5}, max_turns=6)
+    task = env.tasks.task("train", 3)
+    assert task.id == "lock-5/train/3"
+    assert env.tasks.find(task.id) == task
+    for keys, opened in ((env.oracle(task), 1.0), ([*env.oracle(task)[:4], "press x"], 0.0)):
+        env.reset(seed=0, options={"task": task})
+        ends = [env.step(key) for key in keys]
+        assert [end[2] for end in ends] == [False] * 4 + [True]
+        assert ends[-1][4]["score"].outcome == opened
+
+
+def test_locks_of_other_sizes_are_other_tasks():
+    with pytest.raises(UnknownName, match="lock-5/train/0"):
+        LockTasks(5).find("lock/train/0")
+    with pytest.raises(ConfigError, match="dials"):
+        turngate.make("turngate/Lock-v1", tasks={"type": "lock", "dials": 0})
+
+
 def test_a_limit_below_the_dials_is_refused():
+    with pytest.raises(ConfigError, match="max_turns is 3, but the lock has 4 dials; use 4 or more"):
+        turngate.make("turngate/Lock-v1", tasks={"type": "lock", "dials": 4})
     with pytest.raises(ConfigError, match="max_turns is 2, but the lock has 3 dials"):
         turngate.make("turngate/Lock-v1", max_turns=2)

@@ -1,7 +1,8 @@
 """``turngate/Lock-v1``: three dials, three turns, no dependencies. A toy that shows every part of an environment.
 
 Each turn shows the colour of one dial, and the agent must press the key that belongs to the colour, which it has to
-learn. The lock opens if all three keys were right. A wrong key does not end the episode, so credit per turn matters.
+learn. The lock opens if all keys were right. A wrong key does not end the episode, so credit per turn matters. A lock
+with more dials, ``tasks = {type = "lock", dials = 10}``, is a long task in which most turns of a failure are right.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from turngate.envs.base import Outcome, TurnEnv, TurnSpec
 from turngate.envs.tasks import TasksLike, TaskSourcePart
@@ -37,6 +39,10 @@ class LockTasks:
 
     splits: tuple[str, ...] = ("train", "heldout")
 
+    def __init__(self, dials: int = N_DIALS) -> None:
+        self.dials = dials
+        self._name = "lock" if dials == N_DIALS else f"lock-{dials}"
+
     def size(self, split: str) -> None:
         """None: there is no end of tasks. Raises UnknownName."""
         if split not in self.splits:
@@ -45,10 +51,10 @@ class LockTasks:
     def task(self, split: str, index: int) -> Task:
         """Task ``index``: which colour each dial will show."""
         self.size(split)
-        rng = np.random.default_rng(derive_seed("lock", split, index))
-        dials = tuple(int(i) for i in rng.integers(len(COLOURS), size=N_DIALS))
+        rng = np.random.default_rng(derive_seed(self._name, split, index))
+        dials = tuple(int(i) for i in rng.integers(len(COLOURS), size=self.dials))
         return Task(
-            id=f"lock/{split}/{index}",
+            id=f"{self._name}/{split}/{index}",
             env_id="turngate/Lock-v1",
             prompt="Open the lock: press the key of each colour.",
             private={"dials": dials},
@@ -58,24 +64,26 @@ class LockTasks:
     def find(self, task_id: str) -> Task:
         """The task of an id made by ``task``."""
         match task_id.split("/"):
-            case ["lock", split, index] if index.isdigit():
+            case [self._name, split, index] if index.isdigit():
                 return self.task(split, int(index))
-        raise UnknownName("task", task_id, ["lock/train/0", "lock/heldout/0"])
+        raise UnknownName("task", task_id, [f"{self._name}/train/0", f"{self._name}/heldout/0"])
 
 
 class LockSource(TaskSourcePart):
-    """Three dials that show random colours."""
+    """Dials that show random colours."""
 
     type: Literal["lock"] = "lock"
     kind: ClassVar[str] = "locks"
+    dials: int = Field(N_DIALS, ge=1)
+    """Dials of each lock, so turns of each episode; more than 3 need a larger max_turns (env.kwargs)."""
 
     def open(self) -> LockTasks:
         """See ``LockTasks``."""
-        return LockTasks()
+        return LockTasks(self.dials)
 
 
 class LockEnv(TurnEnv):
-    """Press the right key for each of three colours."""
+    """Press the right key for each colour."""
 
     turn_spec = TurnSpec(
         tools=(Tool(name="press", description="Press a key.", parameters=(Parameter(name="key"),)),),
@@ -88,9 +96,10 @@ class LockEnv(TurnEnv):
     )
 
     def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
-        if max_turns is not None and max_turns < N_DIALS:
-            raise ConfigError(f"max_turns is {max_turns}, but the lock has {N_DIALS} dials; use {N_DIALS} or more")
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
+        dials = self.tasks.dials if isinstance(self.tasks, LockTasks) else N_DIALS
+        if self.max_turns < dials:
+            raise ConfigError(f"max_turns is {self.max_turns}, but the lock has {dials} dials; use {dials} or more")
         self._colours: tuple[str, ...] = ()
         self._pressed: list[str] = []
         self._right: list[bool] = []
@@ -109,14 +118,14 @@ class LockEnv(TurnEnv):
             right = self._pressed[-1] == key_of(self._colours[len(self._right)])
             text = "click" if right else "clunk"
         self._right.append(right)
-        done = len(self._right) == N_DIALS
+        done = len(self._right) == len(self._colours)
         following = "" if done else f" {self._colours[len(self._right)]}"
         facts = (Evidence(name="right_key", value=right), Evidence(name="parsed", value=not action.parse_error))
         return Outcome(observation=Observation(text=text + following, state_key=self._key()), evidence=facts, done=done)
 
     def verify(self) -> Iterable[Evidence]:
         """The lock is open when all keys were right."""
-        yield Evidence(name="opened", value=len(self._right) == N_DIALS and all(self._right))
+        yield Evidence(name="opened", value=len(self._right) == len(self._colours) and all(self._right))
 
     def answer(self) -> str | None:
         """The keys in the order in which they were pressed."""

@@ -1,0 +1,73 @@
+"""Train with trajectory-level and turn-level credit from the same starting models, and show how each one learns:
+
+    python -m examples.credit_study [--envs lock lock3 sql code] [--rules grpo …] [--seeds 5] [--updates N] [--jobs 2]
+                                    [--out runs/credit_study] [--results docs]
+
+All runs of an environment get the same payments, learner settings, tasks and number of episodes; those of one seed
+begin with the same warm-started model. Only the credit rule differs. "shuffled" is the negative control.
+Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go credit_study.csv and
+credit_study.png, and the tables into a credit_study.md that is already there. They cover every complete run in
+``--out`` with one of the chosen seeds, also of environments that this command did not name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+from examples.credit_study.report import about, commit, read_run, tables, write_csv, write_figure
+from examples.credit_study.settings import ENVIRONMENTS, RULES
+from examples.credit_study.training import Wanted, trained
+from examples.farming.report import MOST_SEEDS, write_page
+from turngate.runs import RunFolder
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--envs", nargs="+", choices=ENVIRONMENTS, default=list(ENVIRONMENTS), help="train in these")
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES), help="train with these")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 0, 1, … of each rule")
+    parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
+    parser.add_argument("--updates", type=int, help="of each run; left out: what each environment has")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, a process of one thread each")
+    parser.add_argument("--out", type=Path, default=Path("runs/credit_study"), help="folder for the runs")
+    parser.add_argument("--results", type=Path, help="folder for what is written about them; left out: --out")
+    chosen = parser.parse_args(arguments)
+    if not 1 <= chosen.seeds <= MOST_SEEDS:
+        parser.error(f"--seeds is {chosen.seeds}; choose 1 to {MOST_SEEDS}")
+    if min(chosen.jobs, 1 if chosen.updates is None else chosen.updates) < 1:
+        parser.error("--updates and --jobs must be at least 1")
+    return chosen
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Every run, then what comes out."""
+    chosen, began_s, before = options(arguments), time.perf_counter(), (commit(), os.getloadavg()[0])
+    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    fixed = {"out": chosen.out, "updates": chosen.updates}
+    starts = [Wanted(label, None, seed, **fixed) for label, seed in product(chosen.envs, seeds)]
+    learning = [Wanted(*run, **fixed) for run in product(chosen.envs, chosen.rules, seeds)]
+    for stage in (starts, learning):  # every start is there before a run needs it
+        for line in trained(stage, chosen.jobs):
+            print(line, flush=True)
+    paths = [(chosen.out / label / f"{rule}-{seed}", label, rule, seed)
+             for label, rule, seed in product(ENVIRONMENTS, RULES, seeds)]  # fmt: skip
+    runs = [read_run(*place) for place in paths if RunFolder(place[0]).is_complete]
+    results = chosen.results or chosen.out
+    write_csv(runs, results / "credit_study.csv")
+    write_figure(runs, results / "credit_study.png")
+    text = f"{about(arguments, runs, time.perf_counter() - began_s, *before)}\n\n{tables(runs)}"
+    page = results / "credit_study.md"
+    if page.exists():
+        write_page(text, page)
+    print(f"\n{text}\n\nEvery number: {results / 'credit_study.csv'}; the curves: {results / 'credit_study.png'}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,231 @@
+"""What comes out of the runs: a CSV, a figure, and the tables of the page. Seeds are the unit of every interval."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+from examples.code_repair.report import smooth
+from examples.credit_study.settings import ENVIRONMENTS, REFERENCE, RULES
+from examples.credit_study.signal import UPDATES as EARLY
+from examples.credit_study.signal import Signal, read_signal
+from examples.farming.report import interval
+from turngate.config import load_run
+from turngate.evaluations import read_evaluations
+from turngate.runs import RunFolder
+from turngate.store import machine
+
+WINDOW = 5  # updates over which success in training is averaged
+COLOURS = {  # of Okabe and Ito, which people with any colour vision tell apart
+    "grpo": "#56B4E9",
+    "rloo": "#0072B2",
+    "gigpo": "#D55E00",
+    "capo": "#009E73",
+    "turn_gae": "#CC79A7",
+    "shuffled": "#888888",
+}
+
+
+class Run(NamedTuple):
+    """One run: success in training at each update, and held-out success by ("sampled" or "greedy", "before" or
+    "after").
+
+    ``episodes``: played per update. ``time_s``: what all updates took. ``signal``: what credit told turns apart by.
+    """
+
+    label: str
+    rule: str
+    seed: int
+    curve: Sequence[float]
+    results: Mapping[tuple[str, str], float]
+    episodes: int
+    time_s: float
+    signal: Signal
+
+
+def read_run(path: Path, label: str, rule: str, seed: int) -> Run:
+    """A run that is complete."""
+    folder = RunFolder(path)
+    rows = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    time_s = sum(value for row in rows for name, value in row.items() if name.startswith("time/"))
+    results = {
+        ("sampled" if found.temperature else "greedy", phase): found.rate for phase, found in read_evaluations(path)
+    }
+    train = load_run(folder).train
+    curve = [row["train/success"] for row in rows]
+    return Run(label, rule, seed, curve, results, train.tasks_per_step * train.group_size, time_s, read_signal(path))
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def episodes_until(threshold: float, curve: Sequence[float], episodes: int) -> float:
+    """Episodes played until the mean success of ``WINDOW`` updates reaches ``threshold``; inf if it never does."""
+    for update in range(WINDOW, len(curve) + 1):
+        if fmean(curve[update - WINDOW : update]) >= threshold:
+            return update * episodes
+    return inf
+
+
+def differences(runs: Sequence[Run], rule: str, how: str, reference: str = REFERENCE) -> list[float]:
+    """Held-out success after training less that of ``reference``, for each seed that both have."""
+    after = {(run.rule, run.seed): run.results[how, "after"] for run in runs}
+    seeds = sorted(seed for name, seed in after if name == rule and (reference, seed) in after)
+    return [after[rule, seed] - after[reference, seed] for seed in seeds]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def write_csv(runs: Sequence[Run], path: Path) -> None:
+    """One line for each update of each run, and for each of its evaluations."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["env", "rule", "seed", "split", "sampling", "phase", "episodes", "success"])
+        for run in runs:
+            place = (run.label, run.rule, run.seed)
+            for (how, phase), rate in run.results.items():
+                played = run.episodes * len(run.curve) if phase == "after" else 0
+                lines.writerow([*place, "heldout", how, phase, played, f"{rate:.6g}"])
+            for update, rate in enumerate(run.curve, 1):
+                lines.writerow([*place, "train", "sampled", update, update * run.episodes, f"{rate:.6g}"])
+
+
+def write_figure(runs: Sequence[Run], path: Path) -> None:
+    """Success in training against the episodes played, a panel for each environment."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    shown = labels(runs)
+    figure = Figure(figsize=(5.2 * len(shown), 4.4), dpi=110, layout="constrained")
+    figure.suptitle(
+        f"mean success of {WINDOW} updates in training\nbold: mean over seeds; band: 95 % interval of that mean",
+        fontsize=10,
+    )
+    for axes, label in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        for rule in rules(runs, label):
+            _draw(axes, _of(runs, label, rule), rule)
+        axes.set_title(ENVIRONMENTS[label].title, fontsize=10)
+        axes.set_xlabel("training episodes")
+        axes.set_ylim(-0.02, 1.02)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("success")
+    figure.axes[0].legend(frameon=False, loc="best")
+    FigureCanvasAgg(figure).print_figure(path)
+
+
+def _draw(axes: Any, runs: Sequence[Run], rule: str) -> None:
+    curves = [smooth(run.curve, WINDOW) for run in runs]
+    found = [interval(values) for values in zip(*curves, strict=True)]
+    x = [runs[0].episodes * update for update in range(1, len(found) + 1)]
+    name = f"{REFERENCE}, credit shuffled (control)" if rule == "shuffled" else f"{rule} ({RULES[rule]})"
+    axes.plot(x, [one.mean for one in found], color=COLOURS[rule], linewidth=2.2, label=name)
+    low, high = [max(one.low, 0.0) for one in found], [min(one.high, 1.0) for one in found]
+    axes.fill_between(x, low, high, color=COLOURS[rule], alpha=0.15, linewidth=0)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def tables(runs: Sequence[Run]) -> str:
+    """For each environment what every rule ends at, and how soon it learns, as Markdown."""
+    return "\n\n".join(_table([run for run in runs if run.label == label], label) for label in labels(runs))
+
+
+def _table(runs: Sequence[Run], label: str) -> str:
+    environment, seeds = ENVIRONMENTS[label], sorted({run.seed for run in runs})
+    updates, episodes = len(runs[0].curve), runs[0].episodes
+    per_run_s = fmean(run.time_s for run in runs)
+    lines = [
+        f"### {label}: {environment.title}",
+        "",
+        f"Seeds {', '.join(map(str, seeds))}; {updates} updates of {episodes} episodes; {per_run_s:.0f} s of updates "
+        "in a run. Held-out, unaided, mean over seeds [95 %].",
+        "",
+        f"| credit | compares | sampled, before | sampled, after | less {REFERENCE}, seed by seed | greedy, after | "
+        f"success in training, mean | episodes until {environment.threshold:.0%} in training: median (each seed) |",
+        "|---|---|---|---|---|---|---|---|",
+        *[_line(runs, rule, environment.threshold) for rule in rules(runs, label)],
+        "",
+        f"| credit, first {EARLY} updates | correlation with the verdict on the same turn | turns that begin in a "
+        "state in which another one of the siblings begins |",
+        "|---|---|---|",
+        *[_signal(_of(runs, label, rule), rule) for rule in rules(runs, label) if rule != "shuffled"],
+    ]
+    return "\n".join(lines)
+
+
+def _signal(runs: Sequence[Run], rule: str) -> str:
+    follows = [run.signal.follows for run in runs if run.signal.follows is not None]
+    said = _said(follows) if follows else "not recorded"
+    return f"| {rule} | {said} | {_said([run.signal.shared for run in runs])} |"
+
+
+def _line(runs: Sequence[Run], rule: str, threshold: float) -> str:
+    mine = _of(runs, runs[0].label, rule)
+    sampled = [_said([run.results["sampled", phase] for run in mine]) for phase in ("before", "after")]
+    less = differences(runs, rule, "sampled") if rule != REFERENCE else []
+    needed = [episodes_until(threshold, run.curve, run.episodes) for run in mine]
+    cells = [
+        rule,
+        RULES[rule],
+        *sampled,
+        _said(less, signed=True) if less else "",
+        _said([run.results["greedy", "after"] for run in mine]),
+        _said([fmean(run.curve) for run in mine]),
+        f"{_count(median(needed))} ({', '.join(map(_count, needed))})",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _said(values: Sequence[float], *, signed: bool = False) -> str:
+    found, sign = interval(values), "+" if signed else ""
+    mean = f"{found.mean:{sign}.2f}"
+    return f"{mean} [{found.low:{sign}.2f}, {found.high:{sign}.2f}]" if len(values) > 1 else mean
+
+
+def _count(episodes: float) -> str:
+    return "never" if episodes == inf else f"{episodes:,.0f}"
+
+
+def about(arguments: Sequence[str], runs: Sequence[Run], wall_s: float, at: str, load: float) -> str:
+    """How it was measured, with commit ``at``. The time is that of one command, which does not repeat complete runs."""
+    known = machine()
+    packages = known["packages"]
+    assert isinstance(packages, dict)
+    trained_s = sum(run.time_s for run in runs)
+    return (
+        f"`python -m examples.credit_study {' '.join(arguments)}`".replace(" `", "`")
+        + f", commit {at}: {len(runs)} runs, {trained_s / 60:.0f} minutes of updates in all; this command took "
+        f"{wall_s / 60:.0f} minutes by the clock.\nPython {known['python']}, torch {packages['torch']}, "
+        f"{known['platform']}, {os.cpu_count()} cores with a load average of {load:.1f} beforehand, one thread a run."
+    )
+
+
+def commit() -> str:
+    """The version of the code, as git names it; "-dirty" where files were changed since."""
+    command = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown (no git here)"
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """The environments that there are runs of, in the order of ``ENVIRONMENTS``."""
+    return [label for label in ENVIRONMENTS if any(run.label == label for run in runs)]
+
+
+def rules(runs: Sequence[Run], label: str) -> list[str]:
+    """The rules that there are runs of in this environment, in the order of ``RULES``."""
+    return [rule for rule in RULES if _of(runs, label, rule)]
+
+
+def _of(runs: Sequence[Run], label: str, rule: str) -> list[Run]:
+    return [run for run in runs if (run.label, run.rule) == (label, rule)]

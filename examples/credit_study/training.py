@@ -1,0 +1,52 @@
+"""The runs of the study, one after the other or several at once. Other processes import ``train`` from here."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from examples.credit_study.settings import ENVIRONMENTS, config_of, shown_file, start_config, start_of
+from turngate.run.job import Job
+
+
+class Wanted(NamedTuple):
+    """One run; ``rule`` None: the one that makes the model which the others of its seed begin with."""
+
+    label: str
+    rule: str | None
+    seed: int
+    out: Path
+    updates: int | None
+
+
+def train(wanted: Wanted) -> str:
+    """Do one run, or what is left of it; says which, and how long that took."""
+    torch.set_num_threads(1)
+    began_s, out = time.perf_counter(), wanted.out
+    if wanted.rule is None:
+        if show := ENVIRONMENTS[wanted.label].show:
+            show(shown_file(wanted.label, wanted.seed, out=out), wanted.seed)
+        config, control, start = start_config(wanted.label, wanted.seed, out=out), None, None
+    else:
+        config = config_of(wanted.label, wanted.rule, wanted.seed, out=out, updates=wanted.updates)
+        control = "shuffled_credit" if wanted.rule == "shuffled" else None
+        start = start_of(wanted.label, wanted.seed, out=out)
+    Job(config, Console(quiet=True), control=control, start=start).run()
+    return f"{wanted.label} {config.name}: {time.perf_counter() - began_s:.0f} s"
+
+
+def trained(wanted: Sequence[Wanted], jobs: int) -> Iterator[str]:
+    """Every run, told as it ends; a single job stays in this process."""
+    if jobs == 1:
+        yield from map(train, wanted)
+        return
+    fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
+        yield from (done.result() for done in as_completed([pool.submit(train, one) for one in wanted]))

@@ -1,0 +1,170 @@
+"""The credit study: its numbers by hand, what its runs share, and the whole command on two updates."""
+
+import csv
+from math import inf, sqrt
+
+import numpy as np
+import pytest
+
+from examples.credit_study.__main__ import main, options
+from examples.credit_study.report import COLOURS, Run, differences, episodes_until, tables
+from examples.credit_study.settings import CODE, ENVIRONMENTS, LOCK, RIGHT, RULES, SQL, config_of, shown_keys
+from examples.credit_study.signal import Signal, correlation, shared_states
+from examples.farming.report import BEGIN, END
+from tests.trainer.credit.conftest import make_table
+from turngate.envs.lock import LockTasks, colours_of, key_of
+from turngate.run.environments import Environments
+from turngate.runs import RunFolder
+
+
+def run(rule, seed, after, curve=(0.0,) * 5, label="lock"):
+    results = {
+        (how, phase): rate for how in ("sampled", "greedy") for phase, rate in (("before", 0.0), ("after", after))
+    }
+    return Run(label, rule, seed, curve, results, 10, 1.0, Signal(0.5, 0.25))
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_episodes_until_a_threshold_is_held_by_five_updates():
+    curve = [0.0, 0.9, 0.0, 0.0, 0.1, 0.5, 0.9, 1.0]
+    # means of five: 0.2 after update 5, 0.3 after 6, 0.3 after 7, 0.5 after 8
+    assert episodes_until(0.2, curve, 64) == 5 * 64
+    assert episodes_until(0.25, curve, 64) == 6 * 64
+    assert episodes_until(0.5, curve, 64) == 8 * 64
+    assert episodes_until(0.6, curve, 64) == inf
+    assert episodes_until(0.0, curve[:4], 64) == inf
+
+
+def test_differences_are_between_runs_of_one_seed():
+    runs = [run("rloo", 0, 0.25), run("rloo", 1, 0.5), run("capo", 1, 0.75), run("capo", 0, 0.375), run("capo", 2, 1.0)]
+    assert differences(runs, "capo", "sampled") == [0.125, 0.25]
+
+
+def test_the_table_gives_means_with_students_intervals():
+    late, early = (0.0,) * 5 + (1.0,) * 5, (1.0,) * 10
+    runs = [run("rloo", seed, after, late) for seed, after in enumerate((0.1, 0.2, 0.3))]
+    runs += [run("capo", seed, after, early) for seed, after in enumerate((0.2, 0.4, 0.6))]
+    lines = tables(runs).splitlines()
+    half = 4.303 * 0.1 / sqrt(3)  # two degrees of freedom, a standard deviation of 0.1
+    assert (f"{0.2 - half:.2f}", f"{0.2 + half:.2f}") == ("-0.05", "0.45")
+    assert lines[6] == (
+        "| rloo | trajectory | 0.00 [0.00, 0.00] | 0.20 [-0.05, 0.45] |  | 0.20 [-0.05, 0.45] | 0.50 [0.50, 0.50] | "
+        "80 (80, 80, 80) |"
+    )
+    assert lines[7] == (
+        "| capo | turn, by verdict | 0.00 [0.00, 0.00] | 0.40 [-0.10, 0.90] | +0.20 [-0.05, +0.45] | "
+        "0.40 [-0.10, 0.90] | 1.00 [1.00, 1.00] | 50 (50, 50, 50) |"
+    )
+
+
+def test_a_threshold_that_most_seeds_miss_has_no_median():
+    runs = [run("rloo", 0, 0.0, (1.0,) * 5), run("rloo", 1, 0.0), run("rloo", 2, 0.0)]
+    assert "| never (50, never, never) |\n" in tables(runs)
+
+
+def test_the_signal_of_a_rule_without_recorded_credit_is_told():
+    runs = [run("turn_gae", 0, 0.0)._replace(signal=Signal(None, 0.25)), run("rloo", 0, 0.0), run("shuffled", 0, 0.0)]
+    assert tables(runs).splitlines()[-2:] == ["| rloo | 0.50 | 0.25 |", "| turn_gae | not recorded | 0.25 |"]
+
+
+def test_correlation_leaves_out_turns_without_a_verdict():
+    credit, verdict = np.array([1.0, 2.0, 9.0, 6.0], np.float32), np.array([0.0, 1.0, np.nan, 1.0], np.float32)
+    # deviations −2, −1, 3 and −2/3, 1/3, 1/3: their product is 2, over the root of 14 · 2/3
+    assert correlation(credit, verdict) == pytest.approx(2 / sqrt(28 / 3))
+    assert correlation(np.zeros(4, np.float32), verdict) is None
+    assert correlation(credit[:1], verdict[:1]) is None
+
+
+def test_shared_states_are_those_of_siblings():
+    states = [[1, 2, 3], [1, 2, 4], [1, 5]]  # the last one is of another task
+    assert shared_states(make_table(states, cohorts=[0, 0, 1], states=states)) == 4 / 8
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", ENVIRONMENTS)
+def test_runs_differ_in_their_rule_only(tmp_path, label):
+    configs = {rule: config_of(label, rule, 1, out=tmp_path, updates=3) for rule in RULES}
+    reference = configs["rloo"]
+    assert reference.train.steps == 3
+    for rule, config in configs.items():
+        assert config.name == f"{rule}-1"
+        assert config.credit.type == ("rloo" if rule == "shuffled" else rule)
+        filters = reference.train.filters if rule != "turn_gae" else ()  # a critic has to see every state
+        same = {"name": f"{rule}-1", "credit": config.credit, "value": config.value}
+        train = reference.train.model_copy(update={"filters": filters})
+        assert reference.model_copy(update={**same, "train": train}) == config
+
+
+@pytest.mark.parametrize("rubric", [LOCK, SQL, CODE])
+def test_what_turns_are_paid_never_outweighs_an_outcome(rubric):
+    assert rubric.check().safe
+
+
+def test_every_environment_can_be_paid_so(tmp_path):
+    for label in ENVIRONMENTS:
+        with Environments(config_of(label, "capo", 0, out=tmp_path).env) as environments:
+            assert not environments.unsafe
+
+
+def test_every_rule_has_a_colour():
+    assert list(COLOURS) == list(RULES)
+
+
+def test_demonstrations_are_wrong_as_often_as_they_say():
+    tasks = [LockTasks(12).task("train", number) for number in range(300)]
+    pairs = [pair for task in tasks for pair in zip(colours_of(task), shown_keys(task, 0), strict=True)]
+    for colour, share in RIGHT.items():
+        shown = [line == f"press {key_of(colour)}" for name, line in pairs if name == colour]
+        assert sum(shown) / len(shown) == pytest.approx(share, abs=0.06)  # four standard errors of 900 draws
+    assert shown_keys(tasks[0], 0) == shown_keys(tasks[0], 0) != shown_keys(tasks[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--seeds", "0"], "--seeds is 0; choose 1 to 20"),
+        (["--updates", "0"], "--updates and --jobs must be at least 1"),
+        (["--jobs", "0"], "--updates and --jobs must be at least 1"),
+        (["--envs", "chess"], "invalid choice: 'chess'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wrong, said, capsys):
+    with pytest.raises(SystemExit):
+        options(wrong)
+    assert said in capsys.readouterr().err
+
+
+# --- the whole command ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
+    page, out = tmp_path / "credit_study.md", tmp_path / "runs"
+    page.write_text(f"Title\n\n{BEGIN}\nold\n{END}\n\nAfterwards\n")
+    command = ["--envs", "lock3", "--rules", "rloo", "turn_gae", "--seeds", "1", "--updates", "2", "--jobs", "2"]
+    command += ["--out", str(out), "--results", str(tmp_path)]
+    main(command)
+    with (tmp_path / "credit_study.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["rule"], row["split"], row["sampling"], row["phase"]) for row in rows} == {
+        (rule, *place)
+        for rule in ("rloo", "turn_gae")
+        for place in [("train", "sampled", "1"), ("train", "sampled", "2")]
+        + [("heldout", how, phase) for how in ("sampled", "greedy") for phase in ("before", "after")]
+    }
+    before = [row["success"] for row in rows if row["phase"] == "before" and row["sampling"] == "greedy"]
+    assert before[0] == before[1]  # one model to begin with
+    first = [row["success"] for row in rows if (row["split"], row["phase"]) == ("train", "1")]
+    assert first[0] == first[1]  # the same tasks and the same samples
+    assert (tmp_path / "credit_study.png").read_bytes().startswith(b"\x89PNG")
+    text = page.read_text()
+    assert text.startswith(f"Title\n\n{BEGIN}\n\n`python -m examples.credit_study --envs lock3")
+    assert "\n| turn_gae | turn, by critic |" in text
+    models = [RunFolder(out / "lock3" / name).model for name in ("start-0", "rloo-0", "turn_gae-0")]
+    written = [model.stat().st_mtime_ns for model in models]
+    main([*command, "--jobs", "1"])
+    assert [model.stat().st_mtime_ns for model in models] == written
+    assert capsys.readouterr().out.count("lock3 rloo-0: ") == 2
