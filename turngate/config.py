@@ -221,6 +221,18 @@ class Baselines(Section):
     """Numbers of demonstrations by the oracle, ascending, for instance [400, 800, 1600]: a model is made from each, by
     the settings of the warm start. The report says with how many of them supervised learning alone is as good as
     reinforcement learning after warm_start.episodes."""
+    epochs: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Most passes of each over its demonstrations, for instance [12, 8, 5]: more demonstrations need fewer passes. Empty
+    = warm_start.epochs for all."""
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        if self.epochs and len(self.epochs) != len(self.demonstrations):
+            raise ValueError(
+                f"epochs has {len(self.epochs)} numbers for {len(self.demonstrations)} numbers of demonstrations; "
+                "give one each, or leave epochs out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _ascend(self) -> Self:

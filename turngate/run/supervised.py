@@ -20,12 +20,13 @@ def baseline_configs(config: Config, run: RunFolder) -> Iterator[Config]:
     if config.baselines is None:
         return
     assert config.warm_start is not None
-    for n in config.baselines.demonstrations:
+    warm_start, numbers = config.warm_start, config.baselines.demonstrations
+    for n, epochs in zip(numbers, config.baselines.epochs or [warm_start.epochs] * len(numbers), strict=True):
         folder = run.baseline(n).path
         changes = {
             "folder": folder.parent,
             "name": folder.name,
-            "warm_start": config.warm_start.model_copy(update={"episodes": n}),
+            "warm_start": warm_start.model_copy(update={"episodes": n, "epochs": epochs}),
             "train": config.train.model_copy(update={"steps": 0}),
             "sink": (),
             "baselines": None,
