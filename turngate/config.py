@@ -222,8 +222,8 @@ class Baselines(Section):
     the settings of the warm start. The report says with how many of them supervised learning alone is as good as
     reinforcement learning after warm_start.episodes."""
     epochs: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Most passes of each over its demonstrations, for instance [12, 8, 5]: more demonstrations need fewer passes. Empty
-    = warm_start.epochs for all."""
+    """Most passes of each over its demonstrations, for instance [12, 8, 5]: more demonstrations need fewer. Empty =
+    warm_start.epochs for all."""
 
     @model_validator(mode="after")
     def _one_each(self) -> Self:

@@ -31,17 +31,17 @@ N = 300
 OWNERS = {"customers", "readers", "drivers", "guests", "teachers", "agents", "patients", "halls"}
 FIRST = {
     "train": (
-        "total portions of the orders with payment new and bill over 17 euro",
-        "SELECT sum(portions) FROM orders WHERE payment = 'h4' AND bill_florin > 17*56",
+        "total portions of the orders with payment clean and bill over 34 euro",
+        "SELECT sum(portions) FROM orders WHERE payment = 'l0' AND bill_dinar > 34*58",
     ),
     "heldout": (
-        "which tag have the parcels with price under 20 euro",
-        "SELECT tag FROM parcels WHERE price_mark < 20*28",
+        "which tag have the parcels with price under 35 euro",
+        "SELECT tag FROM parcels WHERE price_franc < 35*23",
     ),
     "newfamily": (
-        "count the shows cleared in june 2026 with print lent of halls with permit safe",
+        "how many shows opened in july 2022 with screen sold of halls with permit safe are there",
         "SELECT count(*) FROM shows JOIN halls ON hall_id = halls.id "
-        "WHERE cleared LIKE '%/06/2026' AND print = 'w3' AND permit = 'a1'",
+        "WHERE opened LIKE '%/07/2022' AND screen = 'c1' AND permit = 'c1'",
     ),
 }
 

@@ -1,8 +1,8 @@
 """Endless look-up tasks, derived by hash from split and number.
 
-Training and the other splits are apart in what they ask and in what there is to look up: question texts and gold
-queries belong, each by its own hash, to one side; codes and exchange rates do too, so no row of a look-up table, and
-no database, occurs on both.
+Training and the other splits are apart in what they ask and in what there is to look up: question texts, gold queries
+and rows of look-up tables (a word of an area and its code, a currency and its rate) belong, each by its own hash, to
+one side. So no database occurs on both.
 """
 
 from __future__ import annotations
@@ -83,16 +83,13 @@ class LookupGenerator:
 
 
 def _belongs(question: LookupQuestion, split: str) -> bool:
-    """Whether text and query are of this split; families of newfamily are not asked about elsewhere.
-
-    A query with a code or a rate is on one side through it; another is by its own hash.
-    """
+    """Whether text and query are of this split; families of newfamily are not asked about elsewhere."""
     if split == "newfamily":
         return True
     kept = split == "heldout"
     if held_back("text", question.text) != kept:
         return False
-    return question.names_split_value or held_back("query", question.gold) == kept
+    return held_back("query", question.gold) == kept
 
 
 def _task(task_id: str, split: str, level: int, database: LookupDatabase, question: LookupQuestion) -> Task:

@@ -8,23 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
+from itertools import permutations
 from threading import Lock
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.sql.content import Row, Value, connect, freeze
 from turngate.envs.sql.lookup_words import (
     ABSENCES,
     CODE_TABLES,
+    CODES,
     CURRENCIES,
     LOOKUP_FAMILIES,
     RATE_TABLES,
+    RATES,
     STATES,
     LookupFamily,
-    codes_of,
-    rates_of,
+    belongs,
 )
 
+T = TypeVar("T")
 Fact: TypeAlias = Mapping[str, date | str | int]
 """One thing, by column: a date or why there is none, the word that a code stands for, a number, a price in euros."""
 Content: TypeAlias = tuple[str, list[Row]]  # CREATE TABLE and the rows
@@ -107,18 +110,19 @@ def build_lookup(family: str, split: str, number: int, rows: int) -> LookupDatab
 
 def _terms(family: LookupFamily, split: str, rng: SeededRandom) -> LookupTerms:
     words = tuple(rng.sample(STATES, WORDS))
-    own = rng.sample(codes_of(split), len(words) + 4)
-    codes: dict[tuple[str, str], str] = {}
-    # every area turns the same codes round, so a code of the wrong area exists and means something else
-    for turn, area in enumerate(rng.shuffled((*family.areas, family.owner_area))):
-        codes |= {(area, word): own[(place + turn) % len(words)] for place, word in enumerate(words)}
+    codes = _meanings((*family.areas, family.owner_area), words, split, rng)
+    others = [code for code in rng.shuffled(CODES) if code not in codes.values()]
     labels = [(area, code, _styled(word, rng)) for (area, word), code in codes.items()]
     absences: dict[str, dict[str, str | None]] = {}
-    for place, column in enumerate(family.dates):
-        marks = rng.shuffled((*own[len(words) + 2 * place :][:2], None))
-        absences[column] = dict(zip(ABSENCES, marks, strict=True))
+    for column in family.dates:
+        unmarked = rng.pick(ABSENCES)
+        absences[column] = {
+            meaning: None if meaning == unmarked else _taken(others, split, column, meaning) for meaning in ABSENCES
+        }
         labels += [(column, mark, meaning) for meaning, mark in absences[column].items() if mark is not None]
     currencies, start = rng.sample(CURRENCIES, 3), rng.whole(12 * FIRST_YEAR, 12 * (FIRST_YEAR + YEARS) - MONTHS_USED)
+    known = rng.shuffled(RATES)
+    rates = [_taken(known, split, currency) for currency in currencies]
     return LookupTerms(
         words=words,
         code_table=rng.pick(CODE_TABLES),
@@ -128,9 +132,41 @@ def _terms(family: LookupFamily, split: str, rng: SeededRandom) -> LookupTerms:
         absences=absences,
         formats={column: rng.pick(DATE_FORMATS) for column in family.dates},
         currency=currencies[0],
-        rates=dict(zip(currencies, rng.sample(rates_of(split), 3), strict=True)),
+        rates=dict(zip(currencies, rates, strict=True)),
         months=tuple((month // 12, month % 12 + 1) for month in range(start, start + MONTHS_USED)),
     )
+
+
+def _meanings(
+    areas: Sequence[str], words: Sequence[str], split: str, rng: SeededRandom
+) -> Mapping[tuple[str, str], str]:
+    """(area, word) → code. All areas use the same codes, each for another word, so the wrong area leads astray."""
+    while True:
+        drawn = rng.sample(CODES, len(words))
+        rows: list[tuple[str, ...]] = []
+        for area in areas:
+            fitting = [
+                order
+                for order in permutations(drawn)
+                if all(belongs(split, area, word, code) for word, code in zip(words, order, strict=True))
+                and not any(one == other for row in rows for one, other in zip(row, order, strict=True))
+            ]
+            if not fitting:
+                break
+            rows.append(rng.pick(fitting))
+        else:
+            return {
+                (area, word): code
+                for area, row in zip(areas, rows, strict=True)
+                for word, code in zip(words, row, strict=True)
+            }
+
+
+def _taken(values: list[T], split: str, *meaning: str) -> T:
+    """Take the first value out that may have this meaning in the split."""
+    found = next(value for value in values if belongs(split, *meaning, value))
+    values.remove(found)
+    return found
 
 
 def _styled(word: str, rng: SeededRandom) -> str:

@@ -74,12 +74,6 @@ class LookupQuestion:
         """The query."""
         return self.frame.format(*(condition.sql for condition in self.looked_up))
 
-    @property
-    def names_split_value(self) -> bool:
-        """Whether the query holds a code or a rate, which only databases of one side have."""
-        needs = [(condition.need, condition.sql) for condition in self.conditions if condition.need]
-        return any(need.kind != "date" and "NULL" not in sql for need, sql in needs)
-
     def near_misses(self) -> Iterator[tuple[int, str]]:
         """Number of the look-up that went astray, and the query that comes of it."""
         right = [condition.sql for condition in self.looked_up]
