@@ -94,6 +94,9 @@ def train(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse, not warn, if an evaluated split shares questions with training.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Runs made at once: the run, its baselines and controls, a process for each.")
+    ] = 1,
 ) -> None:
     """Train from a config, or go on with a run that was stopped. Any key can be set here: --credit.type=gigpo."""
     from turngate.config import load
@@ -101,7 +104,7 @@ def train(
     settings = load(config, context.args)  # first, so that a mistake in it is reported before torch is imported
     from turngate.commands.train import train
 
-    train(_console(), settings, _command(), strict=strict)
+    train(_console(), settings, _command(), strict=strict, jobs=jobs)
 
 
 @app.command("eval", context_settings=_WITH_OVERRIDES)

@@ -18,6 +18,7 @@ runs/NAME/
     controls/NAME/                      negative controls, each a run of its own
     rescored/NAME/                      the same trajectories with scores by another rubric
     report/                             tables, curves, monitors
+    console.log                         what a baseline or control printed that another process made
     traceback.txt                       of an unexpected error
     .in_use                             locked by the process that works on the run, and names it
 """
@@ -179,6 +180,11 @@ class RunFolder:
     def lock(self) -> Path:
         """Locked by the process that works on the run; holds its name."""
         return self.path / ".in_use"
+
+    @property
+    def log(self) -> Path:
+        """What a baseline or control printed, where a process of its own made it."""
+        return self.path / "console.log"
 
     @property
     def traceback(self) -> Path:

@@ -17,15 +17,17 @@ from turngate.runs import RunFolder
 from turngate.trainer.checkpoint import Checkpoints
 
 
-def train(console: Console, settings: Config, command: Sequence[str] = (), *, strict: bool = False) -> None:
+def train(
+    console: Console, settings: Config, command: Sequence[str] = (), *, strict: bool = False, jobs: int = 1
+) -> None:
     """Do what is left of a run, then print its tables and draw its curves.
 
     ``command`` is the command that the user typed, if there was one. It is printed when the run is stopped, because the
-    same command goes on with it. ``strict``: see ``Job``.
+    same command goes on with it. ``strict`` and ``jobs``: see ``Job``.
     """
     run = RunFolder(settings.folder / settings.name)
     try:
-        job = Job(settings, console, strict=strict)
+        job = Job(settings, console, strict=strict, jobs=jobs)
         job.run()
         write_report(job.path, console)
     except Stopped as stop:

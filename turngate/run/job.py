@@ -26,8 +26,9 @@ from turngate.run.environments import Environments, naming_key
 from turngate.run.holding import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
+from turngate.run.side_runs import SideRun, SideRuns, side_runs
 from turngate.run.splits import split_overlaps
-from turngate.run.supervised import baseline_configs, check_baselines
+from turngate.run.supervised import check_baselines
 from turngate.run.validation import validation_tasks
 from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
@@ -47,8 +48,10 @@ class Job:
 
     ``control`` names the negative control that this run is; None for a run that is to learn. ``start`` is the run
     whose warm-started model it begins from, by default the run itself. ``strict`` refuses an evaluated split that
-    shares questions or answers with training. The constructor does no work, but raises ConfigError for everything in
-    the config that does not fit the environments that it names.
+    shares questions or answers with training. ``jobs``: how many runs are made at once, this one and its baselines and
+    controls together; each of those has a process of its own where it is more than one. The constructor does no work,
+    but raises ConfigError for everything in the config that does not fit the environments that it names, and for more
+    than one of ``jobs`` where the config has one run.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Job:
         control: str | None = None,
         start: RunFolder | None = None,
         strict: bool = False,
+        jobs: int = 1,
     ) -> None:
         if not config.policy.trainable:
             raise ConfigError(
@@ -69,6 +73,7 @@ class Job:
         self.path = config.folder / config.name
         self.folder = RunFolder(self.path)
         self._start = start or self.folder
+        self._side_runs = SideRuns(side_runs(config, self.folder), _make, jobs=jobs, console=console)
         self._watch = Watch(self._alarm)
         self.environments = Environments(config.env)
         try:
@@ -97,9 +102,9 @@ class Job:
                 self._say(f"the rubric of '{label}' is unsafe, as env.allow_unsafe allows: {problem}")
             self._tell_overlaps()
             be_deterministic()
-            run_to_end(self._run())
-            self._run_baselines()
-            self._run_controls()
+            with self._side_runs:
+                run_to_end(self._run())
+                self._side_runs.finish()
 
     # --- phases -------------------------------------------------------------------------------------------------------
 
@@ -120,6 +125,7 @@ class Job:
     async def _work(self, worlds: Worlds, sinks: Sinks) -> None:
         config = self.config
         model, chat = await starting_model(config, self.environments, worlds, self._start, self.console)
+        self._side_runs.begin()  # those that need the model of the warm start
         if self.folder.owner is None and any(env.turn_spec.tools for _, env in self.environments):
             self._say(chat.about_tools)
         async with assembled(
@@ -209,29 +215,6 @@ class Job:
             for split in self.config.eval.splits
         ]
 
-    def _run_baselines(self) -> None:
-        """Make each supervised baseline, as a run of its own in a folder of this one."""
-        for config in baseline_configs(self.config, self.folder):
-            self._say(f"baseline: supervised learning from {config.name} demonstrations")
-            Job(config, self.console).run()
-
-    def _run_controls(self) -> None:
-        """Run each control, as a run of its own in a folder of this one."""
-        config = self.config
-        steps = config.control_steps or config.train.steps
-        for control in config.controls:
-            changes = {
-                "folder": self.folder.control(control).path.parent,
-                "name": control,
-                "baselines": None,
-                "controls": (),
-                "control_steps": None,
-                "train": config.train.model_copy(update={"steps": steps}),
-            }
-            # without a warm start, every run begins from the named model itself
-            start = self.folder if config.warm_start else None
-            Job(config.model_copy(update=changes), self.console, control=control, start=start).run()
-
     # --- small parts --------------------------------------------------------------------------------------------------
 
     def _check_start(self) -> None:
@@ -297,6 +280,11 @@ class Job:
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder.checkpoints)
+
+
+def _make(side_run: SideRun, console: Console) -> None:
+    """Make a baseline or control; other processes import this function."""
+    Job(side_run.config, console, control=side_run.control, start=side_run.start).run()
 
 
 def _file_name(phase: str) -> str:
