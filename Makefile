@@ -19,7 +19,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMPS)/demo ## train a tool-using agent on this machine's CPU, from nothing, in minutes
-	HF_HUB_OFFLINE=1 $(BIN)/turngate train examples/sql_demo.toml
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/turngate train examples/sql_demo.toml --jobs 2
 	@echo
 	@echo "Everything that happened is under runs/: the table and curves in report/, each trajectory in trajectories/."
 	@echo "Read one, turn by turn: $(BIN)/turngate show RUN   (RUN is the folder named above)"
