@@ -6,12 +6,13 @@ Writes farming.csv and farming.png to ``--out``, and the tables into a farming.m
 """
 
 import argparse
+import multiprocessing
 import os
 import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import torch
@@ -19,7 +20,6 @@ import torch
 from examples.farming.env import LOOK, MAX_TURNS, RUBRICS, HackableLockEnv, totals
 from examples.farming.learn import DEMONSTRATIONS, HELDOUT, SIBLINGS, TASKS, Log, learn, tasks
 from examples.farming.report import MOST_SEEDS, tables, write_csv, write_figure, write_page
-from examples.jobs import each
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -66,13 +66,15 @@ def train(chosen: argparse.Namespace) -> list[Log]:
 
 
 def played(chosen: argparse.Namespace) -> Iterator[Log]:
-    """Runs as they end."""
+    """Runs as they end; a single job stays in this process."""
     wanted = [(rubric, seed) for seed in range(chosen.seeds) for rubric in RUBRICS]
-    yield from each(partial(_learned, updates=chosen.updates), wanted, chosen.jobs)
-
-
-def _learned(wanted: tuple[str, int], *, updates: int) -> Log:
-    return learn(*wanted, updates=updates)
+    if chosen.jobs == 1:
+        yield from (learn(rubric, seed, updates=chosen.updates) for rubric, seed in wanted)
+        return
+    fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    with ProcessPoolExecutor(chosen.jobs, mp_context=fresh) as pool:
+        started = [pool.submit(learn, rubric, seed, updates=chosen.updates) for rubric, seed in wanted]
+        yield from (done.result() for done in as_completed(started))
 
 
 def about(chosen: argparse.Namespace, wall_s: float, load: float) -> str:
