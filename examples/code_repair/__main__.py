@@ -60,10 +60,10 @@ def main(arguments: Sequence[str]) -> None:
     """Every run, then what comes out."""
     chosen, console = options(arguments), Console()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    start = RunFolder(chosen.out / "gated-0").warm_start
+    start = RunFolder(chosen.out / "gated-0")
     for seed, kind in product(seeds, chosen.kinds):
         control = "shuffled_credit" if kind == "shuffled" else None
-        known = start if start.exists() else None
+        known = start if start.warm_start.exists() else None
         Job(config_of(kind, seed, chosen), console, control=control, start=known).run()
     runs = [read_run(chosen.out / f"{kind}-{seed}", kind, seed) for kind in chosen.kinds for seed in seeds]
     write_csv(runs, chosen.out / "code_repair.csv")

@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from examples.farming.report import COLOURS, interval
+from examples.farming.report import COLOURS
 from examples.farming.report import write_page as write_page
+from examples.measured import said
 from turngate.evaluations import read_evaluations
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -150,9 +151,4 @@ def _line(runs: Sequence[Run], kind: str, split: str, sampling: str, measure: st
     change = [late - early for early, late in zip(before, after, strict=True)]
     each = ", ".join(f"{value:.2f}" for value in after)
     name = f"{MEASURES[measure]} ({split}, {sampling})"
-    return f"| {name} | {kind} | {_said(before)} | {_said(after)} | {_said(change)} | {each} |"
-
-
-def _said(values: Sequence[float]) -> str:
-    found = interval(values)
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]" if len(values) > 1 else f"{found.mean:.2f}"
+    return f"| {name} | {kind} | {said(before)} | {said(after)} | {said(change)} | {each} |"

@@ -20,10 +20,12 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from examples.credit_study.report import about, commit, read_run, tables, write_csv, write_figure
+from examples.credit_study.report import read_run, tables, write_csv, write_figure
 from examples.credit_study.settings import ENVIRONMENTS, RULES
-from examples.credit_study.training import Wanted, trained
+from examples.credit_study.training import Wanted, train
 from examples.farming.report import MOST_SEEDS, write_page
+from examples.jobs import each
+from examples.measured import about, commit
 from turngate.runs import RunFolder
 
 
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     starts = [Wanted(label, None, seed, **fixed) for label, seed in product(chosen.envs, seeds)]
     learning = [Wanted(*run, **fixed) for run in product(chosen.envs, chosen.rules, seeds)]
     for stage in (starts, learning):  # every start is there before a run needs it
-        for line in trained(stage, chosen.jobs):
+        for line in each(train, stage, chosen.jobs):
             print(line, flush=True)
     paths = [(chosen.out / label / f"{rule}-{seed}", label, rule, seed)
              for label, rule, seed in product(ENVIRONMENTS, RULES, seeds)]  # fmt: skip
@@ -62,7 +64,8 @@ def main(arguments: Sequence[str]) -> None:
     results = chosen.results or chosen.out
     write_csv(runs, results / "credit_study.csv")
     write_figure(runs, results / "credit_study.png")
-    text = f"{about(arguments, runs, time.perf_counter() - began_s, *before)}\n\n{tables(runs)}"
+    said = about("credit_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
+    text = f"{said}\n\n{tables(runs)}"
     page = results / "credit_study.md"
     if page.exists():
         write_page(text, page)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -17,10 +15,10 @@ from examples.credit_study.settings import ENVIRONMENTS, REFERENCE, RULES
 from examples.credit_study.signal import UPDATES as EARLY
 from examples.credit_study.signal import Signal, read_signal
 from examples.farming.report import interval
+from examples.measured import said
 from turngate.config import load_run
 from turngate.evaluations import read_evaluations
 from turngate.runs import RunFolder
-from turngate.store import machine
 
 WINDOW = 5  # updates over which success in training is averaged
 COLOURS = {  # of Okabe and Ito, which people with any colour vision tell apart
@@ -165,56 +163,29 @@ def _table(runs: Sequence[Run], label: str) -> str:
 
 def _signal(runs: Sequence[Run], rule: str) -> str:
     follows = [run.signal.follows for run in runs if run.signal.follows is not None]
-    said = _said(follows) if follows else "not recorded"
-    return f"| {rule} | {said} | {_said([run.signal.shared for run in runs])} |"
+    told = said(follows) if follows else "not recorded"
+    return f"| {rule} | {told} | {said([run.signal.shared for run in runs])} |"
 
 
 def _line(runs: Sequence[Run], rule: str, threshold: float) -> str:
     mine = _of(runs, runs[0].label, rule)
-    sampled = [_said([run.results["sampled", phase] for run in mine]) for phase in ("before", "after")]
+    sampled = [said([run.results["sampled", phase] for run in mine]) for phase in ("before", "after")]
     less = differences(runs, rule, "sampled") if rule != REFERENCE else []
     needed = [episodes_until(threshold, run.curve, run.episodes) for run in mine]
     cells = [
         rule,
         RULES[rule],
         *sampled,
-        _said(less, signed=True) if less else "",
-        _said([run.results["greedy", "after"] for run in mine]),
-        _said([fmean(run.curve) for run in mine]),
+        said(less, signed=True) if less else "",
+        said([run.results["greedy", "after"] for run in mine]),
+        said([fmean(run.curve) for run in mine]),
         f"{_count(median(needed))} ({', '.join(map(_count, needed))})",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _said(values: Sequence[float], *, signed: bool = False) -> str:
-    found, sign = interval(values), "+" if signed else ""
-    mean = f"{found.mean:{sign}.2f}"
-    return f"{mean} [{found.low:{sign}.2f}, {found.high:{sign}.2f}]" if len(values) > 1 else mean
-
-
 def _count(episodes: float) -> str:
     return "never" if episodes == inf else f"{episodes:,.0f}"
-
-
-def about(arguments: Sequence[str], runs: Sequence[Run], wall_s: float, at: str, load: float) -> str:
-    """How it was measured, with commit ``at``. The time is that of one command, which does not repeat complete runs."""
-    known = machine()
-    packages = known["packages"]
-    assert isinstance(packages, dict)
-    trained_s = sum(run.time_s for run in runs)
-    return (
-        f"`python -m examples.credit_study {' '.join(arguments)}`".replace(" `", "`")
-        + f", commit {at}: {len(runs)} runs, {trained_s / 60:.0f} minutes of updates in all; this command took "
-        f"{wall_s / 60:.0f} minutes by the clock.\nPython {known['python']}, torch {packages['torch']}, "
-        f"{known['platform']}, {os.cpu_count()} cores with a load average of {load:.1f} beforehand, one thread a run."
-    )
-
-
-def commit() -> str:
-    """The version of the code, as git names it; "-dirty" where files were changed since."""
-    command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown (no git here)"
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

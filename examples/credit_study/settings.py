@@ -41,7 +41,7 @@ LOCK = Rubric(
     )
 )
 SQL = Rubric(
-    rewards=(SQL_RUBRIC.rewards[0], _verdict("parsed", 0.05), _verdict("executes", 0.05)),
+    rewards=(SQL_RUBRIC.rewards[0], _verdict("parsed", 0.05), _verdict("executes", 0.05), _verdict("looked_up", 0.1)),
     gates=_vetoes(SQL_RUBRIC),
 )
 CODE = Rubric(
@@ -130,8 +130,8 @@ ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
         "lock": LOCK_12,
         "lock3": LOCK_3,
         "sql": Environment(
-            title="questions about databases",
-            settings=HERE.parent / "sql_demo.toml",
+            title="questions about databases whose literals have to be looked up",
+            settings=HERE.parent / "sql_gates" / "settings.toml",
             rubric=f"{__name__}:SQL",
             updates=90,
             threshold=0.6,
@@ -179,9 +179,9 @@ def start_config(label: str, seed: int, *, out: Path) -> Config:
     return config.model_copy(update={"train": train, "eval": evaluation})
 
 
-def start_of(label: str, seed: int, *, out: Path) -> Path:
-    """The folder of that model."""
-    return RunFolder(out / label / f"start-{seed}").warm_start
+def start_of(label: str, seed: int, *, out: Path) -> RunFolder:
+    """The folder of that run."""
+    return RunFolder(out / label / f"start-{seed}")
 
 
 def shown_file(label: str, seed: int, *, out: Path) -> Path:
@@ -194,4 +194,5 @@ def _load(label: str, seed: int, out: Path, name: str, *changes: str) -> Config:
     start = [f"--warm_start.demonstrations={shown}"] if environment.show else []
     common = [f"--name={name}", f"--folder={folder}", f"--seed={seed}", f"--env.rubric={environment.rubric}"]
     config = load(environment.settings, [*common, *environment.changes, '--eval.splits=["heldout"]', *start, *changes])
-    return config.model_copy(update={"controls": (), "control_steps": None})  # the study has a control of its own
+    # the study has a control of its own
+    return config.model_copy(update={"controls": (), "control_steps": None, "baselines": None})

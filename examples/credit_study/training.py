@@ -1,11 +1,8 @@
-"""The runs of the study, one after the other or several at once. Other processes import ``train`` from here."""
+"""The runs of the study. Other processes import ``train`` from here."""
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,13 +37,3 @@ def train(wanted: Wanted) -> str:
         start = start_of(wanted.label, wanted.seed, out=out)
     Job(config, Console(quiet=True), control=control, start=start).run()
     return f"{wanted.label} {config.name}: {time.perf_counter() - began_s:.0f} s"
-
-
-def trained(wanted: Sequence[Wanted], jobs: int) -> Iterator[str]:
-    """Every run, told as it ends; a single job stays in this process."""
-    if jobs == 1:
-        yield from map(train, wanted)
-        return
-    fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
-        yield from (done.result() for done in as_completed([pool.submit(train, one) for one in wanted]))

@@ -15,12 +15,13 @@ from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
+from turngate.envs.sql.looked_up import Wanted, looked_up, wanted
 from turngate.envs.sql.lookup_oracle import looking_turns
 from turngate.envs.sql.rubric import RUBRIC
 from turngate.envs.sql.schema import Schema
 from turngate.envs.sql.skeleton import normalised, skeleton
 from turngate.envs.sql.sources import GeneratedSql, SqlSource
-from turngate.envs.sql.text import clip, result_text
+from turngate.envs.sql.text import clip, result_text, row_lines
 from turngate.envs.sql.ties import split
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
@@ -90,6 +91,7 @@ class SqlEnv(ToolEnv):
         )
         self._answer: tuple[str, QueryResult] | None = None
         self._gold: Gold | VerifierError | None = None
+        self._wanted: tuple[Wanted, ...] | None = None  # what the task needs looked up; None: not read yet
 
     def open_tasks(self, part: TaskSourcePart) -> TaskSource:
         """Gold queries are bound like those of the agent."""
@@ -101,7 +103,7 @@ class SqlEnv(ToolEnv):
         self._database.schema()
         self._gold = self._gold_of(task.private)
         self._described, self._ran = set(), set()
-        self._last = self._answer = None
+        self._last = self._answer = self._wanted = None
         return f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
 
     def act(self, action: Action) -> Outcome:
@@ -180,6 +182,8 @@ class SqlEnv(ToolEnv):
         text = result_text(result, max_rows=self._max_rows, max_chars=self._max_chars)
         if not result.error:
             self._last = sql.strip(), result, text
+        if "needs" in self.task.private:
+            self.record("looked_up", self._looked_up(sql, result))
         return text
 
     @tool
@@ -214,6 +218,13 @@ class SqlEnv(ToolEnv):
         if result.timed_out:
             self.record("timed_out", True)
         return result
+
+    def _looked_up(self, sql: str, result: QueryResult) -> bool:
+        if self._wanted is None:
+            private, deadline_s = self.task.private, self._database.deadline_s
+            self._wanted = wanted(private["needs"], private["database"], key=private["key"], deadline_s=deadline_s)
+        n_shown = 0 if result.error else len(row_lines(result, max_rows=self._max_rows, max_chars=self._max_chars))
+        return looked_up(self._wanted, sql, result, n_shown, self._database)
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 

@@ -13,19 +13,22 @@ def result_text(result: QueryResult, *, max_rows: int, max_chars: int) -> str:
     """
     if result.error:
         return clip(f"error: {result.error}", max_chars)
-    lines = [" | ".join(result.columns)]
-    room = max_chars - len(_footer(result, -max_rows)) - 1  # a negative number equals no count: the longest footer
-    if len(lines[0]) > room:
-        return clip(lines[0], room) + "\n" + _footer(result, 0)
-    room -= len(lines[0])
+    lines = row_lines(result, max_rows=max_rows, max_chars=max_chars)
+    header = clip(" | ".join(result.columns), _room(result, max_rows, max_chars))
+    return "\n".join([header, *lines, _footer(result, len(lines))])
+
+
+def row_lines(result: QueryResult, *, max_rows: int, max_chars: int) -> list[str]:
+    """The lines of the first rows of a result, as many as ``result_text`` shows; none if there is no room for one."""
+    room = _room(result, max_rows, max_chars) - len(" | ".join(result.columns))
+    lines: list[str] = []
     for row in result.rows[:max_rows]:
         line = " | ".join([cell_text(cell) for cell in row])
         room -= len(line) + 1
         if room < 0:
             break
         lines.append(line)
-    lines.append(_footer(result, len(lines) - 1))
-    return "\n".join(lines)
+    return lines
 
 
 def cell_text(cell: Cell) -> str:
@@ -43,6 +46,11 @@ def cell_text(cell: Cell) -> str:
 def clip(text: str, max_chars: int) -> str:
     """``text`` cut to ``max_chars``, with an ellipsis where it was cut."""
     return text if len(text) <= max_chars else text[: max(max_chars - 1, 0)] + ELLIPSIS
+
+
+def _room(result: QueryResult, max_rows: int, max_chars: int) -> int:
+    """Characters for column names and rows; a negative number equals no count, so its footer is the longest."""
+    return max_chars - len(_footer(result, -max_rows)) - 1
 
 
 def _footer(result: QueryResult, shown: int) -> str:
