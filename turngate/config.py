@@ -287,7 +287,7 @@ class Config(Section):
     """Negative controls: the run is repeated from the same warm start, with the credit of each episode given to another
     one (shuffled_credit), with the rewards of each episode paid to another one before credit is computed
     (shuffled_reward), or with rewards from the toss of a coin (random_reward). A run that is not clearly better than
-    its controls learned nothing from its rewards."""
+    its controls learned nothing from its rewards. They are made after the run, beside it with train --jobs 2."""
     control_steps: int | None = Field(None, ge=1)
     """Training steps of each control; leave out for as many as train.steps."""
 

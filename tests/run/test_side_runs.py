@@ -144,7 +144,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(
     ("jobs", "said"),
     [
-        (0, "Invalid value for '--jobs': 0 is not in the range"),
+        (0, "Invalid value for '--jobs': Input should be greater than or equal to 1"),
         (2, "error: --jobs 2 has no effect: the config has one run, without baselines and controls; leave --jobs out"),
     ],
 )

@@ -64,8 +64,8 @@ def _serve(alive: Connection, work: Callable[[Console], None], log: Path) -> Non
     """The main function of the process. An exception leaves its traceback in the log."""
     os.setsid()  # an interrupt at the terminal reaches the other process only, which ends this one
     with log.open("w", encoding="utf-8") as file:
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(file.fileno(), stream.fileno())
+        for number in (1, 2):  # also what C libraries print
+            os.dup2(file.fileno(), number)
     try:
         with stopping_in_order():
             threading.Thread(target=_end_with, args=(alive,), daemon=True).start()

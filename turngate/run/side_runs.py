@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
@@ -16,7 +17,7 @@ from typing import Self
 
 from rich.console import Console
 
-from turngate.config import Config
+from turngate.config import Config, dump, parse
 from turngate.errors import ConfigError, RunError
 from turngate.run.loop import DaemonThreads
 from turngate.run.own_process import OwnProcess
@@ -36,6 +37,10 @@ class SideRun:
     start: RunFolder | None = None
     """The run whose warm-started model it begins from; None where it does not share one."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the settings as text, because some classes of parts are not found under their names."""
+        return _from_text, (dump(self.config), self.title, self.control, self.start)
+
     @property
     def folder(self) -> RunFolder:
         """Its folder."""
@@ -50,6 +55,10 @@ class SideRun:
     def can_begin(self) -> bool:
         """Whether it is not complete and the model that it begins from exists."""
         return not self.folder.is_complete and (self.start is None or self.start.warm_start.exists())
+
+
+def _from_text(settings: str, title: str, control: str | None, start: RunFolder | None) -> SideRun:
+    return SideRun(config=parse(tomllib.loads(settings)), title=title, control=control, start=start)
 
 
 def side_runs(config: Config, run: RunFolder) -> Iterator[SideRun]:
