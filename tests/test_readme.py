@@ -41,6 +41,11 @@ def test_the_environment_of_the_readme_is_checked_and_played(folder: Path) -> No
 def test_the_environment_of_the_readme_is_trained_on(folder: Path) -> None:
     assert "heldout" in run(commands()["train"], folder)
     assert (folder / "runs" / "guess" / "report" / "success.png").exists()
+    listed = run(["show", "runs/guess", "--step", "1"], folder)
+    episode = re.search(r"train/\S+", listed)
+    assert episode
+    shown = run(["show", "runs/guess", "--trajectory", episode[0]], folder)
+    assert re.search(r"because +episodes: [+-]\S+ against 7 others\n +because +turns in the same state: ", shown)
 
 
 def run(words: list[str], folder: Path) -> str:

@@ -170,6 +170,7 @@ def test_show_prints_a_trajectory_turn_by_turn(trained: Path, capsys: pytest.Cap
     text = capsys.readouterr().out
     for expected in ("right_key", "opened", "turn 0", "credit"):
         assert expected in text.lower(), expected
+    assert "because" not in text  # the run's rule does not say
     assert turngate("show", trained, "--step", "1") == 0
     assert "lock/train" in capsys.readouterr().out
 

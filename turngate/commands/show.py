@@ -37,6 +37,7 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
 def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     """Print one trajectory turn by turn. Its credit is computed again from its group, by the run's own rule."""
     from turngate.report.show import show
+    from turngate.trainer.credit.terms import CreditTerm
     from turngate.trainer.filters import keep
     from turngate.trainer.pack import by_turn
     from turngate.trainer.table import tabulate
@@ -47,18 +48,19 @@ def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     config = load_run(run)
     kept, _ = keep([group], {})
     filtered = not keep([group], config.train.filters_by_name)[0]
-    advantage_T = None
+    advantage_T, reasons = None, []
     rule = own_rule(config)
     if kept and group.scores[index].usable and rule is not None:
         table = tabulate(kept)
         advantage_N = by_turn(rule(table), table.n_turns)
-        start = 0
-        for trajectory in kept[0].trajectories:
-            if trajectory.id == trajectory_id:
-                advantage_T = advantage_N[start : start + len(trajectory.turns)]
-            start += len(trajectory.turns)
+        (own,) = (n for n, trajectory in enumerate(kept[0].trajectories) if trajectory.id == trajectory_id)
+        rows = table.traj_N == own
+        advantage_T = advantage_N[rows]
+        reasons = [
+            CreditTerm(name, credit_N[rows], compared_N[rows]) for name, credit_N, compared_N in rule.terms(table)
+        ]
     note = "; a filter dropped the group, so nothing was learned from it" if filtered else ""
     if rule is None:
         note += f"; credit is not shown: rule '{config.credit.type}' reads values that only training measures"
     console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
-    show(console, group.trajectories[index], group.scores[index], advantage_T)
+    show(console, group.trajectories[index], group.scores[index], advantage_T, reasons)

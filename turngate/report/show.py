@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -16,16 +16,24 @@ from rich.rule import Rule
 from rich.text import Text
 
 from turngate.errors import ShapeError
+from turngate.trainer.credit.terms import CreditTerm
 from turngate.types import FAULT, Action, Evidence, FloatArray, Guidance, RewardEvent, Score, Trajectory, Turn
 
 # Control, format (text direction, zero width), lone surrogates, line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
-def show(console: Console, trajectory: Trajectory, score: Score, advantage_T: FloatArray | None = None) -> None:
+def show(
+    console: Console,
+    trajectory: Trajectory,
+    score: Score,
+    advantage_T: FloatArray | None = None,
+    reasons: Sequence[CreditTerm] = (),
+) -> None:
     """Print a trajectory with its ledger, and the credit of each turn where ``advantage_T`` is given.
 
-    Raises ShapeError when ``reward_T`` or ``advantage_T`` does not have one entry per turn.
+    ``reasons``: what that credit is the sum of, cut to the turns of the trajectory. Raises ShapeError when
+    ``reward_T`` or ``advantage_T`` does not have one entry per turn.
     """
     n_turns = len(trajectory.turns)
     for name, values in (("reward_T", score.reward_T), ("advantage_T", advantage_T)):
@@ -39,7 +47,16 @@ def show(console: Console, trajectory: Trajectory, score: Score, advantage_T: Fl
         _show_ledger(console, [event for event in score.ledger if event.turn == index])
         credit = "" if advantage_T is None else f", credit {advantage_T[index]:+.4g}"
         _line(console, "turn", f"reward {score.reward_T[index]:+.4g}{credit}")
+        for reason in reasons:
+            _line(console, "because", _reason(reason, index))
     _show_end(console, trajectory, score)
+
+
+def _reason(reason: CreditTerm, index: int) -> str:
+    n = reason.compared_N[index]
+    if not n:
+        return f"{reason.name}: no other one to compare with"
+    return f"{reason.name}: {reason.credit_N[index]:+.4g} against {n} other{'' if n == 1 else 's'}"
 
 
 def literal(text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.trainer.credit import gigpo, grpo
-from turngate.trainer.credit.gigpo import step_groups
+from turngate.trainer.credit.gigpo import gigpo_terms, step_groups
 
 REWARDS = [[0, 0, 1], [0, 0, 0]]
 STATES = [[10, 11, 12], [10, 13, 11]]
@@ -17,6 +17,15 @@ def test_the_worked_example(table_of: Any):
     advantage_N = gigpo(table_of(REWARDS, states=STATES))
     assert advantage_N.dtype == np.float32
     np.testing.assert_allclose(advantage_N, [0.95125, 0.975, 0.5, -0.95125, -0.5, -0.975], atol=1e-6)
+
+
+def test_its_terms_add_up_and_say_how_many_were_compared(table_of: Any):
+    table = table_of(REWARDS, states=STATES)
+    episodes, steps = gigpo_terms(table, omega=2.0)
+    assert (episodes.credit_N + steps.credit_N).astype(np.float32).tolist() == gigpo(table, omega=2.0).tolist()
+    assert episodes.compared_N.tolist() == [1] * 6
+    assert steps.compared_N.tolist() == [1, 1, 0, 1, 0, 1]
+    assert (steps.credit_N == 0).tolist() == [False, False, True, False, True, False]
 
 
 def test_omega_scales_the_step_part_only(table_of: Any):

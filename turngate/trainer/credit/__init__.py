@@ -15,7 +15,7 @@ from turngate.trainer.credit.clip_delta import clip, delta
 from turngate.trainer.credit.dr_grpo import dr_grpo
 from turngate.trainer.credit.empg import empg
 from turngate.trainer.credit.gdpo import gdpo
-from turngate.trainer.credit.gigpo import gigpo
+from turngate.trainer.credit.gigpo import gigpo, gigpo_terms
 from turngate.trainer.credit.grpo import grpo
 from turngate.trainer.credit.hero import hero
 from turngate.trainer.credit.igpo import igpo
@@ -52,6 +52,7 @@ from turngate.trainer.credit.spa import spa
 from turngate.trainer.credit.spae import spae
 from turngate.trainer.credit.step_grpo import step_grpo
 from turngate.trainer.credit.tempo import tempo
+from turngate.trainer.credit.terms import CreditTerm
 from turngate.trainer.credit.tree_grpo import tree_grpo
 from turngate.trainer.credit.tree_rl import tree_rl
 from turngate.trainer.credit.tree_rpo import tree_rpo
@@ -81,8 +82,12 @@ VALUE_TARGETS: Mapping[str, Callable[..., FloatArray]] = {
     "bilevel_gae": bilevel_targets,
 }
 
+CREDIT_TERMS: Mapping[str, Callable[..., tuple[CreditTerm, ...]]] = {"gigpo": gigpo_terms}
+"""What the credit of a rule is the sum of, by the name of the rule; the same arguments as the rule."""
+
 __all__ = [
     "CREDITS",
+    "CREDIT_TERMS",
     "TOKEN_CREDITS",
     "VALUE_TARGETS",
     "arpo",

@@ -9,6 +9,7 @@ from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import Float64Array, GroupStatistics, Int64Array, group, measured, validate
 from turngate.trainer.credit.returns import reward_to_go
 from turngate.trainer.credit.settings import Eps, Gamma
+from turngate.trainer.credit.terms import CreditTerm
 from turngate.types import FloatArray, TurnTable
 
 Omega: TypeAlias = Annotated[
@@ -66,6 +67,21 @@ def gigpo(
     a cohort of one has episode part 0. In "mean_std_norm" a state met twice always gives ±0.7071. Raises ShapeError
     (see ``validate``; ``similar_N`` missing), ConfigError for γ outside [0, 1], eps < 0, an unknown choice.
     """
+    terms = gigpo_terms(table, gamma=gamma, omega=omega, mode=mode, anchors=anchors, episode_mean=episode_mean, eps=eps)
+    return sum((term.credit_N for term in terms), np.zeros(table.n_turns)).astype(np.float32)
+
+
+def gigpo_terms(
+    table: TurnTable,
+    *,
+    gamma: Gamma = 0.95,
+    omega: Omega = 1.0,
+    mode: Mode = "mean_norm",
+    anchors: Anchors = "exact",
+    episode_mean: EpisodeMean = "trajectory",
+    eps: Eps = 1e-6,
+) -> tuple[CreditTerm, CreditTerm]:
+    """The two parts of ``gigpo``, ``A^E`` and ``ω A^S``, whose sum it is; it raises what ``gigpo`` raises."""
     if mode not in ("mean_norm", "mean_std_norm") or eps < 0:
         raise ConfigError(f"gigpo needs mode 'mean_norm' or 'mean_std_norm' and eps ≥ 0, found '{mode}' and {eps}")
     if anchors not in ("exact", "similar") or episode_mean not in ("trajectory", "step"):
@@ -76,14 +92,17 @@ def gigpo(
     validate(table)
     scale = mode == "mean_std_norm"
     if episode_mean == "trajectory":
-        advantage_N = _normalise(group(table.total_B, table.cohort_B), scale, eps)[table.traj_N]
+        episode_N = _normalise(group(table.total_B, table.cohort_B), scale, eps)[table.traj_N]
     else:
-        advantage_N = _normalise(group(table.total_B[table.traj_N], table.cohort_B[table.traj_N]), scale, eps)
+        episode_N = _normalise(group(table.total_B[table.traj_N], table.cohort_B[table.traj_N]), scale, eps)
+    step_N, alike_N = np.zeros(table.n_turns), np.zeros(table.n_turns, np.int64)
     known_M, group_M = step_groups(table, anchors)
     if len(known_M):
-        steps = group(reward_to_go(table, gamma)[known_M], group_M)
-        advantage_N[known_M] += omega * _normalise(steps, scale, eps)
-    return advantage_N.astype(np.float32)
+        step_N[known_M] = omega * _normalise(group(reward_to_go(table, gamma)[known_M], group_M), scale, eps)
+        alike_N[known_M] = np.bincount(group_M)[group_M] - 1
+    _, cohort_B, size_C = np.unique(table.cohort_B, return_inverse=True, return_counts=True)
+    siblings_N = (size_C - 1)[cohort_B][table.traj_N]
+    return CreditTerm("episodes", episode_N, siblings_N), CreditTerm("turns in the same state", step_N, alike_N)
 
 
 def step_groups(table: TurnTable, anchors: Literal["exact", "similar"] = "exact") -> tuple[Int64Array, Int64Array]:

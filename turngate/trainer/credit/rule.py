@@ -3,7 +3,8 @@
 Every function of ``CREDITS`` and ``TOKEN_CREDITS`` is one under its name, and so is any function of yours under
 ``package.module:function``: it takes a ``TurnTable``, returns float32[N] or a ``TokenCredit``, and has its
 settings as keyword-only arguments. A function that reads a critic's values may also say what the critic learns, by its
-attribute ``value_targets``, a function of the table.
+attribute ``value_targets``, a function of the table. One whose credit is a sum may say of what, by its attribute
+``terms``, a function of the same arguments that returns ``CreditTerm`` objects.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pydantic import ValidationError
 from turngate.errors import ConfigError, ShapeError
 from turngate.parts import Part
 from turngate.problems import one_line
-from turngate.trainer.credit import CREDITS, TOKEN_CREDITS, VALUE_TARGETS
+from turngate.trainer.credit import CREDIT_TERMS, CREDITS, TOKEN_CREDITS, VALUE_TARGETS
 from turngate.trainer.credit.dry_run import columns_read
 from turngate.trainer.credit.per_token import token_targets
+from turngate.trainer.credit.terms import CreditTerm
 from turngate.trainer.credit.turn_gae import value_targets
 from turngate.types import FloatArray, TokenCredit, TurnTable
 
@@ -38,6 +40,11 @@ class CreditRule(Part):
         assert self.function is not None, f"credit rule '{self.type}' is a class without __call__"
         credit: FloatArray | TokenCredit = self.function(table, **self.settings())
         return credit
+
+    def terms(self, table: TurnTable) -> tuple[CreditTerm, ...]:
+        """What the credit of every turn is the sum of; empty for a rule that does not say."""
+        own = getattr(self.function, "terms", None) or CREDIT_TERMS.get(self.type)
+        return () if own is None else tuple(own(table, **self.settings()))
 
     def reads(
         self,
