@@ -87,6 +87,9 @@ SLOW = """
     rewards/test_known_parts.py
     rewards/test_safety.py
     run/test_credit.py
+    run/test_side_runs.py
+    run/test_supervised.py
+    run/test_validation.py
     run/test_odd_environments.py
     run/test_policy_tournament.py
     sandbox

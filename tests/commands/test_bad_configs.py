@@ -134,7 +134,7 @@ WRONG = [
     ({"policy": {"lane": 3}}, "unknown key 'policy.lane'; did you mean 'lanes'?"),
     ({"learner": {"lr": 0}}, "learner.lr: Input should be greater than 0, got 0"),
     ({"guide": {"type": "none", "level": 1}}, "unknown key 'guide.level'; known: type"),
-    (env(tasks={"type": "lock", "size": 3}), "unknown key 'env.tasks.size'; known: type"),
+    (env(tasks={"type": "lock", "size": 3}), "unknown key 'env.tasks.size'; known: dials, type"),
     (
         env(id="turngate/Sql-v1", tasks={"type": "spider", "folder": "/nowhere"}),
         "env.tasks.folder: there is no folder '/nowhere'",

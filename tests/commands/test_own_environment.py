@@ -129,7 +129,7 @@ def test_eval(folder):
 
 def test_a_run_goes_on(folder, run):
     run.model.rename(folder / "before")  # as if it had been killed in its last moments
-    assert "written: " in done(folder, "train", "coin.toml")
+    assert "written into " in done(folder, "train", "coin.toml")
     assert run.is_complete
 
 

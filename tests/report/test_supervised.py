@@ -85,7 +85,14 @@ def evaluated(run: RunFolder, phase: str, **solved: int) -> None:
         tasks = tuple(f"t{n}" for n in range(100))
         success = tuple(n < solved[name] for n in range(100))
         result = Evaluation(
-            split="heldout", temperature=temperature, success_B=success, task_B=tasks, question_B=tasks, unusable=1
+            split="heldout",
+            temperature=temperature,
+            success_B=success,
+            task_B=tasks,
+            question_B=tasks,
+            unusable=1,
+            tasks=101,
+            questions=101,
         )
         add_evaluation(run.path, phase, result)
 

@@ -135,7 +135,7 @@ def lives(pid: int) -> bool:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 300
+    until = time.monotonic() + 90
     while not true():
         assert time.monotonic() < until
         time.sleep(0.05)
