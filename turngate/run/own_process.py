@@ -44,6 +44,7 @@ class OwnProcess:
     def wait(self) -> str:
         """Wait until it has ended; returns why it failed, "" if it did not."""
         wait([self._process.sentinel])
+        self._process.join()  # its files are closed a moment before it can be collected, with its exit code
         code = self._process.exitcode
         if code is not None and code < 0:
             return f"it was ended by {signal.Signals(-code).name}"
