@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
@@ -14,11 +17,23 @@ Done = TypeVar("Done")
 def each(do: Callable[[Wanted], Done], wanted: Sequence[Wanted], jobs: int) -> Iterator[Done]:
     """``do`` of each, as they end, ``jobs`` at a time in a process each; a single job stays in this process.
 
-    ``do`` has to be a function of a module, which other processes import.
+    ``do`` has to be a function of a module, which other processes import. They end in order when this one is killed.
     """
     if jobs == 1:
         yield from map(do, wanted)
         return
     fresh = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with ProcessPoolExecutor(jobs, mp_context=fresh) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=fresh, initializer=_end_with_parent) as pool:
         yield from (done.result() for done in as_completed([pool.submit(do, one) for one in wanted]))
+
+
+def _end_with_parent() -> None:
+    """Have this process get SIGTERM when the one that started it is gone."""
+    threading.Thread(target=_wait_for_parent, daemon=True, name="parent watch").start()
+
+
+def _wait_for_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only for processes that multiprocessing started"
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

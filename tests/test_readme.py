@@ -20,8 +20,8 @@ def blocks(language: str) -> list[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Holds the file of the environment and the config beside it."""
-    (tmp_path / "guess.py").write_text(*blocks("python"))
-    (tmp_path / "guess.toml").write_text(blocks("toml")[0])
+    (tmp_path / "order.py").write_text(*blocks("python"))
+    (tmp_path / "order.toml").write_text(blocks("toml")[0])
     return tmp_path
 
 
@@ -34,17 +34,17 @@ def commands() -> dict[str, list[str]]:
 
 def test_the_environment_of_the_readme_is_checked_and_played(folder: Path) -> None:
     assert list(commands()) == ["check", "play", "train"]
-    assert run(commands()["check"], folder) == "guess:acme/Guess-v0: 0 errors, 0 warnings\n"
+    assert run(commands()["check"], folder) == "order:acme/Order-v0: 0 errors, 0 warnings\n"
     assert "finished: outcome 1" in run(commands()["play"], folder)
 
 
 def test_the_environment_of_the_readme_is_trained_on(folder: Path) -> None:
     assert "heldout" in run(commands()["train"], folder)
-    assert (folder / "runs" / "guess" / "report" / "success.png").exists()
-    listed = run(["show", "runs/guess", "--step", "1"], folder)
+    assert (folder / "runs" / "order" / "report" / "success.png").exists()
+    listed = run(["show", "runs/order", "--step", "1"], folder)
     episode = re.search(r"train/\S+", listed)
     assert episode
-    shown = run(["show", "runs/guess", "--trajectory", episode[0]], folder)
+    shown = run(["show", "runs/order", "--trajectory", episode[0]], folder)
     assert re.search(r"because +episodes: [+-]\S+ against 7 others\n +because +turns in the same state: ", shown)
 
 
@@ -64,7 +64,7 @@ def test_the_python_call_of_the_readme_reads_its_config(folder: Path) -> None:
     script = f"from pathlib import Path\nimport turngate.commands.train, turngate.config\nprint({call}.env[0].label)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("acme/Guess-v0\n", "")
+    assert (done.stdout, done.stderr) == ("acme/Order-v0\n", "")
 
 
 def test_the_readme_names_files_that_exist() -> None:

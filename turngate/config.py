@@ -57,7 +57,7 @@ class EnvSection(Section):
 
     id: str = "turngate/Sql-v1"
     """Registered id of the environment, for instance turngate/Sql-v1; ``turngate envs`` lists them. MODULE:ID imports
-    the module that registers it first, also one in the current folder: guess:acme/Guess-v0."""
+    the module that registers it first, also one in the current folder: order:acme/Order-v0."""
     name: str = Field("", pattern=r"^[A-Za-z0-9._/-]*$")
     """Name of the environment in metrics and reports; empty: its id. Needed where two entries have the same id."""
     split: str = "train"

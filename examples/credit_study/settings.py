@@ -133,8 +133,8 @@ ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
             title="questions about databases whose literals have to be looked up",
             settings=HERE.parent / "sql_gates" / "settings.toml",
             rubric=f"{__name__}:SQL",
-            updates=90,
-            threshold=0.6,
+            updates=60,
+            threshold=0.3,
         ),
         "code": Environment(
             title="code repair",

@@ -12,8 +12,8 @@ A plugin is a package that declares an entry point in the group ``turngate.envs`
 Plugins load once, when an id is not known without them. If one fails, a warning names it and the others load all the
 same.
 
-An environment of a single file needs no plugin. ``guess:acme/Guess-v0`` is the id ``acme/Guess-v0``, once the module
-``guess`` is imported, also from the current folder. It is gymnasium's own form, and can be written wherever an id can;
+An environment of a single file needs no plugin. ``order:acme/Order-v0`` is the id ``acme/Order-v0``, once the module
+``order`` is imported, also from the current folder. It is gymnasium's own form, and can be written wherever an id can;
 the environment, its tasks and what is said of it bear the id alone.
 """
 

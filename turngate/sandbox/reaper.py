@@ -16,12 +16,16 @@ def end_all(find: Callable[[], Iterable[int]], end_s: float) -> bool:
     """Kill the processes that ``find`` lists until none of them lives; whether that was so by ``end_s`` (monotonic
     clock).
 
-    They are stopped first, so that they start no others while the rest is being listed.
+    They are stopped first, so that they start no others while the rest is being listed. One that was killed is waited
+    for also where ``find`` no longer lists it: it may be below another parent while it is still dying.
     """
+    struck: dict[int, str] = {}  # start times: an id that is used again is another process
     while time.monotonic() < end_s:
-        doomed = [pid for pid in find() if is_alive(pid)]
+        dying = [pid for pid, start in struck.items() if is_alive(pid) and _started(pid) == start]
+        doomed = list(dict.fromkeys([*dying, *(pid for pid in find() if is_alive(pid))]))
         if not doomed:
             return True
+        struck = {pid: _started(pid) for pid in doomed}
         for order in (signal.SIGSTOP, signal.SIGKILL):
             for pid in doomed:
                 with suppress(ProcessLookupError):
@@ -58,6 +62,11 @@ def processes_below(pid: int) -> list[int]:
         found += below
         queue += below
     return found
+
+
+def _started(pid: int) -> str:
+    """When it started, in clock ticks since boot; nothing if there is no such process."""
+    return "".join(_fields(pid)[19:20])
 
 
 def _fields(pid: int) -> list[str]:
