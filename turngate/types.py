@@ -150,7 +150,8 @@ ANSWER = "answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guidance:
-    """Help that a trajectory received. ``strip_for_train``: learn under the context without it."""
+    """Help that a trajectory received. ``strip_for_train``: learn under the context without it. ``joins``: its credit
+    is compared with that of the unguided siblings, not with that of equally guided ones."""
 
     kind: str
     level: int
@@ -158,6 +159,7 @@ class Guidance:
     source: str
     insert_turn: int = 0
     strip_for_train: bool = False
+    joins: bool = False
 
 
 class Source(IntEnum):
@@ -255,9 +257,9 @@ class Trajectory:
 
     @property
     def cohort(self) -> tuple[str, tuple[str, int] | None]:
-        """Who shares a baseline with it: the task, and kind and level of the guidance (None = unguided)."""
+        """Who shares a baseline with it: the task, and kind and level of the guidance (None = unguided, or joins)."""
         guidance = self.guidance
-        return self.task.id, None if guidance is None else (guidance.kind, guidance.level)
+        return self.task.id, None if guidance is None or guidance.joins else (guidance.kind, guidance.level)
 
     def facts_of(self, turn: int | None) -> tuple[Evidence, ...]:
         """The facts about one turn, whenever they were measured; None: those about the whole episode."""
