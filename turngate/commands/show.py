@@ -13,6 +13,7 @@ from turngate.report.tables import print_table
 from turngate.run.credit import own_rule
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.types import Trajectory
 
 LISTED = 40  # most rows of a listing
 
@@ -24,14 +25,27 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
     at = store.last_step(None) if step is None else step
     if at is None:
         raise ConfigError(f"'{path}' holds no trajectories yet")
-    table = Table("trajectory", "outcome", "paid", "turns", "ending", box=None, title=f"step {at}")
     rows = [pair for group in store.read(at) for pair in zip(group.trajectories, group.scores, strict=True)]
+    helped = ["help"] if any(trajectory.guidance for trajectory, _ in rows) else []
+    table = Table("trajectory", "outcome", "paid", "turns", *helped, "ending", box=None, title=f"step {at}")
     for trajectory, score in sorted(rows, key=lambda pair: -pair[1].total)[:LISTED]:
         outcome = "unusable" if score.outcome is None else f"{score.outcome:g}"
-        table.add_row(trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns)), trajectory.ending)
+        cells = [trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns))]
+        table.add_row(*cells, *[_help(trajectory) for _ in helped], trajectory.ending)
     print_table(console, table)
     if len(rows) > LISTED:
         console.print(f"{len(rows) - LISTED} more; all are in {run.trajectories} as Parquet", highlight=False)
+
+
+def _help(trajectory: Trajectory) -> str:
+    """Kind and level of the help that an episode had, and how many turns somebody else took; "" for none."""
+    from turngate.report.show import is_forced
+
+    guidance = trajectory.guidance
+    if guidance is None:
+        return ""
+    forced = sum(map(is_forced, trajectory.turns))
+    return f"{guidance.kind} {guidance.level}" + (f", {forced} forced" if forced else "")
 
 
 def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
