@@ -12,11 +12,12 @@ import numpy as np
 
 from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds, play_groups
-from turngate.errors import ConfigError, RunError
+from turngate.errors import RunError
 from turngate.examine.run import Examining
 from turngate.metrics import Clock
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
 from turngate.trainer.checkpoint import Stateful
+from turngate.trainer.contexts import without_hints
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
@@ -81,6 +82,7 @@ class Run:
     examining: Examining | None = None  # looks at the episodes before they are scored
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
+    experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
 
     @property
@@ -114,11 +116,12 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
         scored = [run.score(group, step) for group in groups]
         kept, drops = keep(scored, run.filters)
     metrics = summarize(scored, waits=run.waits) | drops | examined
+    kept = without_hints(kept)
     if kept:
         with clock("credit"):
             table, after_credit = run.signals.measure(kept, tabulate(kept))
             credit = run.credit(table)
-            batch = pack(kept, credit, aggregate=run.aggregate)
+            batch = pack(kept, credit, aggregate=run.aggregate, experts=run.experts)
         metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
             metrics |= learn(run, batch, table, after_credit, first=step == 1)
@@ -132,15 +135,8 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
 
 
 def planned(guide: Guide, tasks: Sequence[Task], group_size: int) -> list[Sequence[Guidance | None]]:
-    """What the guide plans for the siblings of each task. Raises ConfigError for guidance that cannot be trained on."""
-    plans = [guide.plan(task, group_size) for task in tasks]
-    for guidance in (entry for plan in plans for entry in plan if entry is not None):
-        if guidance.strip_for_train:
-            raise ConfigError(
-                f"guidance of kind '{guidance.kind}' asks for strip_for_train, but training cannot take help out of "
-                "the context yet; plan it with strip_for_train=False"
-            )
-    return plans
+    """What the guide plans for the siblings of each task."""
+    return [guide.plan(task, group_size) for task in tasks]
 
 
 async def play_examined(
