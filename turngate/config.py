@@ -336,6 +336,8 @@ class Config(Section):
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
         self.signals.check_effect(reads, self.credit)
+        per_token = any(column.endswith("_S") for column in reads)
+        self.loss.check_effect(guided=not isinstance(self.guide, NoGuidePart), per_token=per_token)
         return self
 
     @property

@@ -63,6 +63,7 @@ async def assembled(
             filters=config.train.filters_by_name,
             learner=learner,
             loss=config.loss.policy_loss(config.seed),
+            experts=config.loss.experts is not None,
             store=Store(folder.path),
             group_size=config.train.group_size,
             minibatches=config.train.minibatches,

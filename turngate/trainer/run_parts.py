@@ -57,6 +57,7 @@ class Run:
     examining: Examining | None = None  # looks at the episodes before they are scored
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
+    experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from turngate.errors import RunError
 from turngate.metrics import Clock
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
+from turngate.trainer.contexts import without_hints
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import keep
 from turngate.trainer.learner import measured_for
@@ -44,11 +45,12 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     scored = waves.groups
     kept, drops = keep(scored, run.filters)
     metrics = summarize(scored, waits=run.waits) | drops | waves.metrics
+    kept = without_hints(kept)
     if kept:
         with clock("credit"):
             table, after_credit = run.signals.measure(kept, tabulate(kept))
             credit = run.credit(table)
-            batch = pack(kept, credit, aggregate=run.aggregate)
+            batch = pack(kept, credit, aggregate=run.aggregate, experts=run.experts)
         metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
             metrics |= learn(run, batch, table, after_credit, first=step == 1)
