@@ -19,6 +19,7 @@ from turngate.run.environments import Environments
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.signals.likelihoods import likelihoods_of
 from turngate.trainer.step import Run
@@ -36,6 +37,7 @@ async def assembled(
     control: str | None,
     answer: Answer | None,
     watch: Watch,
+    curriculum: Curriculum,
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
@@ -58,6 +60,7 @@ async def assembled(
             examining=examining,
             score=environments.score,
             guide=config.guide.open(),
+            curriculum=curriculum,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

@@ -17,6 +17,7 @@ from turngate.examine.run import Examining
 from turngate.metrics import Clock
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
 from turngate.trainer.checkpoint import Stateful
+from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import Filter, keep
 from turngate.trainer.guidance import Guide
@@ -82,6 +83,7 @@ class Run:
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
+    curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
 
     @property
     def policy(self) -> Policy:
@@ -90,13 +92,26 @@ class Run:
 
     @property
     def checkpointed(self) -> Mapping[str, Stateful]:
-        """What a checkpoint saves beside the learner: the models that signals train, and the examiners' memory."""
-        return self.signals.learners if self.examining is None else {**self.signals.learners, "examine": self.examining}
+        """What a checkpoint saves beside the learner: models that signals train, and memories of other parts."""
+        others: dict[str, Stateful] = {**self.signals.learners}
+        if self.examining is not None:
+            others["examine"] = self.examining
+        if self.curriculum is not None and self.curriculum.stateful:
+            others["curriculum"] = self.curriculum
+        return others
 
     @property
     def waits(self) -> bool:
         """Whether scores can depend on facts of examiners, which may be missing."""
         return self.examining is not None and bool(self.examining.examiners)
+
+    def observe(self, scored: Sequence[ScoredGroup]) -> Metrics:
+        """Show the results of a step to the guide and to the curriculum, and return their metrics."""
+        self.guide.observe(scored)
+        if self.curriculum is None:
+            return self.guide.metrics()
+        self.curriculum.observe(scored)
+        return self.guide.metrics() | self.curriculum.metrics()
 
     def seed_at(self, step: int) -> int:
         """The seed from which everything random in one step derives."""
@@ -124,11 +139,11 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
             metrics |= learn(run, batch, table, after_credit, first=step == 1)
         with clock("publish"):
             metrics |= await publish_checked(run, scored, step)
-    run.guide.observe(scored)
+    metrics |= run.observe(scored)
     with clock("record"):
         run.store.write(step, scored)
         metrics |= run.watch(step, scored, metrics)
-    return metrics | run.guide.metrics() | clock
+    return metrics | clock
 
 
 def planned(guide: Guide, tasks: Sequence[Task], group_size: int) -> list[Sequence[Guidance | None]]:
