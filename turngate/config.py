@@ -31,6 +31,7 @@ from turngate.sinks import ConsoleLines, SinkPart
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
+from turngate.trainer.curriculum import CurriculumPart, InOrderPart
 from turngate.trainer.filters import FilterPart
 from turngate.trainer.guidance import GuidePart, NoGuidePart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
@@ -278,6 +279,8 @@ class Config(Section):
     examine: tuple[Examiner, ...] = ()
     """Examiners, which look at episodes after they were played and before they are scored, and record facts that the
     rubric reads: judges, votes, probes …"""
+    curriculum: CurriculumPart = InOrderPart()
+    """The curriculum, which decides which tasks are played: in their order, or by the results so far."""
     sink: tuple[SinkPart, ...] = (ConsoleLines(),)
     """Where the metrics of each step are sent besides metrics.jsonl. It is the only setting that may be changed when a
     run goes on."""

@@ -21,13 +21,13 @@ class HalfHinted(GuidePart):
 
     type: Literal["half_hinted"] = "half_hinted"
 
-    def open(self) -> NoGuide:
+    def open(self, helpers: object) -> NoGuide:
         class Half(NoGuide):
-            def plan(self, task: Task, group_size: int) -> Sequence[Guidance | None]:
+            def plan(self, task: Task, group_size: int) -> Plan:
                 hint = Guidance(
                     kind="fact", level=1, text="red is a", source="env", insert_turn=1, strip_for_train=True
                 )
-                return [hint, None] * (group_size // 2)
+                return Plan(entries=[hint, None] * (group_size // 2))
 
         return Half()
 

@@ -20,6 +20,7 @@ from turngate.run.helping import EnvironmentHelp
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
@@ -37,6 +38,7 @@ async def assembled(
     control: str | None,
     answer: Answer | None,
     watch: Watch,
+    curriculum: Curriculum,
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
@@ -59,6 +61,7 @@ async def assembled(
             examining=examining,
             score=environments.score,
             guide=config.guide.open(EnvironmentHelp(environments, chat.notation)),
+            curriculum=curriculum,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

@@ -12,6 +12,7 @@ from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds
 from turngate.examine.run import Examining
 from turngate.trainer.checkpoint import Stateful
+from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
 from turngate.trainer.learner import MAX_KL, Learner
@@ -59,6 +60,7 @@ class Run:
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
+    curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
 
     @property
     def policy(self) -> Policy:
@@ -67,18 +69,28 @@ class Run:
 
     @property
     def checkpointed(self) -> Mapping[str, Stateful]:
-        """What a checkpoint saves beside the learner: models that signals train, memory of examiners and guide."""
+        """What a checkpoint saves beside the learner: models that signals train, memories of other parts."""
         found: dict[str, Stateful] = dict(self.signals.learners)
         if self.examining is not None:
             found["examine"] = self.examining
         if isinstance(self.guide, Remembering):
             found["guide"] = _GuideMemory(self.guide)
+        if self.curriculum is not None and self.curriculum.stateful:
+            found["curriculum"] = self.curriculum
         return found
 
     @property
     def waits(self) -> bool:
         """Whether scores can depend on facts of examiners, which may be missing."""
         return self.examining is not None and bool(self.examining.examiners)
+
+    def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
+        """Show the results of a step to the guide and to the curriculum, and return their metrics."""
+        self.guide.observe(played)
+        if self.curriculum is None:
+            return self.guide.metrics()
+        self.curriculum.observe(played)
+        return self.guide.metrics() | self.curriculum.metrics()
 
     def seed_at(self, step: int) -> int:
         """The seed from which everything random in one step derives."""

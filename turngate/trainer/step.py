@@ -56,13 +56,13 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
             metrics |= learn(run, batch, table, after_credit, first=step == 1)
         with clock("publish"):
             metrics |= await publish_checked(run, scored, step)
-    run.guide.observe(waves.played)
+    metrics |= run.observe(waves.played)
     with clock("record"):
         run.store.write(step, scored)
         if waves.unused:
             run.store.write(step, waves.unused, phase=UNUSED)
         metrics |= run.watch(step, scored, metrics)
-    return metrics | run.guide.metrics() | clock
+    return metrics | clock
 
 
 def learn(run: Run, batch: Batch, table: TurnTable, after_credit: AfterCredit, *, first: bool) -> Metrics:
