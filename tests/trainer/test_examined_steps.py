@@ -19,7 +19,8 @@ from turngate.trainer.evaluate import evaluate
 from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.step import Run, train_step
+from turngate.trainer.run_parts import Run
+from turngate.trainer.step import train_step
 from turngate.types import Evidence
 
 LOG: list[str] = []
