@@ -1,7 +1,6 @@
 """From a config to a step that learns without the hint, and to experts among the siblings."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from turngate.config import dump, parse
 from turngate.errors import ConfigError
 from turngate.jsonl import read_rows
 from turngate.run.job import Job
-from turngate.trainer.guidance import GuidePart, NoGuide
+from turngate.trainer.guidance import Guide, GuidePart, Helpers, Plan
 from turngate.types import Guidance, Task
 
 
@@ -21,8 +20,8 @@ class HalfHinted(GuidePart):
 
     type: Literal["half_hinted"] = "half_hinted"
 
-    def open(self, helpers: object) -> NoGuide:
-        class Half(NoGuide):
+    def open(self, helpers: Helpers) -> Guide:
+        class Half(Guide):
             def plan(self, task: Task, group_size: int) -> Plan:
                 hint = Guidance(
                     kind="fact", level=1, text="red is a", source="env", insert_turn=1, strip_for_train=True

@@ -336,8 +336,8 @@ class Player:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
         source[len(context) :] = Source.POLICY if play.forced is None else Source.GUIDE
         guidance = play.episode.guidance
-        shown = guidance is not None and bool(guidance.text) and guidance.insert_turn == len(play.turns)
         source[play.hint] = Source.GUIDE
+        shown = guidance is not None and bool(guidance.text) and guidance.insert_turn == len(play.turns)
         return Turn(
             observation=observation,
             context_ids=context,

@@ -44,8 +44,8 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     waves = await play_waves(run, tasks, step, clock)
     scored = waves.groups
     kept, drops = keep(scored, run.filters)
-    metrics = summarize(scored, waits=run.waits) | drops | waves.metrics
     kept = without_hints(kept)
+    metrics = summarize(scored, waits=run.waits) | drops | waves.metrics
     if kept:
         with clock("credit"):
             table, after_credit = run.signals.measure(kept, tabulate(kept))
