@@ -58,6 +58,7 @@ class Run:
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
+    refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
 
     @property
     def policy(self) -> Policy:
