@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turngate.config import Config
+from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, EnvError
 from turngate.run.environments import Environments
 from turngate.tools.read import rewritten
@@ -46,10 +47,11 @@ class EnvironmentHelp:
 def check_guide(config: Config, environments: Environments) -> None:
     """Raise ConfigError for a guide that needs what an environment of the run does not have."""
     for label, env in environments:
-        if "solutions" in config.guide.needs and not env.turn_spec.has_oracle:
+        solvable = env.turn_spec.has_oracle or type(env).solutions is not TurnEnv.solutions
+        if "solutions" in config.guide.needs and not solvable:
             raise ConfigError(
                 f"guide: '{config.guide.type}' needs solutions, and '{label}' has none (its turn_spec.has_oracle is "
-                "false); write TurnEnv.oracle, or choose another guide"
+                "false); write TurnEnv.oracle or TurnEnv.solutions, or choose another guide"
             )
         if "hints" in config.guide.needs and not env.turn_spec.hint_levels:
             raise ConfigError(
