@@ -35,6 +35,14 @@ def read_answer(question: Question, text: str, *, quotes: QuoteRule = "decisive"
         return bad.fault
 
 
+def read_object(text: str) -> dict[str, Any] | Fault:
+    """The JSON object that the reply ``text`` is, found as strictly as that of a verdict, or what is wrong with it."""
+    try:
+        return _object(text)
+    except _Bad as bad:
+        return bad.fault
+
+
 def is_refusal(text: str) -> bool:
     """Whether a reply without any JSON declines to answer."""
     body = _THOUGHT.sub("", text)
