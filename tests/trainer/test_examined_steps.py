@@ -17,9 +17,10 @@ from turngate.rewards import FromEvidence, Rubric
 from turngate.trainer.credit import rloo
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.filters import varied
-from turngate.trainer.guidance import NoGuide
+from turngate.trainer.guidance import NoGuide, Plan
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.step import Run, train_step
+from turngate.trainer.run_parts import Run
+from turngate.trainer.step import train_step
 from turngate.types import Evidence, Guidance
 
 LOG: list[str] = []
@@ -174,7 +175,7 @@ def test_guidance_that_training_cannot_honour_is_refused():
     class Stripped(NoGuide):
         def plan(self, task, group_size):
             help_ = Guidance(kind="fact", level=1, text="red is a", source="task", strip_for_train=True)
-            return [help_] + [None] * (group_size - 1)
+            return Plan(entries=[help_] + [None] * (group_size - 1))
 
     with pytest.raises(ConfigError, match="guidance of kind 'fact' asks for strip_for_train"):
         run_with(Letters(), guide=Stripped())

@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from turngate.agents.chat import Chat
+from turngate.agents.forced import Entry, Forced
 from turngate.agents.policies.base import Policy
 from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
@@ -94,12 +95,16 @@ class TokenLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any."""
+    """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any.
+
+    ``forced``: turns that somebody else takes first; ``guidance`` is then its guidance.
+    """
 
     id: str
     task: Task
     seed: int
     guidance: Guidance | None = None
+    forced: Forced | None = None
 
 
 @dataclass(slots=True)
@@ -117,6 +122,18 @@ class _Play:
     def n_tokens(self) -> int:
         return sum(len(part) for part in self.ids)
 
+    @property
+    def forced(self) -> Forced | None:
+        """Who takes the turn that comes next instead of the policy; None = the policy does."""
+        forced = self.episode.forced
+        return forced if forced is not None and len(self.turns) < len(forced.turns) else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all turns of an episode that somebody else plays from beginning to end are taken."""
+        forced = self.episode.forced
+        return forced is not None and forced.whole and len(self.turns) == len(forced.turns)
+
     def fail(self, fault: AgentFault, *, turn: int | None) -> Ending:
         self.evidence.append(Evidence(name=FAULT, value=storable(str(fault), REASON_CHARS), turn=turn))
         return Ending.AGENT_FAULT
@@ -131,6 +148,7 @@ class _Play:
             seed=episode.seed,
             evidence=tuple(self.evidence),
             guidance=episode.guidance,
+            parent=None if episode.forced is None else episode.forced.parent,
             error=storable(error, REASON_CHARS),
         )
 
@@ -208,7 +226,8 @@ class Player:
     async def _turns(self, world: World, play: _Play) -> Ending:
         episode, outside = play.episode, self.policy.outside
         start_s = time.monotonic()
-        seed = derive_seed(episode.seed, "env")
+        begun = None if episode.forced is None else episode.forced.seed
+        seed = derive_seed(episode.seed if begun is None else begun, "env")
         observation, info = await outside(world.reset(episode.task, seed, self.chat.notation))
         frames = self.chat.frames(info["tools"])
         play.tools = info["tools"] if self.chat.notation else ()
@@ -224,7 +243,7 @@ class Player:
             play.ids.append(context)
             play.messages.append(message)
             try:
-                completion = await self.policy.complete(self._request(play))
+                completion = await self._said(play)
             except OutOfRoom:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
@@ -235,15 +254,29 @@ class Player:
                 play.turns.append(self._turn(play, observation, context, completion, action))
                 return play.fail(fault, turn=len(play.turns) - 1)
             play.evidence += info["evidence"]
+            forced = play.forced
             play.turns.append(self._turn(play, observation, context, completion, info["action"]))
+            if forced is not None:
+                forced.check_key(len(play.turns) - 1, reply.state_key)
             if terminated or truncated:
                 assert info["ending"] is not None  # the contract of ``step``
                 return info["ending"]
+            if play.is_whole:
+                return await self._cut(world, play, Ending.MAX_TURNS)
             observation, calls = reply, info["action"].calls
             play.messages.append(Message(role="assistant", content=completion.text, calls=calls))
             message = self._message(play, observation, answers=bool(calls))
             answered = calls[-1].name if calls else ""
             context = frames.follow_up(message.content, completion.ended_by, answered=answered)
+
+    async def _said(self, play: _Play) -> Completion:
+        """The next turn: of the policy, or of whoever takes it instead. Raises OutOfRoom for one that does not fit."""
+        if play.forced is None:
+            return await self.policy.complete(self._request(play))
+        completion = play.forced.said(len(play.turns), self.chat, self.policy.version)
+        if play.n_tokens + len(completion.ids_K) > self.limits.context:
+            raise OutOfRoom(f"forced turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
+        return completion
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         try:
@@ -286,22 +319,23 @@ class Player:
     @staticmethod
     def _text(observation: Observation, episode: Episode, turn: int) -> str:
         guidance = episode.guidance
-        if guidance is None or guidance.insert_turn != turn:
+        if guidance is None or not guidance.text or guidance.insert_turn != turn:
             return observation.text
         return f"{observation.text}\n{guidance.text}"
 
     @staticmethod
     def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, action: Action) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
-        source[len(context) :] = Source.POLICY
+        source[len(context) :] = Source.POLICY if play.forced is None else Source.GUIDE
         guidance = play.episode.guidance
+        shown = guidance is not None and bool(guidance.text) and guidance.insert_turn == len(play.turns)
         return Turn(
             observation=observation,
             context_ids=context,
             completion=completion,
             source=source,
             action=action,
-            guidance=guidance if guidance is not None and guidance.insert_turn == len(play.turns) else None,
+            guidance=guidance if shown else None,
         )
 
 
@@ -309,12 +343,13 @@ async def play_groups(
     player: Player,
     worlds: Worlds,
     tasks: Sequence[Task],
-    plans: Sequence[Sequence[Guidance | None]],
+    plans: Sequence[Sequence[Entry]],
     *,
     seed: int,
     ended: Callable[[Group], None] = nobody,
 ) -> list[Group]:
-    """Play one group per task, with one sibling per entry of its plan: the help that it gets, None for none.
+    """Play one group per task, with one sibling per entry of its plan: the help that it gets, None for none, or the
+    turns that somebody else takes first.
 
     ``seed`` must differ from step to step. ``ended`` is called with each group as soon as its last episode has ended,
     while others are still being played.
@@ -340,6 +375,12 @@ async def play_groups(
     return [group(place) for place in range(len(groups))]
 
 
-def _episode(task: Task, sibling: int, guidance: Guidance | None, seed: int) -> Episode:
-    own_seed = derive_seed(seed, task.id, sibling)
-    return Episode(id=f"{task.id}#{sibling}@{seed:x}", task=task, seed=own_seed, guidance=guidance)
+def _episode(task: Task, sibling: int, entry: Entry, seed: int) -> Episode:
+    forced = entry if isinstance(entry, Forced) else None
+    return Episode(
+        id=f"{task.id}#{sibling}@{seed:x}",
+        task=task,
+        seed=derive_seed(seed, task.id, sibling),
+        guidance=entry.guidance if isinstance(entry, Forced) else entry,
+        forced=forced,
+    )

@@ -16,12 +16,13 @@ from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
+from turngate.run.helping import EnvironmentHelp
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.monitoring import Watch
+from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
-from turngate.trainer.step import Run
 
 
 @asynccontextmanager
@@ -57,7 +58,7 @@ async def assembled(
             worlds=worlds,
             examining=examining,
             score=environments.score,
-            guide=config.guide.open(),
+            guide=config.guide.open(EnvironmentHelp(environments, chat.notation)),
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

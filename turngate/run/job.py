@@ -23,6 +23,7 @@ from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, naming_key
+from turngate.run.helping import check_guide
 from turngate.run.holding import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
@@ -39,7 +40,8 @@ from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.overlap import SplitOverlap
-from turngate.trainer.step import Run, train_step
+from turngate.trainer.run_parts import Run
+from turngate.trainer.step import train_step
 from turngate.types import derive_seed
 
 
@@ -83,6 +85,7 @@ class Job:
                         env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
             check_examiners(config, self.environments)
+            check_guide(config, self.environments)
             check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
             require_torch()
