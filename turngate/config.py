@@ -32,7 +32,7 @@ from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.filters import FilterPart
-from turngate.trainer.guidance import GuidePart, NoGuidePart
+from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.signals.settings import (
@@ -212,6 +212,9 @@ class EvalSection(Section):
     """Number of tasks of each split; more tasks narrow the confidence intervals and take longer."""
     samples: int = Field(1, ge=1)
     """Episodes per task at the training temperature. The evaluation at temperature 0 plays each task once."""
+    memory: bool = False
+    """Evaluate once more after training, with the experience memory of guide "memory" in the context. The report has it
+    apart, as "with memory"; the other evaluations are without help."""
 
 
 class Baselines(Section):
@@ -376,6 +379,10 @@ class Config(Section):
         if isinstance(self.model, TinyModel) and self.policy.top_k >= self.model.vocabulary:
             raise ValueError(
                 f"policy.top_k {self.policy.top_k} has no effect: the vocabulary has {self.model.vocabulary} entries"
+            )
+        if self.eval.memory and not isinstance(self.guide, MemoryGuidePart):
+            raise ValueError(
+                f"eval.memory has no effect: guide '{self.guide.type}' keeps no memory; guide 'memory' does"
             )
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")

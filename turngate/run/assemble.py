@@ -20,6 +20,7 @@ from turngate.run.helping import EnvironmentHelp
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.guidance.writer import opened_writer
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
@@ -52,12 +53,13 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
-    async with Examining(config.examine, desk) as examining:
+    async with Examining(config.examine, desk) as examining, opened_writer(config.guide, player) as writer:
         yield Run(
             player=player,
             worlds=worlds,
             examining=examining,
             score=environments.score,
+            writer=writer,
             guide=config.guide.open(EnvironmentHelp(environments, chat.notation)),
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,

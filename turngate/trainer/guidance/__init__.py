@@ -7,6 +7,7 @@ never asks a guide.
 
 from turngate.agents.forced import Entry, Forced
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need, NoGuide, NoGuidePart, Remembering
+from turngate.trainer.guidance.experience import MemoryGuide, MemoryGuidePart
 from turngate.trainer.guidance.plan import Plan
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "Guide",
     "GuidePart",
     "Helpers",
+    "MemoryGuide",
+    "MemoryGuidePart",
     "Need",
     "NoGuide",
     "NoGuidePart",
