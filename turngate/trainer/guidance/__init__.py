@@ -8,7 +8,11 @@ never asks a guide.
 from turngate.agents.forced import Entry, Forced
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need, NoGuide, NoGuidePart, Remembering
 from turngate.trainer.guidance.experience import MemoryGuide, MemoryGuidePart
+from turngate.trainer.guidance.meta_experience import MetaExperiencePart
+from turngate.trainer.guidance.pilot import PilotPart
 from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.guidance.self_hints import SelfHintsPart
+from turngate.trainer.guidance.teacher import TeacherPart
 
 __all__ = [
     "Entry",
@@ -18,9 +22,13 @@ __all__ = [
     "Helpers",
     "MemoryGuide",
     "MemoryGuidePart",
+    "MetaExperiencePart",
     "Need",
     "NoGuide",
     "NoGuidePart",
+    "PilotPart",
     "Plan",
     "Remembering",
+    "SelfHintsPart",
+    "TeacherPart",
 ]
