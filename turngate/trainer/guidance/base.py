@@ -80,6 +80,9 @@ class GuidePart(Part):
     branches: ClassVar[bool] = False
     """Whether its episodes leave others at some turn, as rules over trees need."""
 
+    def check(self, group_size: int) -> None:
+        """Raise ConfigError for settings that do not fit groups of this size."""
+
     @abstractmethod
     def open(self, helpers: Helpers) -> Guide:
         """The guide of one run."""
