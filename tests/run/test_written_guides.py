@@ -12,7 +12,7 @@ from turngate.metrics import read_metrics
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.types import Trajectory
+from turngate.types import Source, Trajectory
 
 EASY = {
     "rewards": [{"type": "from_evidence", "name": "parsed", "evidence": "parsed", "kind": "outcome", "per_turn": True}]
@@ -103,6 +103,68 @@ def test_a_lesson_from_a_success_and_a_failure_is_tried_out(tmp_path):
     assert n_tried == 2 * total(run, "writer_asked") > 0
 
 
+REFLECTION = {
+    "trajectory_summary": "It pressed keys.",
+    "root_cause_analysis": "The second press was no call.",
+    "trajectory_outcome": "failure",
+    "improvement_suggestion": "Write the whole call.",
+    "retry_from_step": 1,
+}
+
+
+def test_an_attempt_is_tried_again_from_the_turn_that_the_reflection_names(tmp_path):
+    run = trained(tmp_path, "r3l", REFLECTION, strip=False)
+    played = episodes(run)
+    first = {one.id: one for one in played if one.guidance is None}
+    retries = [one for one in played if one.guidance is not None]
+    assert len(first) == len(retries) == 4
+    for one in retries:
+        parent, pivot = one.parent
+        assert pivot == 1
+        assert one.turns[0].action == first[parent].turns[0].action
+        assert set(one.turns[0].source) <= {Source.CONTEXT, Source.GUIDE}
+        assert one.turns[1].guidance.text == "Write the whole call."
+        assert one.turns[1].observation == first[parent].turns[1].observation
+    assert total(run, "writer_asked") == 8
+
+
+def test_an_attempt_that_the_reflection_calls_a_success_is_left_alone(tmp_path):
+    run = trained(tmp_path, "r3l", {**REFLECTION, "trajectory_outcome": "success"}, strip=False)
+    assert helped(run) == []
+    assert len(episodes(run)) == 4
+
+
+def test_hindsight_rewrites_the_best_failures_from_their_first_unmet_turn(tmp_path):
+    rubric = {
+        "rewards": [
+            {"type": "from_evidence", "name": "opened", "evidence": "opened", "kind": "outcome"},
+            {"type": "from_evidence", "name": "parsed", "evidence": "parsed", "weight": 0.3, "per_turn": True},
+        ],
+    }
+    settings = config(tmp_path, {"type": "herl", "drafts": 2, "strip": False}, rubric)
+    settings["env"]["allow_unsafe"] = True
+    run = train(settings)
+    store = Store(run.path)
+    for step in (1, 2):
+        groups = {group.task.id: group for group in store.read(step, "train")}
+        unused = {group.task.id: group for group in store.read(step, "unused")}
+        for task, group in groups.items():
+            pairs = list(zip(group.trajectories, group.scores, strict=True))
+            aside = list(zip(unused[task].trajectories, unused[task].scores, strict=True)) if task in unused else []
+            totals = {
+                one.id: sum(line.paid for line in score.ledger if line.name != "hindsight")
+                for one, score in pairs + aside
+            }
+            rewrites = [one for one, _ in pairs + aside if one.parent]
+            assert len(rewrites) in (0, 2)
+            for one in rewrites:
+                assert one.turns[one.parent[1]].guidance.text.startswith("This is a second attempt.")
+            for one, score in pairs:
+                gains = [totals[other.id] - totals[one.id] for other in rewrites if other.parent[0] == one.id]
+                assert score.total - totals[one.id] == pytest.approx(0.05 * gains[0] if gains else 0)
+    assert any(row["guide/tried"] for row in read_metrics(run.metrics))
+
+
 def test_a_plan_is_written_before_the_episodes_and_followed_ones_are_paid(tmp_path):
     rubric = {
         "rewards": [
@@ -134,7 +196,7 @@ def test_a_plan_is_written_before_the_episodes_and_followed_ones_are_paid(tmp_pa
             assert score.total == pytest.approx(score.outcome + extra)
 
 
-@pytest.mark.parametrize("guide", ["teacher", "self_hints", "mel", "pilot"])
+@pytest.mark.parametrize("guide", ["teacher", "self_hints", "mel", "pilot", "r3l"])
 def test_the_policy_itself_may_write_for_every_guide(tmp_path, guide):
     """What it writes is whatever a model says that has learned to press keys; the run goes on."""
     speaker = {"type": "policy", "max_tokens": 8}

@@ -69,7 +69,9 @@ async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -
                 for course, plan in zip(courses, plans, strict=True)
             ]
     with clock("reward"):
-        groups_scored = [group for course in courses for group in course.learned(run, step)]
+        groups_scored = [
+            run.guide.settle(group, course.scored()) for course in courses for group in course.learned(run, step)
+        ]
     played = [course.scored() for course in courses]
     unused = [group for course in courses for group in course.unused()]
     books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, wave)

@@ -12,9 +12,11 @@ from tests.examine.episodes import episode, task
 from turngate.rewards import NeedsOutcome, Rubric
 from turngate.rewards.judge import Fault
 from turngate.rewards.rubric import FromEvidence
+from turngate.trainer.guidance.hindsight import Hindsight, best_drafts, hindsight_bonus
 from turngate.trainer.guidance.meta_experience import bifurcation, contrast, read_lesson
 from turngate.trainer.guidance.pilot import read_plan
 from turngate.trainer.guidance.self_hints import read_levels
+from turngate.trainer.guidance.self_reflection import SelfReflection, read_reflection
 from turngate.trainer.guidance.transcripts import begun, facts_of, met, prompt_of, steps_of
 from turngate.types import Evidence, Guidance, Observation, Record, RewardEvent, Score, ScoredGroup
 
@@ -141,3 +143,83 @@ def test_a_writer_is_shown_turns_and_verdicts_as_data():
     assert prompt.startswith("HEAD\n")
     assert prompt.endswith("\nASK")
     assert "SECRET" not in prompt
+
+
+# --- R3L -------------------------------------------------------------------------------------------------------------
+
+GOOD = {"trajectory_outcome": "failure", "improvement_suggestion": " look  first ", "retry_from_step": 2}
+
+
+def test_a_reflection_names_the_turn_to_try_again_from():
+    assert read_reflection(json.dumps(GOOD), 3) == SelfReflection(
+        outcome="failure", suggestion="look first", retry_from=2
+    )
+    calm = {"trajectory_outcome": "success", "retry_from_step": None}
+    assert read_reflection(json.dumps(calm), 3) == SelfReflection(outcome="success", suggestion="", retry_from=None)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"trajectory_outcome": "perfect"},
+        {"retry_from_step": 3},
+        {"retry_from_step": -1},
+        {"retry_from_step": True},
+        {"retry_from_step": "2"},
+        {"improvement_suggestion": ""},
+        {"improvement_suggestion": 7},
+    ],
+)
+def test_a_reflection_that_cannot_be_used_gives_no_retry(changed):
+    assert isinstance(read_reflection(json.dumps({**GOOD, **changed}), 3), Fault)
+    assert isinstance(read_reflection("I would try again.", 3), Fault)
+
+
+# --- HeRL ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_worked_number_of_herl():
+    assert 0.6 + hindsight_bonus(0.6, 1.0, alpha=0.05, cap=0.1) == pytest.approx(0.62)
+    assert hindsight_bonus(0.0, 5.0, alpha=0.05, cap=0.1) == 0.1
+    assert hindsight_bonus(5.0, 0.0, alpha=0.05, cap=0.1) == -0.1
+
+
+@given(st.floats(-2, 2), st.floats(-2, 2), st.floats(0, 1), st.floats(0.01, 1))
+def test_a_bonus_never_leaves_its_cap_and_has_the_sign_of_the_gain(reward, rewritten, alpha, cap):
+    bonus = hindsight_bonus(reward, rewritten, alpha=alpha, cap=cap)
+    assert abs(bonus) <= cap
+    assert bonus * (rewritten - reward) >= 0
+
+
+def with_ledger(one, total, *events, usable=True):
+    reward_T = np.zeros(len(one.turns), np.float32)
+    reward_T[-1:] = total
+    ledger = (RewardEvent(name="paid", kind="process", turn=None, value=total, weight=1.0), *events)
+    return one, Score(ledger=ledger, reward_T=reward_T, outcome=0.0, usable=usable)
+
+
+def test_drafts_are_the_best_failures_and_a_rewrite_pays_for_its_draft():
+    weak = with_ledger(played("ab", name="t#0"), 0.2)
+    good = with_ledger(played("ab", name="t#1"), 0.6, event("parsed", 0, turn=1, weight=0.0))
+    lost = with_ledger(played("ab", name="t#2"), 0.9, usable=False)
+    pairs = [weak, good, lost]
+    group = ScoredGroup(
+        task=task(), trajectories=tuple(one for one, _ in pairs), scores=tuple(score for _, score in pairs)
+    )
+    assert best_drafts(group) == [1, 0]
+    guide = Hindsight(drafts=1, alpha=0.05, cap=0.1, strip=True)
+    plan = guide.again(group, 1)
+    assert (plan.into, plan.row) == ("replace", 1)
+    (entry,) = plan.entries
+    assert (entry.turns, entry.parent, entry.guidance.insert_turn) == (("a",), ("t#1", 1), 1)
+    assert "It did not meet: paid, parsed (turn 1)." in entry.guidance.text
+    assert guide.again(group, 2) is None
+    rewrite = with_ledger(replace(played("ac", name="t#3"), parent=("t#1", 1)), 1.0)
+    everything = ScoredGroup(
+        task=task(), trajectories=(*group.trajectories, rewrite[0]), scores=(*group.scores, rewrite[1])
+    )
+    settled = guide.settle(group, everything)
+    assert [score.total for score in settled.scores] == pytest.approx([0.2, 0.62, 0.9])
+    assert [float(score.reward_T.sum()) for score in settled.scores] == pytest.approx([0.2, 0.62, 0.9])
+    assert guide.metrics() == {"guide/hindsight_bonus": pytest.approx(0.02)}
+    assert guide.settle(group, group).scores == group.scores

@@ -13,6 +13,7 @@ never asks a guide.
 from turngate.agents.forced import Entry, Forced
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need, NoGuide, NoGuidePart, Remembering
 from turngate.trainer.guidance.experience import MemoryGuide, MemoryGuidePart
+from turngate.trainer.guidance.hindsight import HindsightPart
 from turngate.trainer.guidance.hint_guides import GuideGrpoPart, LadderPart, SageLightPart, SagePart
 from turngate.trainer.guidance.meta_experience import MetaExperiencePart
 from turngate.trainer.guidance.pilot import PilotPart
@@ -38,6 +39,7 @@ __all__ = [
     "GuideGrpoPart",
     "GuidePart",
     "Helpers",
+    "HindsightPart",
     "LadderPart",
     "LuffyPart",
     "MemoryGuide",
