@@ -1,19 +1,24 @@
 """Every guide that ships trains in a whole run, from its table in a config to the episodes on disk."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from turngate.config import Config
+from turngate.envs.lock import LockEnv
+from turngate.errors import ConfigError
+from turngate.run.helping import check_guide
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.guidance import GuidePart
-from turngate.types import Source
+from turngate.trainer.guidance import GuidePart, Helpers, Plan, ReverseCurriculumPart
+from turngate.trainer.guidance.prefix_schedules import ReverseCurriculum
+from turngate.types import ScoredGroup, Source
 
-SOLVED_ALONE = {"questa": 0}
 GUIDES: dict[str, dict[str, object]] = {
     "ladder": {"exempt_steps": 0},
     "guide": {"strip": False},
@@ -41,7 +46,7 @@ def config(folder: Path, name: str, **more: object) -> Config:
             "folder": folder,
             "env": {"id": "turngate/Lock-v1"},
             "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
-            "warm_start": {"episodes": 24, "epochs": 2, "episodes_per_batch": 8, "lr": 5e-3},
+            "warm_start": {"episodes": 96, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3},
             "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
             "learner": {"lr": 1e-3},
             "train": {"steps": 2, "tasks_per_step": 3, "group_size": 8},
@@ -102,3 +107,92 @@ def test_a_guide_trains_a_whole_run(kind: str, begun: RunFolder, tmp_path: Path)
     ]
     assert evaluated
     assert {one.guidance for one in evaluated} == {None}
+
+
+# --- a run that is stopped in a wave ---------------------------------------------------------------------------------
+
+
+STOP = {"at": 0}
+
+
+class StoppedPart(ReverseCurriculumPart):
+    """Stops the run in the second wave of a step, as a signal would; it has a state, and plays the group twice."""
+
+    def open(self, helpers: Helpers) -> "Stopped":
+        return Stopped(helpers, start=None, low=self.low, high=self.high, by=self.by)
+
+
+class Stopped(ReverseCurriculum):
+    steps = 0
+
+    def again(self, group: ScoredGroup, wave: int) -> Plan | None:
+        if STOP["at"] == self.steps + 1 and wave == 2:
+            raise KeyboardInterrupt
+        return Plan(entries=[None] * 2, into="own") if wave < 3 else None
+
+    def observe(self, groups: Sequence[ScoredGroup]) -> None:
+        self.steps += 1
+        super().observe(groups)
+
+
+def test_a_run_that_was_stopped_in_a_wave_goes_on_bit_for_bit(begun: RunFolder, tmp_path: Path) -> None:
+    guide = {"type": "tests.run.test_guides:StoppedPart", "by": "env", "low": 0.0, "high": 0.01}
+    steps = {"steps": 4, "tasks_per_step": 2, "group_size": 4, "filters": []}
+    whole = train(config(tmp_path / "a", "run", guide=guide, train=steps), begun)
+    STOP["at"] = 3
+    with pytest.raises(KeyboardInterrupt):
+        train(config(tmp_path / "b", "run", guide=guide, train=steps), begun)
+    STOP["at"] = 0
+    again = train(config(tmp_path / "b", "run", guide=guide, train=steps), begun)
+    assert without_clocks(again) == without_clocks(whole)
+    assert len({row["guide/prefix_turns"] for row in rows(whole)}) > 1  # its state moved
+    for step in range(1, 5):
+        one, other = (list(Store(run.path).read(step, "train")) for run in (whole, again))
+        assert [group.trajectories for group in one] == [group.trajectories for group in other]
+    weights = [(run.path / "model/model.safetensors").read_bytes() for run in (whole, again)]
+    assert weights[0] == weights[1]
+
+
+# --- what a config may say -------------------------------------------------------------------------------------------
+
+
+def test_retries_are_branches_so_rules_over_trees_can_be_used(begun: RunFolder, tmp_path: Path) -> None:
+    guide = {"type": "reflect", "evidence": "right_key", "strip": False}
+    run = train(config(tmp_path, "r3l", guide=guide, credit={"type": "r3l"}), begun)
+    retries = [one for group in Store(run.path).read(1, "train") for one in group.trajectories if one.parent]
+    assert retries
+    with pytest.raises(ConfigError, match="credit 'r3l' cannot be used here"):
+        config(tmp_path, "r3l", credit={"type": "r3l"})
+
+
+def test_a_retry_begins_as_the_episode_that_it_retries(begun: RunFolder, tmp_path: Path) -> None:
+    guide = {"type": "reflect", "evidence": "right_key", "strip": False}
+    run = train(config(tmp_path, "retry", guide=guide), begun)
+    groups = [group for step in (1, 2) for group in Store(run.path).read(step, "train")]
+    for group in groups:
+        known = {one.id: one for one in group.trajectories}
+        for retry in group.trajectories:
+            if retry.parent is None:
+                continue
+            first, pivot = known[retry.parent[0]], retry.parent[1]
+            for mine, theirs in zip(retry.turns[:pivot], first.turns[:pivot], strict=True):
+                assert mine.observation == theirs.observation
+                assert mine.action == theirs.action
+            assert retry.turns[pivot].observation == first.turns[pivot].observation
+            assert retry.turns[pivot].guidance == retry.guidance
+
+
+def test_settings_that_do_not_fit_the_run_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"guide\.first is 8, which leaves no more of 8 siblings"):
+        config(tmp_path, "x", guide={"type": "speed", "first": 8})
+
+
+def test_a_guide_that_needs_solutions_needs_an_environment_with_an_oracle(tmp_path: Path) -> None:
+    @dataclass
+    class Bare:
+        turn_spec: object
+
+    section = config(tmp_path, "x", guide="luffy")
+    bare = Bare(replace(LockEnv.turn_spec, has_oracle=False))
+    with pytest.raises(ConfigError, match="guide: 'luffy' needs solutions, and 'mine' has none"):
+        check_guide(section, {"mine": bare}.items())  # type: ignore[arg-type]
