@@ -8,6 +8,8 @@ from turngate.config import Config
 from turngate.errors import ConfigError
 from turngate.run.environments import Environments
 from turngate.tools.read import rewritten
+from turngate.trainer.aside import AsidePart
+from turngate.trainer.guidance import GuidePart
 from turngate.types import Task
 
 
@@ -34,10 +36,13 @@ class EnvironmentHelp:
 
 
 def check_guide(config: Config, environments: Environments) -> None:
-    """Raise ConfigError for a guide that needs what an environment of the run does not have."""
+    """Raise ConfigError for a guide or an aside that needs what an environment of the run does not have."""
+    named: dict[str, GuidePart | AsidePart] = {"guide": config.guide}
+    named |= {f"aside[{place}]": part for place, part in enumerate(config.aside)}
     for label, env in environments:
-        if "solutions" in config.guide.needs and not env.turn_spec.has_oracle:
-            raise ConfigError(
-                f"guide: '{config.guide.type}' needs solutions, and '{label}' has none (its turn_spec.has_oracle is "
-                "false); write TurnEnv.oracle, or choose another guide"
-            )
+        for key, part in named.items():
+            if "solutions" in part.needs and not env.turn_spec.has_oracle:
+                raise ConfigError(
+                    f"{key}: '{part.type}' needs solutions, and '{label}' has none (its turn_spec.has_oracle is "
+                    "false); write TurnEnv.oracle, or choose another one"
+                )
