@@ -397,6 +397,10 @@ class Config(Section):
         kinds = [part.type for part in self.aside]
         if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
             raise ValueError(f"aside '{twice}' is listed twice, so its metrics could not be told apart; keep one")
+        if "lessons" in kinds and self.guide.type != "mel":
+            raise ValueError(f"aside 'lessons' has no effect: guide '{self.guide.type}' writes no lessons; 'mel' does")
+        if self.aside and self.learner.type == "frozen":
+            raise ValueError(f"aside '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
         if self.aside and not self.train.steps:
             raise ValueError("aside has no effect with train.steps = 0; leave it out")
         if self.controls and not self.train.steps:

@@ -67,7 +67,7 @@ def total(run: RunFolder, name: str) -> float:
 
 
 def test_a_teacher_helps_a_second_group_where_all_failed(tmp_path):
-    run = trained(tmp_path, "teacher", REPLIES["teacher"], kinds=["plan"], strip=False)
+    run = trained(tmp_path, "teacher", REPLIES["teacher"], kinds=["plan"], strip=True)
     assert helped(run) == [("plan", 1, "Look at the colour first.", "teacher")] * 8
     assert len(episodes(run)) == 16
     assert total(run, "writer_asked") == total(run, "unsolved_helped") == 4
@@ -76,13 +76,13 @@ def test_a_teacher_helps_a_second_group_where_all_failed(tmp_path):
 
 def test_a_teacher_that_writes_the_answer_is_refused_and_counted(tmp_path):
     """Lock's solutions end with a press of a key, and this text holds all four."""
-    run = trained(tmp_path, "teacher", "press a, press b, press c, or press d", strip=False)
+    run = trained(tmp_path, "teacher", "press a, press b, press c, or press d", strip=True)
     assert helped(run) == []
     assert total(run, "refused_hints") == 4
 
 
 def test_a_teacher_that_is_down_is_counted_and_nobody_is_helped(tmp_path):
-    run = trained(tmp_path, "teacher", 500, strip=False)
+    run = trained(tmp_path, "teacher", 500, strip=True)
     assert helped(run) == []
     assert total(run, "writer_unreachable") == total(run, "writer_asked") == 4
     assert [row["train/unusable_share"] for row in read_metrics(run.metrics)] == [0, 0]
@@ -97,10 +97,20 @@ def test_written_hints_are_tried_from_the_least_to_the_most(tmp_path):
 
 
 def test_a_lesson_from_a_success_and_a_failure_is_tried_out(tmp_path):
-    run = trained(tmp_path, "mel", LESSON, EASY, strip=False)
+    run = trained(tmp_path, "mel", LESSON, EASY, strip=True)
     assert set(helped(run)) <= {("lesson", 1, LESSON["lesson"], "self")}
     n_tried = sum(one.guidance is not None for step in (1, 2) for one in episodes(run, step))
     assert n_tried == 2 * total(run, "writer_asked") > 0
+
+
+def test_lessons_that_helped_are_imitated(tmp_path):
+    with serving_prompts(lambda prompt, n: LESSON) as server:
+        speaker = {"type": "server", "url": server.url, "model": "x", "attempts": 1}
+        guide = {"type": "mel", "speaker": speaker, "tries": 3, "strip": True}
+        run = train(config(tmp_path, guide, EASY, aside=[{"type": "lessons"}]))
+    rows = read_metrics(run.metrics)
+    assert sum(row["aside/lessons_rows"] for row in rows) == total(run, "validated") > 0
+    assert any(row.get("aside/lessons_grad_norm", 0) > 0 for row in rows)
 
 
 REFLECTION = {
@@ -113,7 +123,7 @@ REFLECTION = {
 
 
 def test_an_attempt_is_tried_again_from_the_turn_that_the_reflection_names(tmp_path):
-    run = trained(tmp_path, "r3l", REFLECTION, strip=False)
+    run = trained(tmp_path, "r3l", REFLECTION, strip=True)
     played = episodes(run)
     first = {one.id: one for one in played if one.guidance is None}
     retries = [one for one in played if one.guidance is not None]
@@ -129,7 +139,7 @@ def test_an_attempt_is_tried_again_from_the_turn_that_the_reflection_names(tmp_p
 
 
 def test_an_attempt_that_the_reflection_calls_a_success_is_left_alone(tmp_path):
-    run = trained(tmp_path, "r3l", {**REFLECTION, "trajectory_outcome": "success"}, strip=False)
+    run = trained(tmp_path, "r3l", {**REFLECTION, "trajectory_outcome": "success"}, strip=True)
     assert helped(run) == []
     assert len(episodes(run)) == 4
 
@@ -200,8 +210,7 @@ def test_a_plan_is_written_before_the_episodes_and_followed_ones_are_paid(tmp_pa
 def test_the_policy_itself_may_write_for_every_guide(tmp_path, guide):
     """What it writes is whatever a model says that has learned to press keys; the run goes on."""
     speaker = {"type": "policy", "max_tokens": 8}
-    strips = {} if guide == "self_hints" else {"strip": False}
-    run = train(config(tmp_path, {"type": guide, "speaker": speaker, **strips}, EASY if guide == "mel" else None))
+    run = train(config(tmp_path, {"type": guide, "speaker": speaker}, EASY if guide == "mel" else None))
     assert total(run, "writer_asked") > 0
     assert total(run, "writer_unreachable") == 0
     if guide != "teacher":  # whose text is no JSON

@@ -18,7 +18,8 @@ from turngate.trainer.guidance.writer import Writer, WritingGuide, WritingGuideP
 from turngate.trainer.memory import MOST_WORDS, copied
 from turngate.types import Guidance, Metrics, ScoredGroup, Trajectory
 
-KIND = "lesson"
+LESSON = "lesson"
+"""``Guidance.kind`` of an episode that tries a lesson out."""
 _HEAD = (
     "You see two attempts of an agent at one task: 'good' succeeded and 'bad' failed. {where} Say what the difference "
     "teaches for other tasks."
@@ -62,8 +63,9 @@ class MetaExperiencePart(WritingGuidePart):
     """MEL: where some siblings succeed and others fail, a model compares one of each at the turn where they part and
     writes a lesson; a few episodes then try it out. Those are learned from without the lesson.
 
-    Source: https://arxiv.org/abs/2602.10224, where the model also imitates the text of validated lessons. In an
-    environment with state keys the turn is found by comparing; else the model has to find it.
+    Source: https://arxiv.org/abs/2602.10224, where the model also imitates the text of validated lessons: add
+    [[aside]] type = "lessons". Where the environment has state keys the turn is found by comparing; else the model has
+    to find it.
     """
 
     type: Literal["mel"] = "mel"
@@ -104,7 +106,7 @@ class MetaExperience(WritingGuide):
         lesson = self._lessons.get(group.task.id)
         if wave > 1 or lesson is None:
             return None
-        guidance = Guidance(kind=KIND, level=1, text=lesson, source="self", strip_for_train=self._strip, joins=True)
+        guidance = Guidance(kind=LESSON, level=1, text=lesson, source="self", strip_for_train=self._strip, joins=True)
         return Plan(entries=(guidance,) * self._tries)
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
@@ -114,7 +116,7 @@ class MetaExperience(WritingGuide):
             and any(
                 solved(score)
                 for one, score in zip(group.trajectories, group.scores, strict=True)
-                if one.guidance is not None and one.guidance.kind == KIND
+                if one.guidance is not None and one.guidance.kind == LESSON
             )
             for group in groups
         )
