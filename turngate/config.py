@@ -143,7 +143,8 @@ class WarmStart(Section):
     """Number of episodes to imitate, written by the environment's oracle (its built-in solution of each task); leave
     out when demonstrations are given."""
     demonstrations: Path | None = None
-    """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}."""
+    """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}. With "hint":
+    TEXT the first observation shows that hint, so the model learns to follow hints."""
     epochs: int = Field(1, ge=1)
     """Passes over all episodes, or the most passes where validation chooses among them; raise it where the warm-started
     model hardly solves a task."""
@@ -273,8 +274,8 @@ class Config(Section):
     signals: SignalsSection = SignalsSection()
     loss: LossSettings = LossSettings()
     guide: GuidePart = NoGuidePart()
-    """The guide, which decides which episodes get which hints in training. Only "none" ships yet; package.module:Class
-    names your own."""
+    """The guide, which decides which episodes get which help in training, and whether a task is played on in further
+    waves. Evaluation never uses it. package.module:Class names your own."""
     aside: tuple[AsidePart, ...] = ()
     """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
     {type = "relift"}."""
@@ -340,7 +341,7 @@ class Config(Section):
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
         self.signals.check_effect(reads, self.credit)
         per_token = any(column.endswith("_S") for column in reads)
-        self.loss.check_effect(guided=not isinstance(self.guide, NoGuidePart), per_token=per_token)
+        self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
         return self
 
     @property
@@ -353,7 +354,9 @@ class Config(Section):
         offered = self.signals.offered
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
-        return self.credit.reads(offered, siblings=self.train.group_size, components=components)
+        return self.credit.reads(
+            offered, siblings=self.train.group_size, components=components, branching=self.guide.branches
+        )
 
     @model_validator(mode="after")
     def _environments(self) -> Self:
@@ -374,6 +377,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
+        self.guide.check(self.train.group_size)
         if isinstance(self.model, TinyModel) and self.warm_start is None and self.policy.trainable:
             raise ValueError(
                 "a tiny new model has random weights, and its tokenizer is trained on the warm start; add [warm_start] "

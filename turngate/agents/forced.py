@@ -24,7 +24,7 @@ class Forced:
     ``parent``: id of the episode whose turns are played again, and the turn at which this one leaves it. ``seed``: that
     of the other episode, where the environment has to begin as it did there; None = its own.
 
-    Raises ValueError without turns, and for another number of keys than of turns.
+    Raises ValueError without turns and parent, and for another number of keys than of turns.
     """
 
     turns: tuple[str, ...]
@@ -35,8 +35,8 @@ class Forced:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.turns:
-            raise ValueError("a Forced without turns forces nothing; plan its guidance alone")
+        if not self.turns and self.parent is None:
+            raise ValueError("a Forced without turns and parent forces nothing; plan its guidance alone")
         if self.keys and len(self.keys) != len(self.turns):
             raise ValueError(f"{len(self.keys)} keys for {len(self.turns)} forced turns; give one after each, or none")
 

@@ -3,21 +3,49 @@
 It plans the first wave of episodes of each task, and may ask for further ones when it has seen the results. Credit
 compares guided siblings with guided ones only, unguided with unguided, unless the guide says that they join. Evaluation
 never asks a guide.
+
+* ``base``: what a guide is, and what it gets to work with; ``plan``: what it answers; ``results``: what it reads;
+* ``hint_guides``: hints of the environment; ``solutions``: parts of a solution as text, and whole ones as siblings;
+  ``prefixes``, ``prefix_schedules``: a solution acts first; ``seele``: as much help as makes half of them succeed;
+  ``reflect``: retries from a turn; ``refill``: more episodes for some tasks.
 """
 
 from turngate.agents.forced import Entry, Forced
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need, NoGuide, NoGuidePart, Remembering
+from turngate.trainer.guidance.hint_guides import GuideGrpoPart, LadderPart, SageLightPart, SagePart
 from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.guidance.prefix_schedules import G2rpoAPart, ReverseCurriculumPart
+from turngate.trainer.guidance.prefixes import BreadPart, OraclePrefixPart, StepHintPart
+from turngate.trainer.guidance.refill import SpeedPart
+from turngate.trainer.guidance.reflect import ReflectPart
+from turngate.trainer.guidance.seele import SeelePart
+from turngate.trainer.guidance.solutions import AcnchorPart, GhpoPart, LuffyPart, QuestAPart
 
 __all__ = [
+    "AcnchorPart",
+    "BreadPart",
     "Entry",
     "Forced",
+    "G2rpoAPart",
+    "GhpoPart",
     "Guide",
+    "GuideGrpoPart",
     "GuidePart",
     "Helpers",
+    "LadderPart",
+    "LuffyPart",
     "Need",
     "NoGuide",
     "NoGuidePart",
+    "OraclePrefixPart",
     "Plan",
+    "QuestAPart",
+    "ReflectPart",
     "Remembering",
+    "ReverseCurriculumPart",
+    "SageLightPart",
+    "SagePart",
+    "SeelePart",
+    "SpeedPart",
+    "StepHintPart",
 ]
