@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import models
-from tests.helpers.guided import TASK, Known, group_of, guidance_of, levels, solution, visit
+from tests.helpers.guided import TASK, Known, group_of, guidance_of, levels, shipped, solution, visit
 from turngate.agents.forced import Forced
 from turngate.errors import ConfigError
 from turngate.trainer.credit import dr_grpo, grpo
