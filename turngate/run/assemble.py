@@ -14,6 +14,7 @@ from turngate.errors import ConfigError, UnknownName
 from turngate.examine.base import Desk, Examiner
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
+from turngate.run.aside_means import asides_of, asks_start
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
 from turngate.run.helping import EnvironmentHelp
@@ -66,6 +67,10 @@ async def assembled(
             filters=config.train.filters_by_name,
             learner=learner,
             loss=config.loss.policy_loss(config.seed),
+            asides=asides_of(
+                config, environments, player, worlds, copy.deepcopy(model) if asks_start(config) else None
+            ),
+            experts=config.loss.experts is not None,
             store=Store(folder.path),
             group_size=config.train.group_size,
             minibatches=config.train.minibatches,

@@ -11,6 +11,7 @@ from typing import Protocol
 from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds
 from turngate.examine.run import Examining
+from turngate.trainer.aside.learning import Asides
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
@@ -57,6 +58,8 @@ class Run:
     examining: Examining | None = None  # looks at the episodes before they are scored
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
+    experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
+    asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
 
@@ -67,12 +70,16 @@ class Run:
 
     @property
     def checkpointed(self) -> Mapping[str, Stateful]:
-        """What a checkpoint saves beside the learner: models that signals train, memory of examiners and guide."""
+        """What a checkpoint saves beside the learner: models that signals train, memory of examiners, guide and
+        asides."""
         found: dict[str, Stateful] = dict(self.signals.learners)
         if self.examining is not None:
             found["examine"] = self.examining
         if isinstance(self.guide, Remembering):
-            found["guide"] = _GuideMemory(self.guide)
+            found["guide"] = _Memory(self.guide)
+        for kind, source in self.asides.sources.items():
+            if isinstance(source, Remembering):
+                found[f"aside_{kind}"] = _Memory(source)
         return found
 
     @property
@@ -85,16 +92,16 @@ class Run:
         return derive_seed(self.seed, "step", step)
 
 
-class _GuideMemory:
-    """The state of a guide as a file of a checkpoint."""
+class _Memory:
+    """The state of a guide or an aside as a file of a checkpoint."""
 
-    def __init__(self, guide: Remembering) -> None:
-        self._guide = guide
+    def __init__(self, owner: Remembering) -> None:
+        self._owner = owner
 
     def save(self, path: Path) -> None:
         """Write it as JSON."""
-        path.write_text(json.dumps(self._guide.state()))
+        path.write_text(json.dumps(self._owner.state()))
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
-        self._guide.load(json.loads(path.read_text()))
+        self._owner.load(json.loads(path.read_text()))

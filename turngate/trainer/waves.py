@@ -77,7 +77,7 @@ def _seed(run: Run, step: int, wave: int) -> int:
 
 
 def _check(guide: Guide, active: Sequence[tuple[_Course, Plan]], wave: int) -> None:
-    """Refuse waves without end, plans without episodes, and help that training cannot take out of the context."""
+    """Refuse waves without end and plans without episodes."""
     name, task = type(guide).__name__, active[0][0].task.id
     if wave >= MAX_WAVES:
         raise RunError(f"{name} wants wave {wave} of task '{task}'; again() must answer None before that")
@@ -86,13 +86,6 @@ def _check(guide: Guide, active: Sequence[tuple[_Course, Plan]], wave: int) -> N
             raise ConfigError(f"{name} plans {plan!r:.80}; it must return a Plan: Plan(entries=[…])")
         if not plan.entries:
             raise ConfigError(f"{name} plans wave {wave} of task '{course.task.id}' without an episode; plan None")
-        for entry in plan.entries:
-            guidance = entry.guidance if isinstance(entry, Forced) else entry
-            if guidance is not None and guidance.strip_for_train:
-                raise ConfigError(
-                    f"guidance of kind '{guidance.kind}' asks for strip_for_train, but training cannot take help out "
-                    "of the context yet; plan it with strip_for_train=False"
-                )
 
 
 async def _play(
