@@ -22,7 +22,7 @@ from turngate.run.learners import learner_of, reference_of, reward_model_of, rou
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.curriculum import Curriculum
-from turngate.trainer.guidance.guarded_help import GuardedHelp
+from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.guidance.writer import opened_writer
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
@@ -57,7 +57,8 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
-    help_ = GuardedHelp(EnvironmentHelp(environments, chat.notation))
+    help_ = EnvironmentHelp(environments, chat.notation)
+    guard = LeakGuard(help_.secrets)
     async with Examining(config.examine, desk) as examining, opened_writer(config.guide, player) as writer:
         yield Run(
             player=player,
@@ -65,9 +66,9 @@ async def assembled(
             examining=examining,
             score=environments.score,
             curriculum=curriculum,
-            guide=config.guide.open(help_),
-            refusals=help_.refusals,
             writer=writer,
+            guide=config.guide.open(GuardedHelp(help_, guard)),
+            guard=guard,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

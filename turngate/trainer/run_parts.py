@@ -16,6 +16,7 @@ from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
+from turngate.trainer.guidance.guarded_help import LeakGuard
 from turngate.trainer.guidance.writer import Writer
 from turngate.trainer.learner import MAX_KL, Learner
 from turngate.trainer.loss import Loss
@@ -65,7 +66,7 @@ class Run:
     asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
-    refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
+    guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
 
     @property
     def policy(self) -> Policy:
@@ -95,7 +96,7 @@ class Run:
     def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
         """Show the results of a step to the guide and to the curriculum, and return their metrics."""
         self.guide.observe(played)
-        metrics = self.guide.metrics() | self.refusals()
+        metrics = self.guide.metrics() | self.guard.metrics()
         if self.curriculum is None:
             return metrics
         self.curriculum.observe(played)
