@@ -62,6 +62,7 @@ async def assembled(
             score=environments.score,
             guide=config.guide.open(EnvironmentHelp(environments, chat.notation)),
             curriculum=curriculum,
+            batches=config.train.refill.batches if config.train.refill else 1,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

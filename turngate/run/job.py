@@ -226,6 +226,7 @@ class Job:
             group_size=config.train.group_size,
             seed=derive_seed(config.seed, "tasks"),
             first=self.environments.split(shown),
+            refilled=config.train.refill is not None,
         )
         return config.curriculum.open(supply)
 

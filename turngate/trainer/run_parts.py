@@ -60,6 +60,7 @@ class Run:
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
+    batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
 
     @property
     def policy(self) -> Policy:

@@ -21,6 +21,7 @@ from turngate.examine.run import Stage
 from turngate.metrics import Clock
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.results import solved, success_rate, unguided
+from turngate.trainer.refill import Filling
 from turngate.trainer.run_parts import Run
 from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
@@ -43,33 +44,47 @@ class Waves:
 
 
 async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -> Waves:
-    """Play the tasks of a step until the guide wants no more of any.
+    """Play the tasks of a step until the guide wants no more of any; and further ones, where a run refills its steps.
 
     Raises ConfigError for a plan that cannot be played, RunError for a guide that does not stop.
     """
-    courses = [_Course(task) for task in tasks]
-    plans: list[Plan | None] = [run.guide.plan(task, run.group_size) for task in tasks]
-    examined: Metrics = {}
-    wave = 0
+    courses: list[_Course] = []
+    groups_scored: list[ScoredGroup] = []
+    filling, examined, waves = Filling(run, len(tasks)), dict[str, float](), 0
     async with nullcontext() if run.examining is None else run.examining.begin(step) as stage:
-        while active := [(course, plan) for course, plan in zip(courses, plans, strict=True) if plan is not None]:
-            _check(run.guide, active, wave)
-            with clock("collect"):
-                groups, examined = await _play(run, stage, active, _seed(run, step, wave))
+        while tasks:
+            batch = [_Course(task) for task in tasks]
+            examined, n = await _play_batch(run, stage, batch, step, clock)
+            courses, waves = courses + batch, waves + n
             with clock("reward"):
-                for (course, plan), group in zip(active, groups, strict=True):
-                    course.add(plan, group, run, step)
-            wave += 1
-            plans = [
-                None if plan is None else run.guide.again(course.scored(), wave)
-                for course, plan in zip(courses, plans, strict=True)
-            ]
-    with clock("reward"):
-        groups_scored = [group for course in courses for group in course.learned(run, step)]
+                groups_scored += [group for course in batch for group in course.learned(run, step)]
+                tasks = filling.further(groups_scored)
     played = [course.scored() for course in courses]
     unused = [group for course in courses for group in course.unused()]
-    books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, wave)
-    return Waves(groups=groups_scored, played=played, unused=unused, metrics=examined | books)
+    books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, waves)
+    return Waves(groups=groups_scored, played=played, unused=unused, metrics=examined | books | filling.metrics())
+
+
+async def _play_batch(
+    run: Run, stage: Stage | None, courses: Sequence[_Course], step: int, clock: Clock
+) -> tuple[Metrics, int]:
+    """Play some tasks until the guide wants no more of any; the metrics of the examiners, and the number of waves."""
+    plans: list[Plan | None] = [run.guide.plan(course.task, run.group_size) for course in courses]
+    examined: Metrics = {}
+    wave = 0
+    while active := [(course, plan) for course, plan in zip(courses, plans, strict=True) if plan is not None]:
+        _check(run.guide, active, wave)
+        with clock("collect"):
+            groups, examined = await _play(run, stage, active, _seed(run, step, wave))
+        with clock("reward"):
+            for (course, plan), group in zip(active, groups, strict=True):
+                course.add(plan, group, run, step)
+        wave += 1
+        plans = [
+            None if plan is None else run.guide.again(course.scored(), wave)
+            for course, plan in zip(courses, plans, strict=True)
+        ]
+    return examined, wave
 
 
 def _seed(run: Run, step: int, wave: int) -> int:
