@@ -19,7 +19,7 @@ from turngate.trainer.curriculum.task_order import InOrder
 from turngate.trainer.filters import keep
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.refill import batch_size
+from turngate.trainer.filling import batch_size
 from turngate.trainer.run_parts import Run
 from turngate.trainer.waves import play_waves
 
