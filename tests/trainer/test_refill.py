@@ -16,10 +16,10 @@ from turngate.trainer.credit import grpo
 from turngate.trainer.curriculum import Supply
 from turngate.trainer.curriculum.pass_rates import expected_draws, informative
 from turngate.trainer.curriculum.task_order import InOrder
+from turngate.trainer.filling import batch_size
 from turngate.trainer.filters import keep
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.filling import batch_size
 from turngate.trainer.run_parts import Run
 from turngate.trainer.waves import play_waves
 

@@ -21,6 +21,7 @@ from turngate.run.learners import learner_of, reference_of, reward_model_of, rou
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.curriculum import Curriculum
+from turngate.trainer.guidance.guarded_help import GuardedHelp
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
@@ -54,13 +55,15 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
+    help_ = GuardedHelp(EnvironmentHelp(environments, chat.notation))
     async with Examining(config.examine, desk) as examining:
         yield Run(
             player=player,
             worlds=worlds,
             examining=examining,
             score=environments.score,
-            guide=config.guide.open(EnvironmentHelp(environments, chat.notation)),
+            guide=config.guide.open(help_),
+            refusals=help_.refusals,
             curriculum=curriculum,
             batches=config.train.refill.batches if config.train.refill else 1,
             credit=rule_of(config, control),

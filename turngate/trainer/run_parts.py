@@ -61,6 +61,7 @@ class Run:
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
     batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
+    refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
 
     @property
     def policy(self) -> Policy:
@@ -87,10 +88,11 @@ class Run:
     def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
         """Show everything that a step played to the guide and to the curriculum, and return their metrics."""
         self.guide.observe(played)
+        helped = self.guide.metrics() | self.refusals()
         if self.curriculum is None:
-            return self.guide.metrics()
+            return helped
         self.curriculum.observe(played)
-        return self.guide.metrics() | self.curriculum.metrics()
+        return helped | self.curriculum.metrics()
 
     def seed_at(self, step: int) -> int:
         """The seed from which everything random in one step derives."""

@@ -19,9 +19,9 @@ from turngate.agents.rollout import play_groups
 from turngate.errors import ConfigError, RunError
 from turngate.examine.run import Stage
 from turngate.metrics import Clock
+from turngate.trainer.filling import Filling
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.results import solved, success_rate, unguided
-from turngate.trainer.filling import Filling
 from turngate.trainer.run_parts import Run
 from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 

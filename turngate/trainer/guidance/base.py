@@ -29,6 +29,10 @@ class Helpers(Protocol):
         """Lists of actions, each of which solves ``task``; the first is the one to imitate. Empty: none is known."""
         ...
 
+    def secrets(self, task: Task) -> Sequence[str]:
+        """Texts that give ``task`` away: no text of a guide may hold one (see ``turngate.envs.leak``)."""
+        ...
+
 
 class Guide:
     """Decides which episodes of a step get which help. This class helps nobody; a guide overrides what it needs.
