@@ -39,7 +39,7 @@ async def assembled(
     control: str | None,
     answer: Answer | None,
     watch: Watch,
-    curriculum: Curriculum,
+    curriculum: Curriculum | None,
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
