@@ -1,5 +1,6 @@
 """Curricula in whole runs: what they choose is learned from results, and survives a run that is killed."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,29 @@ def test_a_step_is_refilled_and_a_killed_run_goes_on_behind_what_it_played(curri
     for row in rows:
         dropped = sum(v for name, v in row.items() if name.startswith("drop/") and name.endswith("_groups"))
         assert row["refill/tasks"] - dropped == 3 - row["refill/missing_tasks"]
+
+
+def test_a_run_with_a_guide_teaches_its_curriculum_by_unaided_episodes_alone(tmp_path):
+    """The state in the checkpoint is what a recount of the stored episodes without help gives, whoever replaced them."""
+    curriculum = {"type": "learnability", "pool": 8, "half_life": 1e9}
+    train = {**BASE["train"], "steps": 2}
+    done = run(tmp_path, env=EASY, curriculum=curriculum, guide={"type": "ladder", "exempt_steps": 0}, train=train)
+    won, lost, aided = [0] * 8, [0] * 8, 0
+    for phase in ("train", "unused"):
+        for group in Store(done.path).read(None, phase):
+            place = int(group.task.id.rpartition("/")[2]) - 24
+            for trajectory, score in zip(group.trajectories, group.scores, strict=True):
+                if trajectory.guidance is not None:
+                    aided += 1
+                elif score.outcome == 1:
+                    won[place] += 1
+                else:
+                    lost[place] += 1
+    state = json.loads((done.checkpoints / "step=000002" / "curriculum.pt").read_text())
+    assert aided > 0
+    assert state["won"] == pytest.approx(won)
+    assert state["lost"] == pytest.approx(lost)
+    assert sum(won) + sum(lost) == 2 * 3 * 4
 
 
 def even(group: ScoredGroup) -> bool:
