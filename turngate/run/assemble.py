@@ -41,7 +41,7 @@ async def assembled(
     control: str | None,
     answer: Answer | None,
     watch: Watch,
-    curriculum: Curriculum,
+    curriculum: Curriculum | None,
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
@@ -69,6 +69,7 @@ async def assembled(
             writer=writer,
             guide=config.guide.open(GuardedHelp(help_, guard)),
             guard=guard,
+            batches=config.train.refill.batches if config.train.refill else 1,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

@@ -67,6 +67,7 @@ class Run:
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
     guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
+    batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
 
     @property
     def policy(self) -> Policy:
@@ -96,11 +97,11 @@ class Run:
     def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
         """Show the results of a step to the guide and to the curriculum, and return their metrics."""
         self.guide.observe(played)
-        metrics = self.guide.metrics() | self.guard.metrics()
+        helped = self.guide.metrics() | self.guard.metrics()
         if self.curriculum is None:
-            return metrics
+            return helped
         self.curriculum.observe(played)
-        return metrics | self.curriculum.metrics()
+        return helped | self.curriculum.metrics()
 
     def seed_at(self, step: int) -> int:
         """The seed from which everything random in one step derives."""

@@ -16,7 +16,7 @@ from pydantic import Field
 from turngate.envs.leak import MOST_COPIED, leak_score
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
-from turngate.trainer.evaluate import SUCCESS
+from turngate.trainer.guidance.results import solved
 from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, Turn, derive_seed
 
 ROUNDING = 1e-9
@@ -120,7 +120,7 @@ def balanced(group: ScoredGroup, *, low: float | None = None, high: float | None
     around 1/2. ⚠ Its thresholds are swept; these are ours. Known weakness: it starves while nearly every task fails.
     """
     cohort_B = _cohorts(group.trajectories)
-    won_B = np.array([(score.outcome or 0.0) >= SUCCESS for score in group.scores], np.float64)
+    won_B = np.array([solved(score) for score in group.scores], np.float64)
     n_C = np.bincount(cohort_B)
     edge_C = np.where(n_C >= 8, 0.2, 1 / n_C)
     rate_C = np.bincount(cohort_B, won_B) / n_C
