@@ -344,7 +344,7 @@ class Config(Section):
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
         self.signals.check_effect(reads, self.credit)
         per_token = any(column.endswith("_S") for column in reads)
-        self.loss.check_effect(guided=not isinstance(self.guide, NoGuidePart), per_token=per_token)
+        self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
         return self
 
     @property

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.guidance import GuidePart, Helpers, Plan, ReverseCurriculumPart
 from turngate.trainer.guidance.prefix_schedules import ReverseCurriculum
-from turngate.types import ScoredGroup, Source
+from turngate.types import ScoredGroup, Source, Task
 
 GUIDES: dict[str, dict[str, object]] = {
     "ladder": {"exempt_steps": 0},
@@ -187,12 +187,24 @@ def test_settings_that_do_not_fit_the_run_are_refused(tmp_path: Path) -> None:
         config(tmp_path, "x", guide={"type": "speed", "first": 8})
 
 
-def test_a_guide_that_needs_solutions_needs_an_environment_with_an_oracle(tmp_path: Path) -> None:
-    @dataclass
-    class Bare:
-        turn_spec: object
+class Bare(LockEnv):
+    """Neither an oracle nor hints."""
 
-    section = config(tmp_path, "x", guide="luffy")
-    bare = Bare(replace(LockEnv.turn_spec, has_oracle=False))
-    with pytest.raises(ConfigError, match="guide: 'luffy' needs solutions, and 'mine' has none"):
-        check_guide(section, {"mine": bare}.items())  # type: ignore[arg-type]
+    turn_spec = replace(LockEnv.turn_spec, has_oracle=False, hint_levels=0)
+
+
+class Solved(Bare):
+    """Solutions that no oracle gives, and a hint of its own."""
+
+    turn_spec = replace(Bare.turn_spec, hint_levels=1)
+
+    def solutions(self, task: Task) -> Sequence[Sequence[str]]:
+        return [["press a"], ["press b"]]
+
+
+@pytest.mark.parametrize(("kind", "what"), [("luffy", "solutions"), ("ladder", "hints")])
+def test_a_guide_needs_an_environment_that_answers_for_it(kind: str, what: str, tmp_path: Path) -> None:
+    section = config(tmp_path, "x", guide=kind)
+    with pytest.raises(ConfigError, match=f"guide: '{kind}' needs {what}, and 'mine' has none"):
+        check_guide(section, {"mine": Bare()}.items())  # type: ignore[arg-type]
+    check_guide(section, {"mine": Solved()}.items())  # type: ignore[arg-type]

@@ -63,6 +63,7 @@ class Run:
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
+    refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
 
     @property
     def policy(self) -> Policy:

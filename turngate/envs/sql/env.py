@@ -150,7 +150,7 @@ class SqlEnv(ToolEnv):
 
     def hint(self, task: Task, level: int) -> str | None:
         """1: tables; 2: how they are joined, and what has to be looked up; 3: clauses; 4: the query with a hole."""
-        return sql_hint(task.private, level)
+        return sql_hint(task, level)
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold query, its skeleton (literals masked) and the database."""

@@ -6,9 +6,10 @@ All are read from the gold query, whatever wrote it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from turngate.types import Task
 
 HOLE = "…"
 LEVELS = 4
@@ -32,11 +33,12 @@ class _Clause:
     end: int
 
 
-def sql_hint(private: Mapping[str, Any], level: int) -> str | None:
+def sql_hint(task: Task, level: int) -> str | None:
     """Level 1 to 4 of a task, each with all that the one before it says; None for another level."""
-    gold, needs = private["gold"], private.get("needs", ())
     if not 1 <= level <= LEVELS:
         return None
+    private = task.private
+    gold, needs = private["gold"], private.get("needs", ())
     tables = [*private.get("tables", ()), *(table for need in needs for table in _FROM.findall(need["sql"]))]
     looks = f" Look up: {', '.join(dict.fromkeys(need['column'] for need in needs))}." if needs else ""
     parts = (
