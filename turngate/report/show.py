@@ -117,7 +117,9 @@ def _show_guidance(console: Console, trajectory: Trajectory) -> None:
     guidance = trajectory.guidance
     assert guidance is not None
     kept = "not seen in training" if guidance.strip_for_train else "seen in training"
-    _line(console, "guided", f"{guidance.kind}, level {guidance.level}, from {guidance.source}, {kept}", "magenta")
+    beside = ", compared with unguided siblings" if guidance.joins else ""
+    helped = f"{guidance.kind}, level {guidance.level}, from {guidance.source}, {kept}{beside}"
+    _line(console, "guided", helped, "magenta")
     if forced := sum(map(is_forced, trajectory.turns)):
         _line(console, "forced", f"{forced} of {len(trajectory.turns)} turns, by {guidance.source}", "magenta")
     if guidance.text and not any(turn.guidance for turn in trajectory.turns):

@@ -33,11 +33,10 @@ class GuardedHelp:
         if (task.env_id, level) not in self._named:
             self._named.add((task.env_id, level))
             _log.warning(
-                "hint of level %d refused: that of task '%s' holds the answer, '%.60s'; 'turngate hints %s' prints all",
+                "hint of level %d refused: that of task '%s' holds the answer, '%.60s'; see 'turngate hints'",
                 level,
                 task.id,
                 secret,
-                task.env_id,
             )
         return None
 
