@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -63,6 +63,14 @@ class World(Protocol):
         """End the episode now: the rest of the reward, and info."""
         ...
 
+    async def snapshot(self) -> Any:
+        """The running episode at this moment, if the environment can be forked exactly."""
+        ...
+
+    async def restore(self, snapshot: Any) -> None:
+        """Continue from a snapshot, also of another environment of the same kind."""
+        ...
+
 
 class Worlds(Protocol):
     """Environments to borrow."""
@@ -102,11 +110,29 @@ class Episode:
     guidance: Guidance | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """Where the policy enters an episode: what it sees next, and what was played, said and measured before.
+
+    ``turns`` belong to the episode, ``said`` are the turns that its context shows: the same, unless the policy is shown
+    turns of another episode. ``context``: the tokens that come next; None = the observation as the chat frames it.
+    """
+
+    observation: Observation
+    tools: tuple[Mapping[str, JSON], ...]
+    turns: tuple[Turn, ...] = ()
+    said: tuple[Turn, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    context: IntArray | None = None
+    parent: tuple[str, int] | None = None
+
+
 @dataclass(slots=True)
 class _Play:
     """An episode that is being played: what has been said and recorded so far."""
 
     episode: Episode
+    parent: tuple[str, int] | None = None
     tools: tuple[Mapping[str, JSON], ...] = ()
     ids: list[IntArray] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
@@ -131,6 +157,7 @@ class _Play:
             seed=episode.seed,
             evidence=tuple(self.evidence),
             guidance=episode.guidance,
+            parent=self.parent,
             error=storable(error, REASON_CHARS),
         )
 
@@ -208,14 +235,11 @@ class Player:
     async def _turns(self, world: World, play: _Play) -> Ending:
         episode, outside = play.episode, self.policy.outside
         start_s = time.monotonic()
-        seed = derive_seed(episode.seed, "env")
-        observation, info = await outside(world.reset(episode.task, seed, self.chat.notation))
-        frames = self.chat.frames(info["tools"])
-        play.tools = info["tools"] if self.chat.notation else ()
-        if self.chat.system:
-            play.messages.append(Message(role="system", content=self.chat.system))
-        message = self._message(play, observation, answers=False)
-        context = frames.opening(message.content)
+        entrance = await outside(self._enter(world, episode))
+        frames = self.chat.frames(entrance.tools)
+        observation = entrance.observation
+        message = self._begin(play, entrance)
+        context = frames.opening(message.content) if entrance.context is None else entrance.context
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
@@ -229,7 +253,7 @@ class Player:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
             try:
-                reply, _, terminated, truncated, info = await outside(world.step(completion.text))
+                reply, _, terminated, truncated, info = await outside(self._step(world, episode, completion.text))
             except AgentFault as fault:  # raised by the pool: the environment hung, or its process died
                 action = Action(text=completion.text)
                 play.turns.append(self._turn(play, observation, context, completion, action))
@@ -240,10 +264,33 @@ class Player:
                 assert info["ending"] is not None  # the contract of ``step``
                 return info["ending"]
             observation, calls = reply, info["action"].calls
-            play.messages.append(Message(role="assistant", content=completion.text, calls=calls))
+            play.messages.append(_assistant(play.turns[-1]))
             message = self._message(play, observation, answers=bool(calls))
             answered = calls[-1].name if calls else ""
             context = frames.follow_up(message.content, completion.ended_by, answered=answered)
+
+    async def _enter(self, world: World, episode: Episode) -> Entrance:
+        """Put the environment where the policy enters the episode."""
+        observation, info = await world.reset(episode.task, derive_seed(episode.seed, "env"), self.chat.notation)
+        return Entrance(observation=observation, tools=info["tools"])
+
+    async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
+        """One turn of the environment."""
+        return await world.step(text)
+
+    def _begin(self, play: _Play, entrance: Entrance) -> Message:
+        """Take over what was before the entrance; the message of its observation."""
+        play.tools = entrance.tools if self.chat.notation else ()
+        play.parent, play.turns = entrance.parent, list(entrance.turns)
+        play.evidence = list(entrance.evidence)
+        play.ids = [part for turn in entrance.turns for part in (turn.context_ids, turn.completion.ids_K)]
+        if self.chat.system:
+            play.messages.append(Message(role="system", content=self.chat.system))
+        answers = False
+        for turn in entrance.said:
+            play.messages += [self._message(play, turn.observation, answers=answers), _assistant(turn)]
+            answers = bool(turn.action.calls)
+        return self._message(play, entrance.observation, answers=answers and bool(entrance.turns))
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         try:
@@ -338,6 +385,11 @@ async def play_groups(
 
     await player.play(worlds, [episode for _, siblings in groups for episode in siblings], ended=one_ended)
     return [group(place) for place in range(len(groups))]
+
+
+def _assistant(turn: Turn) -> Message:
+    """What the policy said in a turn, as a message."""
+    return Message(role="assistant", content=turn.completion.text, calls=turn.action.calls)
 
 
 def _episode(task: Task, sibling: int, guidance: Guidance | None, seed: int) -> Episode:
