@@ -28,6 +28,8 @@ from turngate.problems import one_line
 from turngate.rubrics import NamedRubric
 from turngate.runs import RunFolder
 from turngate.sinks import ConsoleLines, SinkPart
+from turngate.trainer.branching import BranchingPart
+from turngate.trainer.branching.fitting import check_branching, fills_values
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
@@ -274,6 +276,10 @@ class Config(Section):
     guide: GuidePart = NoGuidePart()
     """The guide, which decides which episodes get which hints in training. Only "none" ships yet; package.module:Class
     names your own."""
+    branching: BranchingPart | None = None
+    """Where episodes branch off others of their task, so that siblings share turns (arpo, cure, eptree, mc_values,
+    portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes. Leave it out to play every
+    episode from the first turn on."""
     examine: tuple[Examiner, ...] = ()
     """Examiners, which look at episodes after they were played and before they are scored, and record facts that the
     rubric reads: judges, votes, probes …"""
@@ -335,6 +341,9 @@ class Config(Section):
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
         self.signals.check_effect(reads, self.credit)
+        if self.branching is not None:
+            guided, critic = self.guide.type != "none", self.value is not None
+            check_branching(self.branching, self.train.group_size, name, reads, critic=critic, guided=guided)
         return self
 
     @property
@@ -344,10 +353,13 @@ class Config(Section):
 
     def columns_given(self, components: Iterable[str] | None) -> frozenset[str]:
         """``columns`` for a rubric with these components; None: any components."""
-        offered = self.signals.offered
+        offered, trees = self.signals.offered, self.branching
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
-        return self.credit.reads(offered, siblings=self.train.group_size, components=components)
+        if trees is not None:
+            offered |= trees.fills
+        branching = trees is not None and trees.shares
+        return self.credit.reads(offered, siblings=self.train.group_size, components=components, branching=branching)
 
     @model_validator(mode="after")
     def _environments(self) -> Self:
@@ -515,7 +527,8 @@ def _rule_of(data: Mapping[str, object]) -> tuple[str, bool]:
     signals = data.get("signals")
     evidence = signals.get("evidence", {}) if isinstance(signals, Mapping) else {}
     try:
-        return rule.type, bool(VALUES & rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence)))
+        reads = rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence))
+        return rule.type, bool(VALUES & reads) and not fills_values(data)
     except ConfigError:
         return rule.type, False
 

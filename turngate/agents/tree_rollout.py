@@ -35,6 +35,13 @@ class Forest:
         """Every state in which the policy acted, once: the leaf that came there first, and the turn before which."""
         return tuple((leaf, turn) for leaf in self.sound for turn in range(_own(leaf), len(leaf.turns)))
 
+    def root(self, leaf: Trajectory) -> str:
+        """Id of the leaf that began the tree of ``leaf``."""
+        by_id = {one.id: one for one in self.leaves}
+        while leaf.parent is not None:
+            leaf = by_id[leaf.parent[0]]
+        return leaf.id
+
     @property
     def used(self) -> Mapping[tuple[str, int], int]:
         """How many leaves branch off at each state, by the leaf that came there first, and the turn."""
@@ -168,7 +175,8 @@ async def play_tree(
     that is complete. Raises ConfigError for a task whose environment cannot be forked, RunError for one that does not
     replay.
     """
-    refuse_unforkable(tasks, fork)
+    for task in tasks:
+        refuse_unforkable(task.env_id, fork(task))
     trees = TreePlayer(player, fork)
     growing = [_Growing(task, np.random.default_rng(derive_seed(seed, task.id, "branching"))) for task in tasks]
     while waiting := [one for one in growing if len(one.leaves) < budget]:
@@ -181,11 +189,10 @@ async def play_tree(
     return [one.group() for one in growing]
 
 
-def refuse_unforkable(tasks: Sequence[Task], fork: Callable[[Task], ForkKind]) -> None:
-    """Raise ConfigError for the first task whose environment declares that it cannot be forked."""
-    bad = next((task for task in tasks if fork(task) == "none"), None)
-    if bad is not None:
+def refuse_unforkable(env: str, fork: ForkKind) -> None:
+    """Raise ConfigError for an environment that declares that it cannot be forked."""
+    if fork == "none":
         raise ConfigError(
-            f"[branching] cannot be used with '{bad.env_id}': its environment declares fork = \"none\". If equal "
-            'actions always lead to equal states, declare fork = "replay"; or write save and load and declare "exact"'
+            f"[branching] cannot be used with '{env}': its environment declares fork = \"none\". If equal actions "
+            'always lead to equal states, declare fork = "replay"; or write save and load and declare "exact"'
         )

@@ -19,7 +19,7 @@ from turngate.jsonl import cut_torn_line
 from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
-from turngate.run.assemble import assembled, check_credit, check_examiners
+from turngate.run.assemble import assembled, check_credit, check_examiners, trees_of
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, naming_key
@@ -83,6 +83,7 @@ class Job:
                         env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
             check_examiners(config, self.environments)
+            trees_of(config, self.environments)  # raises for an environment that cannot be forked
             check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
             require_torch()

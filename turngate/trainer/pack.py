@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from turngate.errors import ConfigError, ShapeError, UnknownName
+from turngate.trainer.shared_turns import times_played
 from turngate.types import Batch, FloatArray, IntArray, ScoredGroup, Source, TokenCredit, Trajectory
 
 Aggregate: TypeAlias = Literal["token", "sequence", "turn", "sum"] | int
@@ -36,8 +37,9 @@ def pack(groups: Sequence[ScoredGroup], credit: FloatArray | TokenCredit, *, agg
                                           token budget of an episode, never a measured length
     ============== ====================== ============================================================================
 
-    The first three sum to 1 over the batch. Raises ShapeError when ``credit`` does not have one finite entry per turn,
-    or per policy token in the order of the batch, UnknownName or ConfigError for another ``aggregate``.
+    The first three sum to 1 over the batch. A turn that k trajectories share, because they branched off after it, is in
+    all of them with 1/k of its weight, so it counts once. Raises ShapeError when ``credit`` does not have one finite
+    entry per turn, or per policy token in the order of the batch, UnknownName or ConfigError for another ``aggregate``.
     """
     if isinstance(aggregate, str) and aggregate not in AGGREGATES:
         raise UnknownName("aggregate", aggregate, AGGREGATES)
@@ -59,7 +61,8 @@ def pack(groups: Sequence[ScoredGroup], credit: FloatArray | TokenCredit, *, agg
         if credit.shape != (n_turns,):
             raise ShapeError(f"advantage_N has shape {credit.shape}, expected ({n_turns},): one entry per turn")
         advantage_L[trained] = _finite("advantage_N", credit, "turn")[turn_L[trained]]
-    weight_L = _weights(trained, flat.segment_L, turn_L, aggregate)
+    times_L = times_played(trajectories)[turn_L]
+    weight_L = _weights(trained, flat.segment_L, turn_L, times_L, aggregate)
     return replace(flat, advantage_L=advantage_L, policy_weight_L=weight_L)
 
 
@@ -161,10 +164,13 @@ def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
     )
 
 
-def _weights(trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, aggregate: Aggregate) -> FloatArray:
+def _weights(
+    trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, times_L: np.ndarray, aggregate: Aggregate
+) -> FloatArray:
     weight = trained.astype(np.float64)
     if aggregate == "turn":
         weight = _share(weight, turn_L)
+    weight = weight / times_L
     if aggregate in ("turn", "sequence"):
         weight = _share(weight, segment_L)
     total = weight.sum()

@@ -15,6 +15,7 @@ from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.errors import ConfigError, RunError
 from turngate.examine.run import Examining
 from turngate.metrics import Clock
+from turngate.trainer.branched_play import Trees
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.evaluate import SUCCESS
@@ -24,6 +25,7 @@ from turngate.trainer.learner import MAX_KL, Learner, measured_for
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import credit_metrics, unwatched
 from turngate.trainer.pack import Aggregate, by_turn, pack, split
+from turngate.trainer.shared_turns import sampled_turns
 from turngate.trainer.signals.base import AfterCredit, Signals
 from turngate.trainer.table import tabulate
 from turngate.types import (
@@ -82,6 +84,7 @@ class Run:
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
+    trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
 
     @property
     def policy(self) -> Policy:
@@ -147,11 +150,16 @@ async def play_examined(
     run: Run, tasks: Sequence[Task], plans: Sequence[Sequence[Guidance | None]], step: int
 ) -> tuple[list[Group], Metrics]:
     """The groups of a step, with the facts of all examiners, which begin with a group while others are still played."""
-    play = partial(play_groups, run.player, run.worlds, tasks, plans, seed=run.seed_at(step))
+    seed = run.seed_at(step)
+    play = partial(play_groups, run.player, run.worlds, tasks, plans, seed=seed)
+    if run.trees is not None:
+        play = partial(run.trees.play, run.player, run.worlds, tasks, budget=run.group_size, seed=seed)
     if run.examining is None:
-        return await play(), {}
-    async with run.examining.begin(step) as stage:
-        return await stage.finish(await play(ended=stage.group_done))
+        groups, metrics = await play(), dict[str, float]()
+    else:
+        async with run.examining.begin(step) as stage:
+            groups, metrics = await stage.finish(await play(ended=stage.group_done))
+    return groups, metrics | ({} if run.trees is None else run.trees.metrics(groups))
 
 
 def learn(run: Run, batch: Batch, table: TurnTable, after_credit: AfterCredit, *, first: bool) -> Metrics:
@@ -226,7 +234,7 @@ def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     }
     if not usable:
         return of_all
-    n_tokens = sum(len(turn.completion.ids_K) for trajectory, _ in usable for turn in trajectory.turns)
+    n_tokens = sum(len(turn.completion.ids_K) for trajectory, _ in usable for turn in sampled_turns(trajectory))
     return {
         "success": successes / len(usable),
         "outcome": float(np.mean([score.outcome or 0.0 for _, score in usable])),
