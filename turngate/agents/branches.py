@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from turngate.agents.rollout import Entrance, World
 from turngate.errors import RunError
@@ -45,7 +45,7 @@ class Trail:
     tools: tuple[Mapping[str, JSON], ...] = ()
     evidence: list[Evidence] = field(default_factory=list)
     facts_T: list[int] = field(default_factory=list)
-    snapshots_T: list[Any] = field(default_factory=list)
+    snapshots_T: list[object] = field(default_factory=list)
 
     def until(self, turn: int) -> Trail:
         """The trail of an episode that leaves this one before ``turn``."""

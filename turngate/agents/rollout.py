@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -63,11 +63,11 @@ class World(Protocol):
         """End the episode now: the rest of the reward, and info."""
         ...
 
-    async def snapshot(self) -> Any:
+    async def snapshot(self) -> object:
         """The running episode at this moment, if the environment can be forked exactly."""
         ...
 
-    async def restore(self, snapshot: Any) -> None:
+    async def restore(self, snapshot: object) -> None:
         """Continue from a snapshot, also of another environment of the same kind."""
         ...
 

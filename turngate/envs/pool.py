@@ -36,7 +36,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Literal, Self, TypeAlias
 
-from turngate.envs.base import Snapshot, TurnEnv
+from turngate.envs.base import TurnEnv
 from turngate.envs.process import ProcessEnv, as_env_error, broken, pickled
 from turngate.errors import ConfigError, EnvError, RunError, UserError
 from turngate.types import Action, Ending, Info, Observation, Task
@@ -167,12 +167,12 @@ class LeasedEnv:
         result: tuple[float, Info] = await self._pool.call(self._worker, "finish", ending)
         return result
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> object:
         """The running episode at this moment; see ``TurnEnv.snapshot``."""
-        result: Snapshot = await self._pool.call(self._worker, "snapshot")
+        result: object = await self._pool.call(self._worker, "snapshot")
         return result
 
-    async def restore(self, snapshot: Snapshot) -> None:
+    async def restore(self, snapshot: object) -> None:
         """Continue from a snapshot, also of another environment of the pool; see ``TurnEnv.restore``."""
         await self._pool.call(self._worker, "restore", snapshot)
 
