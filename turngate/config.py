@@ -144,7 +144,8 @@ class WarmStart(Section):
     """Number of episodes to imitate, written by the environment's oracle (its built-in solution of each task); leave
     out when demonstrations are given."""
     demonstrations: Path | None = None
-    """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}."""
+    """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}. With "hint":
+    TEXT the first observation shows that hint, so the model learns to follow hints."""
     epochs: int = Field(1, ge=1)
     """Passes over all episodes, or the most passes where validation chooses among them; raise it where the warm-started
     model hardly solves a task."""

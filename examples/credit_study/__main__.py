@@ -5,9 +5,9 @@
 
 All runs of an environment get the same payments, learner settings, tasks and number of episodes; those of one seed
 begin with the same warm-started model. Only the credit rule differs. "shuffled" is the negative control.
-Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go credit_study.csv and
-credit_study.png, and the tables into a credit_study.md that is already there. They cover every complete run in
-``--out`` with one of the chosen seeds, also of environments that this command did not name.
+Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go credit_study_ENV.csv and
+credit_study_ENV.png of each chosen environment, and its tables into a credit_study.md that is already there. They
+cover every complete run in ``--out`` with one of the chosen seeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from examples.credit_study.report import read_run, tables, write_csv, write_figure
+from examples.credit_study.report import read_run, table, write_csv, write_figure
 from examples.credit_study.settings import ENVIRONMENTS, RULES
 from examples.credit_study.training import Wanted, train
 from examples.farming.report import MOST_SEEDS, write_page
@@ -58,18 +58,19 @@ def main(arguments: Sequence[str]) -> None:
     for stage in (starts, learning):  # every start is there before a run needs it
         for line in each(train, stage, chosen.jobs):
             print(line, flush=True)
-    paths = [(chosen.out / label / f"{rule}-{seed}", label, rule, seed)
-             for label, rule, seed in product(ENVIRONMENTS, RULES, seeds)]  # fmt: skip
-    runs = [read_run(*place) for place in paths if RunFolder(place[0]).is_complete]
     results = chosen.results or chosen.out
-    write_csv(runs, results / "credit_study.csv")
-    write_figure(runs, results / "credit_study.png")
-    said = about("credit_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
-    text = f"{said}\n\n{tables(runs)}"
-    page = results / "credit_study.md"
-    if page.exists():
-        write_page(text, page)
-    print(f"\n{text}\n\nEvery number: {results / 'credit_study.csv'}; the curves: {results / 'credit_study.png'}")
+    for label in chosen.envs:
+        places = [(chosen.out / label / f"{rule}-{seed}", label, rule, seed) for rule, seed in product(RULES, seeds)]
+        runs = [read_run(*place) for place in places if RunFolder(place[0]).is_complete]
+        file = results / f"credit_study_{label}"
+        write_csv(runs, file.with_suffix(".csv"))
+        write_figure(runs, file.with_suffix(".png"))
+        said = about("credit_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
+        text = f"{said}\n\n{table(runs)}"
+        page = results / "credit_study.md"
+        if page.exists():
+            write_page(text, page, label)
+        print(f"\n{text}\n\nEvery number: {file}.csv; the curves: {file}.png")
 
 
 if __name__ == "__main__":

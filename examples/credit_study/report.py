@@ -98,25 +98,22 @@ def write_csv(runs: Sequence[Run], path: Path) -> None:
 
 
 def write_figure(runs: Sequence[Run], path: Path) -> None:
-    """Success in training against the episodes played, a panel for each environment."""
+    """Success in training of one environment against the episodes played."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = labels(runs)
-    figure = Figure(figsize=(5.2 * len(shown), 4.4), dpi=110, layout="constrained")
-    figure.suptitle(
-        f"mean success of {WINDOW} updates in training\nbold: mean over seeds; band: 95 % interval of that mean",
-        fontsize=10,
-    )
-    for axes, label in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-        for rule in rules(runs, label):
-            _draw(axes, _of(runs, label, rule), rule)
-        axes.set_title(ENVIRONMENTS[label].title, fontsize=10)
-        axes.set_xlabel("training episodes")
-        axes.set_ylim(-0.02, 1.02)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("success")
-    figure.axes[0].legend(frameon=False, loc="best")
+    figure = Figure(figsize=(6.4, 4.4), dpi=110, layout="constrained")
+    axes = figure.subplots()
+    title = ENVIRONMENTS[runs[0].label].title
+    bold = "bold: mean over seeds; band: 95 % interval of that mean"
+    axes.set_title(f"{title}\nmean success of {WINDOW} updates in training; {bold}", fontsize=9)
+    for rule in rules(runs):
+        _draw(axes, _of(runs, rule), rule)
+    axes.set_xlabel("training episodes")
+    axes.set_ylabel("success")
+    axes.set_ylim(-0.02, 1.02)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="best")
     FigureCanvasAgg(figure).print_figure(path)
 
 
@@ -133,12 +130,9 @@ def _draw(axes: Any, runs: Sequence[Run], rule: str) -> None:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def tables(runs: Sequence[Run]) -> str:
-    """For each environment what every rule ends at, and how soon it learns, as Markdown."""
-    return "\n\n".join(_table([run for run in runs if run.label == label], label) for label in labels(runs))
-
-
-def _table(runs: Sequence[Run], label: str) -> str:
+def table(runs: Sequence[Run]) -> str:
+    """What every rule ends at in one environment, and how soon it learns, as Markdown."""
+    label = runs[0].label
     environment, seeds = ENVIRONMENTS[label], sorted({run.seed for run in runs})
     updates, episodes = len(runs[0].curve), runs[0].episodes
     per_run_s = fmean(run.time_s for run in runs)
@@ -151,12 +145,12 @@ def _table(runs: Sequence[Run], label: str) -> str:
         f"| credit | compares | sampled, before | sampled, after | less {REFERENCE}, seed by seed | greedy, after | "
         f"success in training, mean | episodes until {environment.threshold:.0%} in training: median (each seed) |",
         "|---|---|---|---|---|---|---|---|",
-        *[_line(runs, rule, environment.threshold) for rule in rules(runs, label)],
+        *[_line(runs, rule, environment.threshold) for rule in rules(runs)],
         "",
         f"| credit, first {EARLY} updates | correlation with the verdict on the same turn | turns that begin in a "
         "state in which another one of the siblings begins |",
         "|---|---|---|",
-        *[_signal(_of(runs, label, rule), rule) for rule in rules(runs, label) if rule != "shuffled"],
+        *[_signal(_of(runs, rule), rule) for rule in rules(runs) if rule != "shuffled"],
     ]
     return "\n".join(lines)
 
@@ -168,7 +162,7 @@ def _signal(runs: Sequence[Run], rule: str) -> str:
 
 
 def _line(runs: Sequence[Run], rule: str, threshold: float) -> str:
-    mine = _of(runs, runs[0].label, rule)
+    mine = _of(runs, rule)
     sampled = [said([run.results["sampled", phase] for run in mine]) for phase in ("before", "after")]
     less = differences(runs, rule, "sampled") if rule != REFERENCE else []
     needed = [episodes_until(threshold, run.curve, run.episodes) for run in mine]
@@ -188,15 +182,10 @@ def _count(episodes: float) -> str:
     return "never" if episodes == inf else f"{episodes:,.0f}"
 
 
-def labels(runs: Sequence[Run]) -> list[str]:
-    """The environments that there are runs of, in the order of ``ENVIRONMENTS``."""
-    return [label for label in ENVIRONMENTS if any(run.label == label for run in runs)]
+def rules(runs: Sequence[Run]) -> list[str]:
+    """The rules that there are runs of, in the order of ``RULES``."""
+    return [rule for rule in RULES if _of(runs, rule)]
 
 
-def rules(runs: Sequence[Run], label: str) -> list[str]:
-    """The rules that there are runs of in this environment, in the order of ``RULES``."""
-    return [rule for rule in RULES if _of(runs, label, rule)]
-
-
-def _of(runs: Sequence[Run], label: str, rule: str) -> list[Run]:
-    return [run for run in runs if (run.label, run.rule) == (label, rule)]
+def _of(runs: Sequence[Run], rule: str) -> list[Run]:
+    return [run for run in runs if run.rule == rule]

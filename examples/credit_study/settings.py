@@ -140,8 +140,16 @@ ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
             title="code repair",
             settings=HERE.parent / "code_demo.toml",
             rubric=f"{__name__}:CODE",
-            updates=25,
-            threshold=0.8,
+            updates=20,
+            threshold=0.7,
+            # few demonstrations, so that there is something left to learn, and small updates: each episode runs tests
+            changes=(
+                "--warm_start.episodes=400",
+                "--warm_start.epochs=3",
+                "--policy.temperature=1",
+                "--train.tasks_per_step=4",
+                "--eval.tasks=60",
+            ),
         ),
     }
 )

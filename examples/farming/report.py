@@ -151,10 +151,15 @@ def _when(logs: Sequence[Log], rubric: str, name: str) -> str:
     return f"{seeds} of {of}, {min(updates)} to {max(updates)}, {len(on) / len(train):.0%}"
 
 
-def write_page(text: str, path: Path) -> None:
-    """Put ``text`` between the marks of a page. Raises DataError for a page without them."""
-    page = path.read_text()
-    if not 0 <= page.find(BEGIN) < page.find(END):
-        raise DataError(path, f"has no place for results: it needs the lines '{BEGIN}' and '{END}'")
-    before, _, rest = page.partition(BEGIN)
-    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
+def marks(name: str = "") -> tuple[str, str]:
+    """The lines of a page between which results stand; ``name`` where it has several such places."""
+    return (BEGIN, END) if not name else (f"<!-- measured {name}: begin -->", f"<!-- measured {name}: end -->")
+
+
+def write_page(text: str, path: Path, name: str = "") -> None:
+    """Put ``text`` between the ``marks`` of a page. Raises DataError for a page without them."""
+    page, (begin, end) = path.read_text(), marks(name)
+    if not 0 <= page.find(begin) < page.find(end):
+        raise DataError(path, f"has no place for results: it needs the lines '{begin}' and '{end}'")
+    before, _, rest = page.partition(begin)
+    path.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")

@@ -238,6 +238,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
             ", line 2, field 'actions'",
         ),
         (b'\n{"task": 1}\n', ", line 2, field 'task'"),
+        (b'{"task": "lock/train/0", "actions": ["press a"], "hint": 1}\n', ", line 1, field 'hint': must be a text"),
         (b"[1]\n", ", line 1, field 'task'"),
         (b'{"task": "lock/train/0"', ", line 1: is not JSON"),
         (b"9" * 5000 + b"\n", ", line 1: is not readable JSON"),

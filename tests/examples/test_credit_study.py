@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from examples.credit_study.__main__ import main, options
-from examples.credit_study.report import COLOURS, Run, differences, episodes_until, tables
+from examples.credit_study.report import COLOURS, Run, differences, episodes_until, table
 from examples.credit_study.settings import CODE, ENVIRONMENTS, LOCK, RIGHT, RULES, SQL, config_of, shown_keys
 from examples.credit_study.signal import Signal, correlation, shared_states
-from examples.farming.report import BEGIN, END
+from examples.farming.report import marks
 from tests.trainer.credit.conftest import make_table
 from turngate.envs.lock import LockTasks, colours_of, key_of
 from turngate.run.environments import Environments
@@ -46,7 +46,7 @@ def test_the_table_gives_means_with_students_intervals():
     late, early = (0.0,) * 5 + (1.0,) * 5, (1.0,) * 10
     runs = [run("rloo", seed, after, late) for seed, after in enumerate((0.1, 0.2, 0.3))]
     runs += [run("capo", seed, after, early) for seed, after in enumerate((0.2, 0.4, 0.6))]
-    lines = tables(runs).splitlines()
+    lines = table(runs).splitlines()
     half = 4.303 * 0.1 / sqrt(3)  # two degrees of freedom, a standard deviation of 0.1
     assert (f"{0.2 - half:.2f}", f"{0.2 + half:.2f}") == ("-0.05", "0.45")
     assert lines[6] == (
@@ -61,12 +61,12 @@ def test_the_table_gives_means_with_students_intervals():
 
 def test_a_threshold_that_most_seeds_miss_has_no_median():
     runs = [run("rloo", 0, 0.0, (1.0,) * 5), run("rloo", 1, 0.0), run("rloo", 2, 0.0)]
-    assert "| never (50, never, never) |\n" in tables(runs)
+    assert "| never (50, never, never) |\n" in table(runs)
 
 
 def test_the_signal_of_a_rule_without_recorded_credit_is_told():
     runs = [run("turn_gae", 0, 0.0)._replace(signal=Signal(None, 0.25)), run("rloo", 0, 0.0), run("shuffled", 0, 0.0)]
-    assert tables(runs).splitlines()[-2:] == ["| rloo | 0.50 | 0.25 |", "| turn_gae | not recorded | 0.25 |"]
+    assert table(runs).splitlines()[-2:] == ["| rloo | 0.50 | 0.25 |", "| turn_gae | not recorded | 0.25 |"]
 
 
 def test_correlation_leaves_out_turns_without_a_verdict():
@@ -143,11 +143,12 @@ def test_options_that_make_no_sense_are_refused(wrong, said, capsys):
 
 def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     page, out = tmp_path / "credit_study.md", tmp_path / "runs"
-    page.write_text(f"Title\n\n{BEGIN}\nold\n{END}\n\nAfterwards\n")
+    (begin, end), (other, _) = marks("lock3"), marks("sql")
+    page.write_text(f"Title\n\n{other}\nkept\n{begin}\nold\n{end}\n\nAfterwards\n")
     command = ["--envs", "lock3", "--rules", "rloo", "turn_gae", "--seeds", "1", "--updates", "2", "--jobs", "2"]
     command += ["--out", str(out), "--results", str(tmp_path)]
     main(command)
-    with (tmp_path / "credit_study.csv").open() as file:
+    with (tmp_path / "credit_study_lock3.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["rule"], row["split"], row["sampling"], row["phase"]) for row in rows} == {
         (rule, *place)
@@ -159,9 +160,9 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     assert before[0] == before[1]  # one model to begin with
     first = [row["success"] for row in rows if (row["split"], row["phase"]) == ("train", "1")]
     assert first[0] == first[1]  # the same tasks and the same samples
-    assert (tmp_path / "credit_study.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "credit_study_lock3.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
-    assert text.startswith(f"Title\n\n{BEGIN}\n\n`python -m examples.credit_study --envs lock3")
+    assert text.startswith(f"Title\n\n{other}\nkept\n{begin}\n\n`python -m examples.credit_study --envs lock3")
     assert "\n| turn_gae | turn, by critic |" in text
     models = [RunFolder(out / "lock3" / name).model for name in ("start-0", "rloo-0", "turn_gae-0")]
     written = [model.stat().st_mtime_ns for model in models]

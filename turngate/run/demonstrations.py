@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,13 @@ from turngate.types import Task
 class Demonstrations:
     """Tasks with actions that solve them.
 
-    ``lines`` maps the id of each task to the texts to write in its turns. ``failed`` has a line for each task whose
-    oracle raised, with the reason.
+    ``lines`` maps the id of each task to the texts to write in its turns, ``hints`` to the hint that its first
+    observation shows, if it has one. ``failed`` has a line for each task whose oracle raised, with the reason.
     """
 
     tasks: list[Task]
     lines: dict[str, list[str]]
+    hints: dict[str, str] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
 
 
@@ -78,7 +79,7 @@ def _need_oracles(environments: Environments, episodes: int) -> None:
             )
 
 
-async def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], worlds: Worlds) -> list[str]:
+async def texts_of(shown: Demonstrations, worlds: Worlds) -> list[str]:
     """All texts that appear when the demonstrations are played, for training a tokenizer.
 
     They are played like episodes, so an environment that breaks loses only its own texts.
@@ -89,21 +90,22 @@ async def texts_of(tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], wo
         with suppress(EpisodeError):  # reported when the demonstration itself is played
             async with worlds.lease(task) as world:
                 observation, _ = await world.reset(task, 0)
-                found.append(observation.text)
-                for line in lines[task.id]:
+                found += [observation.text, *shown.hints.get(task.id, "").splitlines()]
+                for line in shown.lines[task.id]:
                     reply, _, terminated, truncated, _ = await world.step(line)
                     found += [line, reply.text]
                     if terminated or truncated:
                         break
         return found
 
-    played = await asyncio.gather(*map(texts, tasks))
+    played = await asyncio.gather(*map(texts, shown.tasks))
     return [text for one in played for text in one]
 
 
 def _read(environments: Environments, path: Path) -> Demonstrations:
     tasks: dict[str, Task] = {}
     lines: dict[str, list[str]] = {}
+    hints: dict[str, str] = {}
     data: Any
     for number, data in read_rows(path):
         for key, kind in (("task", str), ("actions", list)):
@@ -111,6 +113,8 @@ def _read(environments: Environments, path: Path) -> Demonstrations:
                 raise DataError(path, f"must be a {'text' if kind is str else 'list of texts'}", line=number, field=key)
         if not data["actions"] or not all(isinstance(text, str) for text in data["actions"]):
             raise DataError(path, "must be a non-empty list of texts", line=number, field="actions")
+        if not isinstance(data.get("hint", ""), str):
+            raise DataError(path, "must be a text", line=number, field="hint")
         try:
             task = environments.find(data["task"])
         except UnknownName as error:
@@ -118,6 +122,8 @@ def _read(environments: Environments, path: Path) -> Demonstrations:
         if task.id in lines:
             raise DataError(path, f"task '{data['task']}' has a demonstration already", line=number, field="task")
         tasks[task.id], lines[task.id] = task, data["actions"]
+        if data.get("hint"):
+            hints[task.id] = data["hint"]
     if not lines:
         raise DataError(path, "has no line with a demonstration")
-    return Demonstrations(tasks=list(tasks.values()), lines=lines)
+    return Demonstrations(tasks=list(tasks.values()), lines=lines, hints=hints)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 
@@ -25,7 +25,7 @@ from turngate.trainer.imitate import AfterPass, imitate, nothing
 from turngate.trainer.learner import Learner
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.tried_passes import write_passes
-from turngate.types import FAULT, Ending, Metrics, Score, Task, Trajectory, derive_seed
+from turngate.types import FAULT, Ending, Guidance, Metrics, Score, Trajectory, derive_seed
 
 
 async def starting_model(
@@ -54,7 +54,7 @@ async def _make(
     shown = demonstrations(environments, config.warm_start)
     if not shown.tasks:
         raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
-    model, tokenizer = await _untrained(config, shown.tasks, shown.lines, worlds)
+    model, tokenizer = await _untrained(config, shown, worlds)
     chat = config.policy.chat(model, tokenizer)
     await check_room(environments, worlds, chat, config.policy.limits())
     solved = await _played(config, environments, worlds, shown, chat, console)
@@ -85,11 +85,17 @@ async def _played(
     }
     player = Player(ScriptedPolicy(by_task(spoken), chat, lanes=config.policy.lanes), chat, limits)
     seed = derive_seed(config.seed, "demonstrations")
-    groups = await play_groups(player, worlds, shown.tasks, [[None]] * len(shown.tasks), seed=seed)
+    plans = [[_shown(shown.hints[task.id]) if task.id in shown.hints else None] for task in shown.tasks]
+    groups = await play_groups(player, worlds, shown.tasks, plans, seed=seed)
     played = [trajectory for group in groups for trajectory in group.trajectories]
     examined = {name for examiner in config.examine for name in examiner.writes}
     scored = [environments.score_demonstration(group, examined) for group in groups]
     return _solved(played, [score for group in scored for score in group.scores], shown.failed, limits, console)
+
+
+def _shown(hint: str) -> Guidance:
+    """A hint that a demonstration follows, so that the model learns what hints are for."""
+    return Guidance(kind="shown", level=0, text=hint, source="demonstration")
 
 
 async def _imitate(
@@ -114,13 +120,11 @@ async def _imitate(
         )
 
 
-async def _untrained(
-    config: Config, tasks: Sequence[Task], lines: Mapping[str, Sequence[str]], worlds: Worlds
-) -> tuple[LanguageModel, Tokenizer]:
+async def _untrained(config: Config, shown: Demonstrations, worlds: Worlds) -> tuple[LanguageModel, Tokenizer]:
     """The model before the warm start."""
     if isinstance(config.model, str):
         return load_model(config.model)
-    texts, seed = await texts_of(tasks, lines, worlds), derive_seed(config.seed, "model")
+    texts, seed = await texts_of(shown, worlds), derive_seed(config.seed, "model")
     return new_model(config.model, texts, context=config.policy.context, seed=seed)
 
 
