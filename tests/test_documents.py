@@ -139,14 +139,15 @@ def test_all_parts_of_the_package_train_in_one_run(acme: Path) -> None:
 def test_the_branching_of_the_package_grows_a_tree_of_its_environment(acme: Path) -> None:
     script = """
         import asyncio, turngate
-        from turngate.agents.chat import TextChat
+        from turngate.agents.chat import Chat
+        from turngate.agents.tiny import train_tokenizer
         from turngate.agents.policies.scripted import ScriptedPolicy
         from turngate.agents.rollout import Player, TokenLimits
         from turngate.agents.tree_rollout import play_tree
         from turngate.envs.pool import EnvPool
         from turngate.trainer.branching import BranchingPart
         async def main():
-            chat = TextChat()
+            chat = Chat(train_tokenizer(["Say a."] * 4, vocabulary=300))
             policy = ScriptedPolicy(lambda request: f"say {request.seed % 1000}", chat, lanes=2)
             async with EnvPool(lambda: turngate.make("acme/Echo-v0"), size=2) as worlds:
                 env = turngate.make("acme/Echo-v0")
