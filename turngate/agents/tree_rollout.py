@@ -179,13 +179,14 @@ async def play_tree(
         refuse_unforkable(task.env_id, fork(task))
     trees = TreePlayer(player, fork)
     growing = [_Growing(task, np.random.default_rng(derive_seed(seed, task.id, "branching"))) for task in tasks]
-    while waiting := [one for one in growing if len(one.leaves) < budget]:
-        begun = [[trees.leaf(one, at, seed) for at in one.chosen(expander, budget, player)] for one in waiting]
-        played = iter(await trees.play(worlds, [episode for some in begun for episode in some]))
-        for one, some in zip(waiting, begun, strict=True):
-            one.leaves += [next(played) for _ in some]
-            if len(one.leaves) == budget:
-                ended(one.group())
+    with player.policy.keeping():
+        while waiting := [one for one in growing if len(one.leaves) < budget]:
+            begun = [[trees.leaf(one, at, seed) for at in one.chosen(expander, budget, player)] for one in waiting]
+            played = iter(await trees.play(worlds, [episode for some in begun for episode in some]))
+            for one, some in zip(waiting, begun, strict=True):
+                one.leaves += [next(played) for _ in some]
+                if len(one.leaves) == budget:
+                    ended(one.group())
     return [one.group() for one in growing]
 
 
