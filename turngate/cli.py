@@ -234,6 +234,23 @@ def play(
 
 
 @app.command()
+def hints(
+    env: Annotated[str, typer.Argument(metavar="ID", help="Registered id, or MODULE:ID of a module here.")],
+    task: Annotated[str, typer.Option(help="Id of the task; without it, --split and --index say which.")] = "",
+    level: Annotated[int | None, typer.Option(min=1, help="Print this level only.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split of the environment's tasks; its first one.")] = None,
+    index: Annotated[int | None, typer.Option(min=0, help="Number of the task in its split, from 0.")] = None,
+) -> None:
+    """Print the hints of a task, level by level. Training refuses those that hold the answer."""
+    from turngate.commands.hints import print_hints
+    from turngate.errors import ConfigError
+
+    if task and (split is not None or index is not None):
+        raise ConfigError("--split and --index have no effect with --task, which says which task it is")
+    print_hints(_console(), env, split=split, index=index or 0, task_id=task, level=level)
+
+
+@app.command()
 def show(
     run: RunPath,
     trajectory: Annotated[str, typer.Option(help="Id of a trajectory; without it, ids are listed.")] = "",

@@ -28,11 +28,13 @@ from turngate.problems import one_line
 from turngate.rubrics import NamedRubric
 from turngate.runs import RunFolder
 from turngate.sinks import ConsoleLines, SinkPart
+from turngate.trainer.aside import AsidePart
 from turngate.trainer.branching import BranchingPart
 from turngate.trainer.branching.fitting import check_branching, fills_values
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
+from turngate.trainer.curriculum import CurriculumPart, InOrderPart
 from turngate.trainer.filters import FilterPart
 from turngate.trainer.guidance import GuidePart, NoGuidePart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
@@ -275,15 +277,20 @@ class Config(Section):
     signals: SignalsSection = SignalsSection()
     loss: LossSettings = LossSettings()
     guide: GuidePart = NoGuidePart()
-    """The guide, which decides which episodes get which hints in training. Only "none" ships yet; package.module:Class
-    names your own."""
+    """The guide, which decides which episodes get which help in training, and whether a task is played on in further
+    waves. Evaluation never uses it. package.module:Class names your own."""
     branching: BranchingPart | None = None
     """Where episodes branch off others of their task, so that siblings share turns (arpo, cure, eptree, mc_values,
     portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes. Leave it out to play every
     episode from the first turn on."""
+    aside: tuple[AsidePart, ...] = ()
+    """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
+    {type = "relift"}."""
     examine: tuple[Examiner, ...] = ()
     """Examiners, which look at episodes after they were played and before they are scored, and record facts that the
     rubric reads: judges, votes, probes …"""
+    curriculum: CurriculumPart = InOrderPart()
+    """The curriculum, which decides which tasks are played: in their order, or by the results so far."""
     sink: tuple[SinkPart, ...] = (ConsoleLines(),)
     """Where the metrics of each step are sent besides metrics.jsonl. It is the only setting that may be changed when a
     run goes on."""
@@ -342,8 +349,10 @@ class Config(Section):
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
         self.signals.check_effect(reads, self.credit)
+        per_token, guided = any(column.endswith("_S") for column in reads), not isinstance(self.guide, NoGuidePart)
+        self.loss.check_effect(guided=guided, per_token=per_token)
         if self.branching is not None:
-            guided, critic = self.guide.type != "none", self.value is not None
+            critic = self.value is not None
             check_branching(self.branching, self.train.group_size, name, reads, critic=critic, guided=guided)
         return self
 
@@ -359,7 +368,7 @@ class Config(Section):
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
         if trees is not None:
             offered |= trees.fills
-        branching = trees is not None and trees.shares
+        branching = self.guide.branches or (trees is not None and trees.shares)
         return self.credit.reads(offered, siblings=self.train.group_size, components=components, branching=branching)
 
     @model_validator(mode="after")
@@ -381,6 +390,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
+        self.guide.check(self.train.group_size)
         if isinstance(self.model, TinyModel) and self.warm_start is None and self.policy.trainable:
             raise ValueError(
                 "a tiny new model has random weights, and its tokenizer is trained on the warm start; add [warm_start] "
@@ -390,6 +400,11 @@ class Config(Section):
             raise ValueError(
                 f"policy.top_k {self.policy.top_k} has no effect: the vocabulary has {self.model.vocabulary} entries"
             )
+        kinds = [part.type for part in self.aside]
+        if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
+            raise ValueError(f"aside '{twice}' is listed twice, so its metrics could not be told apart; keep one")
+        if self.aside and not self.train.steps:
+            raise ValueError("aside has no effect with train.steps = 0; leave it out")
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
         if self.control_steps is not None and not self.controls:

@@ -32,7 +32,8 @@ from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.monitoring import Watch
-from turngate.trainer.step import Run, train_step
+from turngate.trainer.run_parts import Run
+from turngate.trainer.step import train_step
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Metrics, ScoredGroup, Task, derive_seed
 

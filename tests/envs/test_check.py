@@ -383,7 +383,67 @@ class LeavesAProcess(Sum):
         return super().start(task, rng)
 
 
+class Hinted(Sum):
+    turn_spec = TurnSpec(**SPEC, has_oracle=True, hint_levels=2)
+    levels = ("The answer has four digits.", "Its first digit is 1.")
+
+    def hint(self, task, level):
+        return self.levels[level - 1] if 1 <= level <= len(self.levels) else None
+
+
+class GivesAnswer(Hinted):
+    def hint(self, task, level):
+        return f"The answer is {task.private['answer']}." if level == 2 else super().hint(task, level)
+
+
+class UndeclaredHint(Hinted):
+    levels = (*Hinted.levels, "It is even.")
+
+
+class HintsFromZero(Hinted):
+    def hint(self, task, level):
+        return super().hint(task, level + 1)
+
+
+class UnequalHints(Hinted):
+    count = itertools.count()
+
+    def hint(self, task, level):
+        text = super().hint(task, level)
+        return text and f"{text} {next(self.count)}"
+
+
+class HintWithGap(Hinted):
+    levels = (None, "Its first digit is 1.")
+
+
+class SameHints(Hinted):
+    levels = ("Its first digit is 1.",) * 2
+
+
+class BlankHint(Hinted):
+    levels = ("", "Its first digit is 1.")
+
+
+class LongHint(Hinted):
+    turn_spec = replace(Hinted.turn_spec, observation_chars=200)
+    levels = ("x " * 101,)
+
+
+class NoHints(Hinted):
+    levels = ()
+
+
 BROKEN = [
+    (GivesAnswer, "hints", "holds the answer, '100"),
+    (UndeclaredHint, "hints", "answers to level 3, but turn_spec.hint_levels is 2"),
+    (HintsFromZero, "hints", "answers to level 0"),
+    (UnequalHints, "hints", "gave different texts for the same level"),
+    (HintWithGap, "hints", "has no level 1, but a higher one"),
+    (SameHints, "hints", "levels 1 and 2 of task"),
+    (BlankHint, "hints", "gave ''; it must give text"),
+    (LongHint, "hints", "has 202 characters; an observation has at most 200"),
+    (NoHints, "hints", "hint_levels is 2, but none of 3 tasks has a hint"),
     (ResetsToText, "reset", "returned a str as observation"),
     (ResetsWithoutInfo, "reset", r"returned Observation; it must return \(Observation, info\)"),
     (CannotStart, "reset", r"raised EnvError\(.*no display"),

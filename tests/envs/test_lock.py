@@ -1,11 +1,13 @@
 """The toy, move by move, with the numbers worked out by hand."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 import turngate
-from turngate.envs.lock import COLOURS, KEYS, LockTasks, colours_of, key_of
+from turngate.envs.leak import held
+from turngate.envs.lock import COLOURS, KEYS, LockTasks, colours_of, key_of, lock_hints
 from turngate.errors import ConfigError, UnknownName
 from turngate.types import Ending, Task
 
@@ -112,3 +114,25 @@ def test_a_limit_below_the_dials_is_refused():
         turngate.make("turngate/Lock-v1", tasks={"type": "lock", "dials": 4})
     with pytest.raises(ConfigError, match="max_turns is 2, but the lock has 3 dials"):
         turngate.make("turngate/Lock-v1", max_turns=2)
+
+
+def test_hints_go_from_useless_keys_to_the_keys_of_all_its_colours():
+    env = turngate.make("turngate/Lock-v1")
+    assert [env.hint(TASK, level) for level in range(5)] == [
+        None,
+        "No dial takes c.",
+        "red takes a, green takes b.",
+        "red takes a, green takes b, white takes d.",
+        None,
+    ]
+    assert lock_hints(("blue", "blue")) == ("No dial takes a or b or d.", "blue takes c.")
+    assert lock_hints(COLOURS)[0] == "Every key is needed."
+
+
+@pytest.mark.parametrize("dials", list(itertools.product(range(4), repeat=3))[::5])
+def test_no_hint_holds_the_keys_in_their_order(dials):
+    env = turngate.make("turngate/Lock-v1")
+    task = replace(TASK, private={"dials": dials})
+    assert env.solutions(task) == (env.oracle(task),)
+    assert env.secrets(task) == (" ".join(KEYS[dial] for dial in dials),)
+    assert not any(held(env.hint(task, level) or "", env.secrets(task)) for level in (1, 2, 3))

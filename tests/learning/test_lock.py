@@ -26,9 +26,10 @@ from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
 from turngate.trainer.learner import Critic
 from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.values import Values
-from turngate.trainer.step import Run, train_step
+from turngate.trainer.step import train_step
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import derive_seed
 

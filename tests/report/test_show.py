@@ -2,6 +2,7 @@
 
 import io
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,7 +109,7 @@ def test_a_trajectory_word_for_word():
         "turn 1 " + "─" * 93,
         "  observed (2 tokens)",
         "      clunk blue",
-        "  guided (hint, level 2, seen in training)",
+        "  guided (hint, level 2, from task)",
         "      keys, not jumps",
         "  wrote (1 tokens, ended by stop, policy version 7)",
         "      jump",
@@ -121,6 +122,21 @@ def test_a_trajectory_word_for_word():
         "  ending      max_turns",
         "  total       outcome 0, earned +0.35 → paid +0.25",
     ]
+
+
+def test_turns_of_somebody_else_are_marked():
+    """Two turns by the oracle, then one by the policy."""
+    forced = [turn(source=np.array([0, 0, 2], np.uint8)), turn("press b", source=np.array([0, 0, 2], np.uint8))]
+    guidance = Guidance(kind="prefix", level=2, text="", source="oracle")
+    mixed = replace(TRAJECTORY, turns=(*forced, turn("press c")), guidance=guidance)
+    lines = [line.strip() for line in shown(mixed, replace(SCORE, reward_T=np.zeros(3, np.float32))).splitlines()]
+    assert "guided      prefix, level 2, from oracle, seen in training" in lines
+    assert "forced      2 of 3 turns, by oracle" in lines
+    wrote = [line for line in lines if line.startswith(("forced by", "wrote"))]
+    assert wrote == ["forced by oracle (1 tokens, no credit)"] * 2 + [
+        "wrote (1 tokens, ended by stop, policy version 7)"
+    ]
+    assert not any(line.startswith("hint") for line in lines)
 
 
 def test_without_credit_none_is_claimed_and_private_is_never_shown():
@@ -141,7 +157,9 @@ def test_a_broken_episode_says_why():
     )
     score = Score(ledger=(), reward_T=np.zeros(0, np.float32), outcome=None, usable=False, problem="env_error")
     text = shown(broken, score)
-    assert "guided (plan, level 1, not seen in training)" in text
+    lines = [line.strip() for line in text.splitlines()]
+    assert "guided      plan, level 1, from oracle, not seen in training" in lines
+    assert lines[lines.index("hint for turn 0, which was not played") + 1] == "first a"
     assert "ending      env_error: the sandbox is gone" in text
     assert "outcome could not be measured, earned +0 → paid +0" in text
     assert "unusable    env_error" in text

@@ -26,7 +26,8 @@ from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule
 from turngate.trainer.filters import FilterPart
 from turngate.trainer.guidance import NoGuide
-from turngate.trainer.step import Run, train_step
+from turngate.trainer.run_parts import Run
+from turngate.trainer.step import train_step
 from turngate.types import RewardEvent, Score, ScoredGroup, TurnTable
 
 BASE = {

@@ -12,6 +12,7 @@ ROLES = {
     "env": "an environment",
     "sources": "where an environment's tasks come from",
     "generate": "tasks that are made up",
+    "hints": "help for a task: of one environment, and the command that prints it",
     "rubric": "what pays an environment, and the class of it",
     "components": "rewards that a rubric is made of",
     "tournament": "siblings ranked in few matches: the mathematics, and the examiner",

@@ -13,9 +13,9 @@ from tests.helpers import models
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards import FromEvidence, Rubric, needs_outcome
 from turngate.trainer.credit import grpo
-from turngate.trainer.selection import dcpo, prof, without_void
+from turngate.trainer.selection import dcpo, prof, without_copies, without_void
 from turngate.trainer.table import tabulate
-from turngate.types import Evidence, Group, Guidance, ScoredGroup
+from turngate.types import Evidence, Group, Guidance, ScoredGroup, Source
 
 RUBRIC = Rubric(
     rewards=(
@@ -170,3 +170,35 @@ def test_a_trajectory_with_a_void_turn_is_dropped():
     group = replace(group, trajectories=tuple(told))
     assert without_void(group).tolist() == [True, True, False, True]
     assert without_void(group, evidence="other").tolist() == [True, True, True, False]
+
+
+# --- copied hints ----------------------------------------------------------------------------------------------------
+
+
+def test_a_success_that_copies_a_hint_which_is_taken_out_is_dropped():
+    """A19: hint and action are both "open drawer 2", so the score is 1; a pointer may be copied."""
+    base = played([1, 1, 1, 0, 1, 1], [[0.0]] * 6)
+    said = ["open drawer 2", "open drawer 2", "as the hint says", "open drawer 2", "look around", "open drawer 2"]
+    kinds = ["hint", "pointer", "hint", "hint", "hint", "kept"]
+    rows = [
+        replace(
+            one,
+            turns=tuple(replace(turn, action=replace(turn.action, text=text)) for turn in one.turns),
+            guidance=Guidance(kind=kind, level=1, text="open drawer 2", source="env", strip_for_train=kind != "kept"),
+        )
+        for one, text, kind in zip(base.trajectories, said, kinds, strict=True)
+    ]
+    group = replace(base, trajectories=tuple(rows))
+    assert without_copies(group).tolist() == [False, True, False, True, True, True]
+    assert without_copies(base).all()
+
+
+def test_turns_of_a_guide_are_no_copies():
+    base = played([1], [[0.0]])
+    (one,) = base.trajectories
+    (turn,) = one.turns
+    forced = replace(turn, action=replace(turn.action, text="go on"), source=np.full_like(turn.source, Source.GUIDE))
+    hint = Guidance(kind="hint", level=1, text="go on", source="env", strip_for_train=True)
+    for turns, stays in (((forced,), True), ((forced, replace(forced, source=turn.source)), False)):
+        group = replace(base, trajectories=(replace(one, turns=turns, guidance=hint),))
+        assert without_copies(group).tolist() == [stays]

@@ -15,9 +15,10 @@ from turngate.envs.pool import EnvPool
 from turngate.errors import AgentFault, MismatchError, RunError
 from turngate.trainer.credit import dr_grpo, rloo
 from turngate.trainer.filters import varied
-from turngate.trainer.guidance import NoGuide
+from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.loss import PolicyLoss
-from turngate.trainer.step import Run, summarize, train_step
+from turngate.trainer.run_parts import Run
+from turngate.trainer.step import summarize, train_step
 from turngate.types import Ending, Guidance, RewardEvent, Score, ScoredGroup, derive_seed
 
 
@@ -29,14 +30,15 @@ class Recorder:
         self.written.append((step, scored))
 
 
-class Guide(NoGuide):
+class HelpsTwo(Guide):
     """Helps the first two siblings, and writes down what it sees."""
 
     def __init__(self):
         self.seen = []
 
     def plan(self, task, group_size):
-        return [Guidance(kind="fact", level=1, text="red is a", source="task")] * 2 + [None] * (group_size - 2)
+        hint = Guidance(kind="fact", level=1, text="red is a", source="task")
+        return Plan(entries=[hint] * 2 + [None] * (group_size - 2))
 
     def observe(self, groups):
         self.seen.append(groups)
@@ -307,7 +309,7 @@ def test_a_publish_that_does_nothing_stops_the_run():
 
 
 def test_the_guide_plans_and_observes_and_help_makes_a_cohort_of_its_own():
-    guide, cohorts = Guide(), []
+    guide, cohorts = HelpsTwo(), []
 
     def credit(table):
         cohorts.append(table.cohort_B.tolist())

@@ -1,10 +1,15 @@
-"""Turns that somebody else takes before the policy does."""
+"""Turns that somebody else takes before the policy does, and what can stand at the place of a sibling."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from turngate.types import Guidance
+import numpy as np
+
+from turngate.agents.chat import Chat
+from turngate.errors import EnvError
+from turngate.types import Completion, EndedBy, Guidance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +20,45 @@ class Forced:
     to show after each; empty = not compared. ``whole``: the episode ends with these turns; else the policy goes on.
     ``guidance`` says who acts (``source``: "oracle", "guide", "expert", "self"), by how much (``level``: usually the
     number of turns), and which text, if any, is inserted.
+
+    ``parent``: id of the episode whose turns are played again, and the turn at which this one leaves it. ``seed``: that
+    of the other episode, where the environment has to begin as it did there; None = its own.
+
+    Raises ValueError without turns and parent, and for another number of keys than of turns.
     """
 
     turns: tuple[str, ...]
     guidance: Guidance
     keys: tuple[str, ...] = ()
     whole: bool = False
+    parent: tuple[str, int] | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.turns and self.parent is None:
+            raise ValueError("a Forced without turns and parent forces nothing; plan its guidance alone")
+        if self.keys and len(self.keys) != len(self.turns):
+            raise ValueError(f"{len(self.keys)} keys for {len(self.turns)} forced turns; give one after each, or none")
+
+    def said(self, turn: int, chat: Chat, version: int) -> Completion:
+        """The completion of a forced turn. Its tokens were not sampled, so their logprobs are 0."""
+        ids = chat.encode_turn(self.turns[turn])
+        return Completion(
+            ids_K=ids,
+            logprobs_K=np.zeros(len(ids), np.float32),
+            ended_by=EndedBy.SCRIPT,
+            policy_version=version,
+            text=self.turns[turn],
+        )
+
+    def check_key(self, turn: int, found: str) -> None:
+        """Raise EnvError if the environment's state after a forced turn is not the one that was recorded."""
+        if turn < len(self.keys) and self.keys[turn] != found:
+            raise EnvError(
+                f"the environment is not deterministic: after forced turn {turn} of {len(self.turns)} by "
+                f"'{self.guidance.source}' its state key is '{found:.200}', where '{self.keys[turn]:.200}' was recorded"
+            )
+
+
+Entry: TypeAlias = Guidance | Forced | None
+"""The help of one sibling: a text in its context, turns that somebody else takes, or none."""

@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
-from turngate.agents.chat import Chat
+from turngate.agents.chat import Chat, n_shared
+from turngate.agents.forced import Entry, Forced
 from turngate.agents.policies.base import Policy
 from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
@@ -102,12 +104,16 @@ class TokenLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any."""
+    """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any.
+
+    ``forced``: turns that somebody else takes first; ``guidance`` is then its guidance.
+    """
 
     id: str
     task: Task
     seed: int
     guidance: Guidance | None = None
+    forced: Forced | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +144,35 @@ class _Play:
     messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
+    hint: slice = field(default_factory=lambda: slice(0, 0))
+
+    def framed(self, frame: Callable[..., IntArray]) -> IntArray:
+        """The next context: what ``frame`` puts around the observation, and the hint that belongs here, if any.
+
+        ``hint`` then says which of the ids are the hint's: without these the context is as if there were none.
+        """
+        hint = _hint(self.episode, len(self.turns))
+        bare = frame()
+        ids = frame(hint=hint) if hint else bare
+        place = n_shared(ids.tolist(), bare.tolist())
+        self.hint = slice(place, place + len(ids) - len(bare))
+        return ids
 
     @property
     def n_tokens(self) -> int:
         return sum(len(part) for part in self.ids)
+
+    @property
+    def forced(self) -> Forced | None:
+        """Who takes the turn that comes next instead of the policy; None = the policy does."""
+        forced = self.episode.forced
+        return forced if forced is not None and len(self.turns) < len(forced.turns) else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all turns of an episode that somebody else plays from beginning to end are taken."""
+        forced = self.episode.forced
+        return forced is not None and forced.whole and len(self.turns) == len(forced.turns)
 
     def fail(self, fault: AgentFault, *, turn: int | None) -> Ending:
         self.evidence.append(Evidence(name=FAULT, value=storable(str(fault), REASON_CHARS), turn=turn))
@@ -237,9 +268,10 @@ class Player:
         start_s = time.monotonic()
         entrance = await outside(self._enter(world, episode))
         frames = self.chat.frames(entrance.tools)
-        observation = entrance.observation
+        observation, context = entrance.observation, entrance.context
         message = self._begin(play, entrance)
-        context = frames.opening(message.content) if entrance.context is None else entrance.context
+        if context is None:
+            context = play.framed(partial(frames.opening, observation.text))
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
@@ -248,7 +280,7 @@ class Player:
             play.ids.append(context)
             play.messages.append(message)
             try:
-                completion = await self.policy.complete(self._request(play))
+                completion = await self._said(play)
             except OutOfRoom:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
@@ -259,20 +291,37 @@ class Player:
                 play.turns.append(self._turn(play, observation, context, completion, action))
                 return play.fail(fault, turn=len(play.turns) - 1)
             play.evidence += info["evidence"]
+            forced = play.forced
             play.turns.append(self._turn(play, observation, context, completion, info["action"]))
+            if forced is not None:
+                forced.check_key(len(play.turns) - 1, reply.state_key)
             if terminated or truncated:
                 assert info["ending"] is not None  # the contract of ``step``
                 return info["ending"]
+            if play.is_whole:
+                return await self._cut(world, play, Ending.MAX_TURNS)
             observation, calls = reply, info["action"].calls
             play.messages.append(_assistant(play.turns[-1]))
             message = self._message(play, observation, answers=bool(calls))
             answered = calls[-1].name if calls else ""
-            context = frames.follow_up(message.content, completion.ended_by, answered=answered)
+            follow_up = partial(frames.follow_up, observation.text, completion.ended_by, answered=answered)
+            context = play.framed(follow_up)
+
+    async def _said(self, play: _Play) -> Completion:
+        """The next turn: of the policy, or of whoever takes it instead. Raises OutOfRoom for one that does not fit."""
+        if play.forced is None:
+            return await self.policy.complete(self._request(play))
+        completion = play.forced.said(len(play.turns), self.chat, self.policy.version)
+        if play.n_tokens + len(completion.ids_K) > self.limits.context:
+            raise OutOfRoom(f"forced turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
+        return completion
 
     async def _enter(self, world: World, episode: Episode) -> Entrance:
         """Put the environment where the policy enters the episode."""
-        observation, info = await world.reset(episode.task, derive_seed(episode.seed, "env"), self.chat.notation)
-        return Entrance(observation=observation, tools=info["tools"])
+        forced = episode.forced
+        seed = episode.seed if forced is None or forced.seed is None else forced.seed
+        observation, info = await world.reset(episode.task, derive_seed(seed, "env"), self.chat.notation)
+        return Entrance(observation=observation, tools=info["tools"], parent=None if forced is None else forced.parent)
 
     async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
         """One turn of the environment."""
@@ -326,42 +375,45 @@ class Player:
             )
         return Message(
             role="tool" if answers and play.tools else "user",
-            content=self._text(observation, play.episode, turn),
+            content=observation.text + _hint(play.episode, turn),
             images=observation.images,
         )
 
     @staticmethod
-    def _text(observation: Observation, episode: Episode, turn: int) -> str:
-        guidance = episode.guidance
-        if guidance is None or guidance.insert_turn != turn:
-            return observation.text
-        return f"{observation.text}\n{guidance.text}"
-
-    @staticmethod
     def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, action: Action) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
-        source[len(context) :] = Source.POLICY
+        source[len(context) :] = Source.POLICY if play.forced is None else Source.GUIDE
         guidance = play.episode.guidance
+        source[play.hint] = Source.GUIDE
+        shown = guidance is not None and bool(guidance.text) and guidance.insert_turn == len(play.turns)
         return Turn(
             observation=observation,
             context_ids=context,
             completion=completion,
             source=source,
             action=action,
-            guidance=guidance if guidance is not None and guidance.insert_turn == len(play.turns) else None,
+            guidance=guidance if shown else None,
         )
+
+
+def _hint(episode: Episode, turn: int) -> str:
+    """What stands behind the observation before ``turn``; "" without a hint there."""
+    guidance = episode.guidance
+    given = guidance is not None and guidance.insert_turn == turn and guidance.text
+    return f"\n{given}" if given else ""
 
 
 async def play_groups(
     player: Player,
     worlds: Worlds,
     tasks: Sequence[Task],
-    plans: Sequence[Sequence[Guidance | None]],
+    plans: Sequence[Sequence[Entry]],
     *,
     seed: int,
     ended: Callable[[Group], None] = nobody,
 ) -> list[Group]:
-    """Play one group per task, with one sibling per entry of its plan: the help that it gets, None for none.
+    """Play one group per task, with one sibling per entry of its plan: the help that it gets, None for none, or the
+    turns that somebody else takes first.
 
     ``seed`` must differ from step to step. ``ended`` is called with each group as soon as its last episode has ended,
     while others are still being played.
@@ -392,6 +444,12 @@ def _assistant(turn: Turn) -> Message:
     return Message(role="assistant", content=turn.completion.text, calls=turn.action.calls)
 
 
-def _episode(task: Task, sibling: int, guidance: Guidance | None, seed: int) -> Episode:
-    own_seed = derive_seed(seed, task.id, sibling)
-    return Episode(id=f"{task.id}#{sibling}@{seed:x}", task=task, seed=own_seed, guidance=guidance)
+def _episode(task: Task, sibling: int, entry: Entry, seed: int) -> Episode:
+    forced = entry if isinstance(entry, Forced) else None
+    return Episode(
+        id=f"{task.id}#{sibling}@{seed:x}",
+        task=task,
+        seed=derive_seed(seed, task.id, sibling),
+        guidance=entry.guidance if isinstance(entry, Forced) else entry,
+        forced=forced,
+    )

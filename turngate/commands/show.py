@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from turngate.config import load_run
+from turngate.config import Config, load_run
 from turngate.errors import ConfigError
 from turngate.report.tables import print_table
 from turngate.run.credit import own_rule
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.types import FloatArray, ScoredGroup, Trajectory
+
+if TYPE_CHECKING:
+    from turngate.trainer.credit.rule import CreditRule
+    from turngate.trainer.credit.terms import CreditTerm
 
 LISTED = 40  # most rows of a listing
 
@@ -24,43 +31,75 @@ def list_trajectories(console: Console, path: Path, step: int | None) -> None:
     at = store.last_step(None) if step is None else step
     if at is None:
         raise ConfigError(f"'{path}' holds no trajectories yet")
-    table = Table("trajectory", "outcome", "paid", "turns", "ending", box=None, title=f"step {at}")
     rows = [pair for group in store.read(at) for pair in zip(group.trajectories, group.scores, strict=True)]
+    helped = ["help"] if any(trajectory.guidance for trajectory, _ in rows) else []
+    table = Table("trajectory", "outcome", "paid", "turns", *helped, "ending", box=None, title=f"step {at}")
     for trajectory, score in sorted(rows, key=lambda pair: -pair[1].total)[:LISTED]:
         outcome = "unusable" if score.outcome is None else f"{score.outcome:g}"
-        table.add_row(trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns)), trajectory.ending)
+        cells = [trajectory.id, outcome, f"{score.total:.3f}", str(len(trajectory.turns))]
+        table.add_row(*cells, *[_help(trajectory) for _ in helped], trajectory.ending)
     print_table(console, table)
     if len(rows) > LISTED:
         console.print(f"{len(rows) - LISTED} more; all are in {run.trajectories} as Parquet", highlight=False)
 
 
+def _help(trajectory: Trajectory) -> str:
+    """Kind and level of the help that an episode had, and how many turns somebody else took; "" for none."""
+    from turngate.report.show import is_forced
+
+    guidance = trajectory.guidance
+    if guidance is None:
+        return ""
+    forced = sum(map(is_forced, trajectory.turns))
+    return f"{guidance.kind} {guidance.level}" + (f", {forced} forced" if forced else "")
+
+
 def show_trajectory(console: Console, path: Path, trajectory_id: str) -> None:
     """Print one trajectory turn by turn. Its credit is computed again from its group, by the run's own rule."""
     from turngate.report.show import show
-    from turngate.trainer.credit.terms import CreditTerm
     from turngate.trainer.filters import keep
-    from turngate.trainer.pack import by_turn
-    from turngate.trainer.table import tabulate
+    from turngate.trainer.step import UNUSED
 
     run = RunFolder.of(path)
     store = Store(path)
     step, group, index = store.find(trajectory_id)
     config = load_run(run)
     kept, _ = keep([group], {})
-    filtered = not keep([group], config.train.filters_by_name)[0]
-    advantage_T, reasons = None, []
+    compared = any(one.id == trajectory_id for left in kept for one in left.trajectories)
+    unused = step in store.steps(UNUSED) and any(
+        one.id == trajectory_id for left in store.read(step, UNUSED) for one in left.trajectories
+    )
     rule = own_rule(config)
-    if kept and group.scores[index].usable and rule is not None:
-        table = tabulate(kept)
-        advantage_N = by_turn(rule(table), table.n_turns)
-        (own,) = (n for n, trajectory in enumerate(kept[0].trajectories) if trajectory.id == trajectory_id)
-        rows = table.traj_N == own
-        advantage_T = advantage_N[rows]
-        reasons = [
-            CreditTerm(name, credit_N[rows], compared_N[rows]) for name, credit_N, compared_N in rule.terms(table)
-        ]
-    note = "; a filter dropped the group, so nothing was learned from it" if filtered else ""
+    advantage_T: FloatArray | None = None
+    reasons: list[CreditTerm] = []
+    if compared and not unused and rule is not None:
+        advantage_T, reasons = _credit(rule, kept, trajectory_id)
+    note = "; a filter dropped the group, so nothing was learned from it" if _filtered(config, group) else ""
+    if unused:
+        note = "; nothing was learned from it: it was tried, or another one took its place"
+    elif group.scores[index].usable and not compared:
+        note = "; nothing was learned from it: no sibling with the same help to compare it with"
     if rule is None:
         note += f"; credit is not shown: rule '{config.credit.type}' reads values that only training measures"
     console.print(f"step {step}, sibling {index + 1} of {len(group.trajectories)}{note}", highlight=False)
     show(console, group.trajectories[index], group.scores[index], advantage_T, reasons)
+
+
+def _filtered(config: Config, group: ScoredGroup) -> bool:
+    from turngate.trainer.filters import keep
+
+    return not keep([group], config.train.filters_by_name)[0]
+
+
+def _credit(rule: CreditRule, kept: Sequence[ScoredGroup], trajectory_id: str) -> tuple[FloatArray, list[CreditTerm]]:
+    """The credit of the turns of a trajectory, and what it is the sum of."""
+    from turngate.trainer.credit.terms import CreditTerm
+    from turngate.trainer.pack import by_turn
+    from turngate.trainer.table import tabulate
+
+    table = tabulate(kept)
+    advantage_N = by_turn(rule(table), table.n_turns)
+    (own,) = (n for n, trajectory in enumerate(kept[0].trajectories) if trajectory.id == trajectory_id)
+    rows = table.traj_N == own
+    reasons = [CreditTerm(name, credit_N[rows], compared_N[rows]) for name, credit_N, compared_N in rule.terms(table)]
+    return advantage_N[rows], reasons

@@ -17,6 +17,7 @@ import numpy as np
 
 from turngate.envs import handed
 from turngate.envs.handed import Unfit
+from turngate.envs.leak import secrets_of
 from turngate.envs.spaces import Texts
 from turngate.envs.tasks import SupportsClose, TasksLike, TaskSource, TaskSourcePart, first_split, opened, part_of
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, VerifierError
@@ -71,6 +72,8 @@ class TurnSpec:
     """The optional dependencies that it needs, as in ``pip install "turngate[EXTRA]"``; empty if none."""
     has_oracle: bool = False
     """Whether ``TurnEnv.oracle`` gives actions that solve each task; ``check_env`` then plays them."""
+    hint_levels: int = 0
+    """Most levels of help that ``TurnEnv.hint`` has for a task; 0 = it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +175,22 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     def oracle(self, task: Task) -> Sequence[str]:
         """Actions that solve ``task``, if ``turn_spec.has_oracle``."""
         raise EnvError(f"{type(self).__name__} has no oracle")
+
+    def solutions(self, task: Task) -> Sequence[Sequence[str]]:
+        """Lists of actions, each of which solves ``task``; by default that of the oracle, where there is one."""
+        return (self.oracle(task),) if self.turn_spec.has_oracle else ()
+
+    def hint(self, task: Task, level: int) -> str | None:
+        """Help for ``task``: level 1 says least, each further one more, and none holds the answer (see ``secrets``).
+
+        None where there is no such level. By default the texts of ``Task.hints``. The same task and level always give
+        the same text.
+        """
+        return task.hints[level - 1] if 1 <= level <= len(task.hints) else None
+
+    def secrets(self, task: Task) -> Sequence[str]:
+        """Texts that give ``task`` away; training refuses a hint that holds one. By default see ``leak.secrets_of``."""
+        return secrets_of(task.private, self.solutions(task), self.turn_spec.tools)
 
     def save(self) -> object:
         """The present state of the environment, as ``load`` takes it. Only for environments whose ``fork`` is

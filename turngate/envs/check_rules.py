@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 
 from turngate.envs.base import TurnEnv
+from turngate.envs.check_hints import hint_problems
 from turngate.tools.tool import Tool
 from turngate.types import ANSWER, Ending, Evidence, Info, Observation, Score, Task
 
@@ -299,6 +300,15 @@ def _texts(private: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                     stack.extend(inner)
 
 
+def _hints(env: TurnEnv, seeds: Sequence[int]) -> Problems:
+    """Hints are leveled, always the same and without the answer, and some task has one if levels are declared."""
+    tasks = [_task(env, env.reset(seed=seed)[1]) for seed in seeds]
+    for task in tasks:
+        yield from hint_problems(env, task)
+    if env.turn_spec.hint_levels and all(env.hint(task, 1) is None for task in tasks):
+        yield f"turn_spec.hint_levels is {env.turn_spec.hint_levels}, but none of {len(tasks)} tasks has a hint"
+
+
 def _oracle(env: TurnEnv, seeds: Sequence[int]) -> Problems:
     """The declared oracle solves its tasks, which shows that they can be solved and that the verifier notices."""
     for seed in seeds if env.turn_spec.has_oracle else ():
@@ -416,6 +426,7 @@ RULES: dict[str, tuple[Level, Rule]] = {
     "reward_sum": ("error", _reward_sum),
     "evidence": ("error", _evidence),
     "private": ("error", _private),
+    "hints": ("error", _hints),
     "oracle": ("error", _oracle),
     "garbage": ("error", _garbage),
     "arguments": ("error", _arguments),

@@ -93,6 +93,7 @@ class LockEnv(TurnEnv):
         deadline_s=1.0,
         fork="exact",
         has_oracle=True,
+        hint_levels=3,
     )
 
     def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:
@@ -135,6 +136,15 @@ class LockEnv(TurnEnv):
         """The right keys."""
         return [f"press {key_of(colour)}" for colour in colours_of(task)]
 
+    def hint(self, task: Task, level: int) -> str | None:
+        """1: keys that fit nowhere; 2: the keys of the first half of its colours; 3: the keys of all its colours."""
+        levels = lock_hints(colours_of(task))
+        return levels[level - 1] if 1 <= level <= len(levels) else None
+
+    def secrets(self, task: Task) -> Sequence[str]:
+        """The keys in the order of the dials."""
+        return (" ".join(key_of(colour) for colour in colours_of(task)),)
+
     def save(self) -> object:
         """The colours, and the keys pressed so far."""
         return self._colours, tuple(self._pressed), tuple(self._right)
@@ -152,6 +162,17 @@ class LockEnv(TurnEnv):
 def colours_of(task: Task) -> tuple[str, ...]:
     """The colour of each dial; ``private`` holds their numbers."""
     return tuple(COLOURS[dial] for dial in task.private["dials"])
+
+
+def lock_hints(colours: Sequence[str]) -> tuple[str, ...]:
+    """What can be told of a lock whose dials show ``colours``, from least to most; fewer than three levels for a lock
+    of a single colour."""
+    shown = [colour for colour in COLOURS if colour in colours]
+    useless = [key_of(colour) for colour in COLOURS if colour not in colours]
+    takes = [f"{colour} takes {key_of(colour)}" for colour in shown]
+    first = f"No dial takes {' or '.join(useless)}." if useless else "Every key is needed."
+    levels = (first, f"{', '.join(takes[: (len(takes) + 1) // 2])}.", f"{', '.join(takes)}.")
+    return tuple(dict.fromkeys(levels))
 
 
 def key_of(colour: str) -> str:

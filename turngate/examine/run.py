@@ -146,6 +146,8 @@ class Stage:
     async def finish(self, groups: Sequence[Group]) -> tuple[list[Group], Metrics]:
         """Finish all examiners after all groups were played; those that ask the policy run one after the other.
 
+        It can be called again with further groups of the step; the metrics then count all of them.
+
         Returns the groups in the same order, with the facts in the order of the examiners, and metrics
         ``examine/NAME/…``: ``failed`` calls, ``unusable`` episodes that were left out, ``missing_share`` of the
         examined episodes whose first fact could not be measured, and the counts of the judges.
@@ -199,7 +201,7 @@ class _StepExaminer:
     def __init__(self, examiner: Examiner, desk: Desk, tally: Tally) -> None:
         self.examiner, self.label = examiner, examiner.label
         self._desk, self._tally, self._before = desk, tally, _copy(desk.memory)
-        self._n_failed = self._n_unusable = 0
+        self._n_failed = self._n_unusable = self._n_known = self._n_examined = 0
 
     async def look_at_one(self, group: Group) -> _OfGroup:
         """The facts about each trajectory of one group; none about unusable ones and those of another environment."""
@@ -255,8 +257,8 @@ class _StepExaminer:
         _log.warning("examiner %s: %s; its facts about %s are missing", name, line, whose)
 
     def metrics(self, facts: Sequence[_OfGroup]) -> Metrics:
-        """Counts of the step. Memory that is not JSON cannot be saved, so it is reset to what it was before the
-        step."""
+        """Counts of the step so far, with these latest facts. Memory that is not JSON cannot be saved, so it is reset
+        to what it was before the step."""
         try:
             plain(self._desk.memory)
         except (ValueError, RecursionError) as error:
@@ -272,8 +274,9 @@ class _StepExaminer:
             for one in row
             if one
         ]
-        if known:
-            metrics[f"{name}missing_share"] = 1 - sum(known) / len(known)
+        self._n_known, self._n_examined = self._n_known + sum(known), self._n_examined + len(known)
+        if self._n_examined:
+            metrics[f"{name}missing_share"] = 1 - self._n_known / self._n_examined
         return metrics | (self._tally.metrics(f"{name}judge_") if self.examiner.asked else {})
 
 

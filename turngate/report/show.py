@@ -17,7 +17,7 @@ from rich.text import Text
 
 from turngate.errors import ShapeError
 from turngate.trainer.credit.terms import CreditTerm
-from turngate.types import FAULT, Action, Evidence, FloatArray, Guidance, RewardEvent, Score, Trajectory, Turn
+from turngate.types import FAULT, Action, Evidence, FloatArray, RewardEvent, Score, Source, Trajectory, Turn
 
 # Control, format (text direction, zero width), lone surrogates, line and paragraph separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -40,11 +40,12 @@ def show(
         if values is not None and len(values) != n_turns:
             raise ShapeError(f"{name} has {len(values)} entries, but trajectory '{trajectory.id}' has {n_turns} turns")
     _show_head(console, trajectory)
-    n_shared = trajectory.parent[1] if trajectory.parent else 0
+    guide = trajectory.guidance.source if trajectory.guidance else ""
+    n_shared = trajectory.parent[1] if trajectory.parent and not trajectory.guidance else 0
     for index, turn in enumerate(trajectory.turns):
         shared = " (shared: before the branch)" if index < n_shared else ""
         console.print(Rule(Text(f"turn {index}{shared}", "bold"), align="left"))
-        _show_turn(console, turn)
+        _show_turn(console, turn, guide)
         _show_evidence(console, trajectory.facts_of(index))
         _show_ledger(console, [event for event in score.ledger if event.turn == index])
         credit = "" if advantage_T is None else f", credit {advantage_T[index]:+.4g}"
@@ -81,20 +82,30 @@ def _show_head(console: Console, trajectory: Trajectory) -> None:
         parent, turn = trajectory.parent
         _line(console, "parent", f"branched from {parent} at turn {turn}", "magenta")
     if trajectory.guidance:
-        _show_guidance(console, trajectory.guidance)
+        _show_guidance(console, trajectory)
 
 
-def _show_turn(console: Console, turn: Turn) -> None:
+def _show_turn(console: Console, turn: Turn, guide: str) -> None:
+    """``guide``: who acted in the turns that are not the policy's."""
     images = f", {len(turn.observation.images)} images" if turn.observation.images else ""
     size = f"{len(turn.context_ids)} tokens" if len(turn.source) else "tokens unknown"
     _block(console, f"observed ({size}{images})", turn.observation.text)
-    if turn.guidance:
-        _show_guidance(console, turn.guidance)
+    if turn.guidance and turn.guidance.text:
+        helped = f"guided ({turn.guidance.kind}, level {turn.guidance.level}, from {turn.guidance.source})"
+        _block(console, helped, turn.guidance.text, "magenta")
     spoken = turn.completion
     size = f"{len(spoken.ids_K)} tokens" if len(turn.source) else "tokens unknown"
-    origin = f"{size}, ended by {spoken.ended_by}, policy version {spoken.policy_version}"
-    _block(console, f"wrote ({origin})", turn.action.text, "cyan")
+    if is_forced(turn):
+        _block(console, f"forced by {guide or 'a guide'} ({size}, no credit)", turn.action.text, "magenta")
+    else:
+        origin = f"{size}, ended by {spoken.ended_by}, policy version {spoken.policy_version}"
+        _block(console, f"wrote ({origin})", turn.action.text, "cyan")
     _show_action(console, turn.action)
+
+
+def is_forced(turn: Turn) -> bool:
+    """Whether somebody else than the policy took the turn."""
+    return bool((turn.source == Source.GUIDE).any())
 
 
 def _show_action(console: Console, action: Action) -> None:
@@ -104,9 +115,16 @@ def _show_action(console: Console, action: Action) -> None:
         _line(console, "parse error", action.parse_error, "red")
 
 
-def _show_guidance(console: Console, guidance: Guidance) -> None:
+def _show_guidance(console: Console, trajectory: Trajectory) -> None:
+    """What help the episode had, and who took which turns; the text stands in the turn before which it was inserted."""
+    guidance = trajectory.guidance
+    assert guidance is not None
     kept = "not seen in training" if guidance.strip_for_train else "seen in training"
-    _block(console, f"guided ({guidance.kind}, level {guidance.level}, {kept})", guidance.text, "magenta")
+    _line(console, "guided", f"{guidance.kind}, level {guidance.level}, from {guidance.source}, {kept}", "magenta")
+    if forced := sum(map(is_forced, trajectory.turns)):
+        _line(console, "forced", f"{forced} of {len(trajectory.turns)} turns, by {guidance.source}", "magenta")
+    if guidance.text and not any(turn.guidance for turn in trajectory.turns):
+        _block(console, f"hint for turn {guidance.insert_turn}, which was not played", guidance.text, "magenta")
 
 
 def _show_evidence(console: Console, evidence: Iterable[Evidence]) -> None:

@@ -12,6 +12,7 @@ from turngate.config import Config, load_run
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_success
+from turngate.report.guidance import PICTURE, plot_guidance, tell_guidance, was_guided
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
 from turngate.report.supervised import tell_baselines
 from turngate.report.tables import (
@@ -50,6 +51,7 @@ def write_report(path: Path, console: Console) -> None:
     text += tell_passes(run, console)
     text += _tell_success({title: phases for title, one in _runs(run) if (phases := _phases(one))}, console)
     text += tell_baselines(run, console)
+    text += tell_guidance(_metrics(run), console)
     for title, one in _runs(run):
         if rows := _metrics(one):
             text.append(_tell_alarms(title, one, rows, console))
@@ -140,6 +142,9 @@ def _draw(run: RunFolder) -> list[Path]:
     title = f"{name}, seed {seed}: training episodes"
     plot_curves(own, folder / "curves.png", title=title, about=episodes_line(config, {"": own}))
     pictures = [folder / "success.png", folder / "curves.png"]
+    if was_guided(own):
+        plot_guidance(own, folder / PICTURE, title=f"{name}, seed {seed}: guidance in training")
+        pictures.append(folder / PICTURE)
     if is_monitored(own):
         title = f"{name}, seed {seed}: hacking and starvation monitors of training episodes"
         plot_monitors(own, read_alarms(run.path), folder / "monitors.png", title=title)

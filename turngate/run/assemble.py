@@ -15,15 +15,19 @@ from turngate.errors import ConfigError, UnknownName
 from turngate.examine.base import Desk, Examiner
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
+from turngate.run.aside_means import asides_of, asks_start
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
+from turngate.run.helping import EnvironmentHelp
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.branched_play import Trees
+from turngate.trainer.curriculum import Curriculum
+from turngate.trainer.guidance.guarded_help import GuardedHelp
 from turngate.trainer.monitoring import Watch
+from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
-from turngate.trainer.step import Run
 
 
 @asynccontextmanager
@@ -38,6 +42,7 @@ async def assembled(
     control: str | None,
     answer: Answer | None,
     watch: Watch,
+    curriculum: Curriculum,
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
@@ -53,17 +58,24 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
+    help_ = GuardedHelp(EnvironmentHelp(environments, chat.notation))
     async with Examining(config.examine, desk) as examining:
         yield Run(
             player=player,
             worlds=worlds,
             examining=examining,
             score=environments.score,
-            guide=config.guide.open(),
+            curriculum=curriculum,
+            guide=config.guide.open(help_),
+            refusals=help_.refusals,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,
             loss=config.loss.policy_loss(config.seed),
+            asides=asides_of(
+                config, environments, player, worlds, copy.deepcopy(model) if asks_start(config) else None
+            ),
+            experts=config.loss.experts is not None,
             store=Store(folder.path),
             group_size=config.train.group_size,
             minibatches=config.train.minibatches,

@@ -19,10 +19,12 @@ from turngate.jsonl import cut_torn_line
 from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
+from turngate.run.aside_means import check_teachers
 from turngate.run.assemble import assembled, check_credit, check_examiners, trees_of
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, naming_key
+from turngate.run.helping import check_guide
 from turngate.run.holding import locked_run
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
@@ -36,10 +38,12 @@ from turngate.sinks import Opening, Sinks, open_sinks
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.overlap import SplitOverlap
-from turngate.trainer.step import Run, train_step
+from turngate.trainer.run_parts import Run
+from turngate.trainer.step import train_step
 from turngate.types import derive_seed
 
 
@@ -83,9 +87,12 @@ class Job:
                         env.tasks.size(split)  # raises for an unknown split
             check_credit(config, self.environments)
             check_examiners(config, self.environments)
+            check_guide(config, self.environments)
+            check_teachers(config)
             trees_of(config, self.environments)  # raises for an environment that cannot be forked
             check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
+            self._curriculum = self._opened_curriculum()
             require_torch()
             self._overlaps = self._compared(strict=strict)
             if not (self._start.warm_start.exists() or self.folder.is_complete):
@@ -139,6 +146,7 @@ class Job:
             control=self.control,
             answer=self._answer,
             watch=self._watch,
+            curriculum=self._curriculum,
         ) as run:
             done = await self._resume(run)
             if done == 0:
@@ -166,16 +174,10 @@ class Job:
 
     async def _train(self, run: Run, done: int, sinks: Sinks) -> None:
         config, checkpoints = self.config, self._checkpoints()
-        shown = config.warm_start.episodes or 0 if config.warm_start else 0
-        tasks_at = self.environments.stream(
-            per_step=config.train.tasks_per_step,
-            seed=derive_seed(config.seed, "tasks"),
-            first=self.environments.split(shown),
-        )
         total = config.train.steps
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
-                sinks.write(step, await train_step(run, tasks_at(step), step))
+                sinks.write(step, await train_step(run, self._curriculum.pick(step), step))
                 if step % config.train.checkpoint_every == 0 or step == total:
                     checkpoints.save(step, run.learner, run.checkpointed)
                 progress.update(step, total, "")
@@ -217,6 +219,18 @@ class Job:
         ]
 
     # --- small parts --------------------------------------------------------------------------------------------------
+
+    def _opened_curriculum(self) -> Curriculum:
+        """The curriculum; of an endless source it is given the tasks that the warm start has not used."""
+        config = self.config
+        shown = config.warm_start.episodes or 0 if config.warm_start else 0
+        supply = self.environments.supply(
+            per_step=config.train.tasks_per_step,
+            group_size=config.train.group_size,
+            seed=derive_seed(config.seed, "tasks"),
+            first=self.environments.split(shown),
+        )
+        return config.curriculum.open(supply)
 
     def _check_start(self) -> None:
         """Check that a run which has not begun finds its model and the demonstrations of its warm start."""

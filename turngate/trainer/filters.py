@@ -15,7 +15,7 @@ from pydantic import Field
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.parts import Part
-from turngate.trainer.selection import dcpo, prof, without_void
+from turngate.trainer.selection import dcpo, prof, without_copies, without_void
 from turngate.types import BoolArray, Metrics, ScoredGroup
 
 Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
@@ -67,7 +67,7 @@ class FilterPart(Part):
         return kept
 
 
-for _function in (varied, prof, dcpo, without_void):
+for _function in (varied, prof, dcpo, without_void, without_copies):
     FilterPart.of_function(_function.__name__, _function)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from turngate.metrics import read_metrics
 from turngate.rewards.monitors.alarm import Alarm, Check, Floats
+from turngate.rewards.monitors.conversion import conversions
 from turngate.rewards.monitors.payments import correlation, paid_shares
 from turngate.rewards.monitors.starving import group_shares
 from turngate.rewards.monitors.step_facts import MEMORY, START, Learned, StepFacts, measure
@@ -31,6 +32,7 @@ Played: TypeAlias = tuple[int, Sequence[ScoredGroup], Mapping[str, float]]
 KL_METRICS = ("policy/kl_to_reference_nats", "policy/kl_to_sampler_nats")
 """Metrics that hold a KL divergence; the monitors get the first one that a step has."""
 CREDIT_TURNS = "monitor/credit_turns_correlation"
+GUIDED = "guide/guided_share"
 
 
 def unwatched(step: int, scored: Sequence[ScoredGroup], metrics: Mapping[str, float]) -> Metrics:
@@ -58,7 +60,8 @@ class Watch:
         """The monitors' metrics of a step; what a monitor cannot measure in this step is missing, never zero.
 
         ``monitor/NAME`` is what the monitor NAME measured, ``monitor/NAME_alarm`` is 1 if it raised an alarm, else 0.
-        The other ``monitor/…`` are numbers that several monitors use.
+        The other ``monitor/…`` are numbers that several monitors use. ``guide/conversion`` is the share of the tasks
+        first solved with help, in the steps that are remembered, that were soon solved without (see ``conversions``).
         """
         facts, checks = self._look(step, scored, metrics)
         alarms = _alarms(checks)
@@ -68,13 +71,17 @@ class Watch:
         self._on = frozenset(alarms)
         numbers = {f"monitor/{name}": float(check.value) for name, check in checks.items()}
         flags = {f"monitor/{name}_alarm": float(name in alarms) for name in checks}
-        return numbers | flags | _facts(facts) | _shares(scored)
+        return numbers | flags | _facts(facts) | _shares(scored) | self._conversion()
 
     def replay(self, steps: Iterator[Played]) -> None:
         """Take in steps of the past again, in order, without reporting their alarms."""
         for step, scored, metrics in steps:
             _, checks = self._look(step, scored, metrics)
             self._on = frozenset(_alarms(checks))
+
+    def _conversion(self) -> Metrics:
+        share = conversions([*self._start, *self._recent]).share
+        return {} if share is None else {"guide/conversion": share}
 
     def _look(
         self, step: int, scored: Sequence[ScoredGroup], metrics: Mapping[str, float]
@@ -127,6 +134,7 @@ def learned(metrics: Mapping[str, float]) -> Learned:
         effective_share=weight**2 / square if weight is not None and square else None,
         dropped_share=_known(metrics, "offpolicy/dropped_share"),
         credit_turns=_known(metrics, CREDIT_TURNS),
+        guided_share=_known(metrics, GUIDED),
     )
 
 

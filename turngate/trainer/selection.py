@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 from pydantic import Field
 
+from turngate.envs.leak import MOST_COPIED, leak_score
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
 from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, derive_seed
@@ -55,6 +56,10 @@ VoidFact: TypeAlias = Annotated[
     Field(
         description="Name of the evidence that is true on a turn which holds neither a complete tool call nor answer."
     ),
+]
+MostCopied: TypeAlias = Annotated[
+    float,
+    Field(description="Largest share of a hint's words that an action may repeat, in their order.", ge=0, lt=1),
 ]
 
 
@@ -137,6 +142,30 @@ def without_void(group: ScoredGroup, *, evidence: VoidFact = "void_turn") -> Boo
     Known weakness: a collapse of the format becomes invisible, so watch how many are dropped (0.2 is alarming).
     """
     return np.array([not _happened(trajectory, evidence) for trajectory in group.trajectories], np.bool_)
+
+
+def without_copies(group: ScoredGroup, *, at_most: MostCopied = MOST_COPIED, threshold: Threshold = 1.0) -> BoolArray:
+    """Leak guard: drops successes that repeat the hint which learning takes out of their context, or speak of it.
+
+    Such an episode would teach the policy to say what it was told, in a context that does not tell it. True for all but
+    successes with ``strip_for_train`` whose ``leak_score`` is above ``at_most``; help of the kind "pointer" names what
+    to do, so copying it is allowed (methods sheet A19). Only turns of the policy count, not those of a guide.
+    """
+    return np.array(
+        [
+            _outcome(group, row) < threshold - 1e-6 or _copied(trajectory) <= at_most
+            for row, trajectory in enumerate(group.trajectories)
+        ],
+        np.bool_,
+    )
+
+
+def _copied(trajectory: Trajectory) -> float:
+    guidance = trajectory.guidance
+    if guidance is None or not guidance.strip_for_train or guidance.kind == "pointer":
+        return 0.0
+    own = [turn.action.text for turn in trajectory.turns if not (turn.source == Source.GUIDE).any()]
+    return leak_score(own, guidance.text)
 
 
 def _outcome(group: ScoredGroup, row: int) -> float:

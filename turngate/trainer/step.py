@@ -3,167 +3,88 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 
-from turngate.agents.policies.base import Policy
-from turngate.agents.rollout import Player, Worlds, play_groups
-from turngate.errors import ConfigError, RunError
-from turngate.examine.run import Examining
+from turngate.errors import RunError
 from turngate.metrics import Clock
-from turngate.trainer.branched_play import Trees
+from turngate.trainer.aside.learning import AsideBatch, add_beside, learn_apart
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
-from turngate.trainer.checkpoint import Stateful
+from turngate.trainer.contexts import without_hints
 from turngate.trainer.evaluate import SUCCESS
-from turngate.trainer.filters import Filter, keep
-from turngate.trainer.guidance import Guide
-from turngate.trainer.learner import MAX_KL, Learner, measured_for
-from turngate.trainer.loss import Loss
-from turngate.trainer.monitoring import credit_metrics, unwatched
-from turngate.trainer.pack import Aggregate, by_turn, pack, split
+from turngate.trainer.filters import keep
+from turngate.trainer.learner import measured_for
+from turngate.trainer.monitoring import credit_metrics
+from turngate.trainer.pack import by_turn, pack, split
+from turngate.trainer.run_parts import Run
 from turngate.trainer.shared_turns import sampled_turns
-from turngate.trainer.signals.base import AfterCredit, Signals
+from turngate.trainer.signals.base import AfterCredit
 from turngate.trainer.table import tabulate
+from turngate.trainer.waves import play_waves
 from turngate.types import (
     Batch,
-    Credit,
     Ending,
-    Group,
-    Guidance,
     Metrics,
     Score,
     ScoredGroup,
+    Source,
     Task,
-    TokenRule,
     Trajectory,
     TurnTable,
-    derive_seed,
 )
 
 _log = logging.getLogger(__name__)
+UNUSED = "unused"  # phase under which the store keeps episodes that were played and not learned from
 PROBES = 2  # episodes of which turns are sampled again after each publish (see ``canary``)
 
 
-class Recorder(Protocol):
-    """Stores what was played (see ``turngate.store``)."""
-
-    def write(self, step: int, scored: Sequence[ScoredGroup]) -> None:
-        """Store the episodes of ``step`` with their scores."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """Everything that a training step needs, made by ``turngate.run``.
-
-    ``score`` applies the rubric to a group: it takes the group and the number of the step. ``tolerance`` is that of
-    ``check_agreement``.
-    """
-
-    player: Player
-    worlds: Worlds
-    score: Callable[[Group, int], ScoredGroup]
-    guide: Guide
-    credit: Credit | TokenRule
-    filters: Mapping[str, Filter]
-    learner: Learner
-    loss: Loss
-    store: Recorder
-    group_size: int
-    minibatches: int
-    aggregate: Aggregate
-    tolerance: float
-    seed: int
-    max_kl: float = MAX_KL  # furthest that the updates of a step may move the policy, in nats per token
-    rounding: str = ""  # advice for the case that sampler and learner differ by rounding alone
-    examining: Examining | None = None  # looks at the episodes before they are scored
-    reference: Learner | None = None  # frozen, for losses that keep the policy close to it
-    watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
-    signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
-    trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
-
-    @property
-    def policy(self) -> Policy:
-        """The policy that plays and is trained."""
-        return self.player.policy
-
-    @property
-    def checkpointed(self) -> Mapping[str, Stateful]:
-        """What a checkpoint saves beside the learner: the models that signals train, and the examiners' memory."""
-        return self.signals.learners if self.examining is None else {**self.signals.learners, "examine": self.examining}
-
-    @property
-    def waits(self) -> bool:
-        """Whether scores can depend on facts of examiners, which may be missing."""
-        return self.examining is not None and bool(self.examining.examiners)
-
-    def seed_at(self, step: int) -> int:
-        """The seed from which everything random in one step derives."""
-        return derive_seed(self.seed, "step", step)
-
-
 async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
-    """One update: plan help, play, examine, score, filter, credit, pack, learn, publish, record. Returns the
+    """One update: play and score in waves, filter, credit, pack, learn, publish, record. Returns the
     metrics."""
     clock = Clock()
-    plans = planned(run.guide, tasks, run.group_size)
+    waves = await play_waves(run, tasks, step, clock)
+    scored = waves.groups
+    kept, drops = keep(scored, run.filters)
+    kept = without_hints(kept)
+    metrics = summarize(scored, waits=run.waits) | drops | waves.metrics
     with clock("collect"):
-        groups, examined = await play_examined(run, tasks, plans, step)
-    with clock("reward"):
-        scored = [run.score(group, step) for group in groups]
-        kept, drops = keep(scored, run.filters)
-    metrics = summarize(scored, waits=run.waits) | drops | examined
+        asides, noted = await run.asides.batches(waves.played, step)
+    metrics |= noted
     if kept:
         with clock("credit"):
             table, after_credit = run.signals.measure(kept, tabulate(kept))
             credit = run.credit(table)
-            batch = pack(kept, credit, aggregate=run.aggregate)
+            batch = pack(kept, credit, aggregate=run.aggregate, experts=run.experts)
         metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
-            metrics |= learn(run, batch, table, after_credit, first=step == 1)
+            metrics |= learn(run, batch, table, after_credit, asides, first=step == 1)
+    if asides:
+        with clock("learn"):
+            metrics |= learn_apart(run.learner, asides, alone=not kept)
+    if kept or asides:
         with clock("publish"):
             metrics |= await publish_checked(run, scored, step)
-    run.guide.observe(scored)
+    metrics |= run.observe(waves.played)
     with clock("record"):
         run.store.write(step, scored)
+        if waves.unused:
+            run.store.write(step, waves.unused, phase=UNUSED)
         metrics |= run.watch(step, scored, metrics)
-    return metrics | run.guide.metrics() | clock
+    return metrics | clock
 
 
-def planned(guide: Guide, tasks: Sequence[Task], group_size: int) -> list[Sequence[Guidance | None]]:
-    """What the guide plans for the siblings of each task. Raises ConfigError for guidance that cannot be trained on."""
-    plans = [guide.plan(task, group_size) for task in tasks]
-    for guidance in (entry for plan in plans for entry in plan if entry is not None):
-        if guidance.strip_for_train:
-            raise ConfigError(
-                f"guidance of kind '{guidance.kind}' asks for strip_for_train, but training cannot take help out of "
-                "the context yet; plan it with strip_for_train=False"
-            )
-    return plans
-
-
-async def play_examined(
-    run: Run, tasks: Sequence[Task], plans: Sequence[Sequence[Guidance | None]], step: int
-) -> tuple[list[Group], Metrics]:
-    """The groups of a step, with the facts of all examiners, which begin with a group while others are still played."""
-    seed = run.seed_at(step)
-    play = partial(play_groups, run.player, run.worlds, tasks, plans, seed=seed)
-    if run.trees is not None:
-        play = partial(run.trees.play, run.player, run.worlds, tasks, budget=run.group_size, seed=seed)
-    if run.examining is None:
-        groups, metrics = await play(), dict[str, float]()
-    else:
-        async with run.examining.begin(step) as stage:
-            groups, metrics = await stage.finish(await play(ended=stage.group_done))
-    return groups, metrics | ({} if run.trees is None else run.trees.metrics(groups))
-
-
-def learn(run: Run, batch: Batch, table: TurnTable, after_credit: AfterCredit, *, first: bool) -> Metrics:
-    """Update the learner on the batch, in ``minibatches`` optimizer steps, and train what signals train.
+def learn(
+    run: Run,
+    batch: Batch,
+    table: TurnTable,
+    after_credit: AfterCredit,
+    asides: Sequence[AsideBatch] = (),
+    *,
+    first: bool,
+) -> Metrics:
+    """Update the learner on the batch and what is beside it, in ``minibatches`` optimizer steps, and train what signals
+    train.
 
     ``first`` marks the first batch of a run, on which the learner's log-probabilities are compared with the sampler's.
     Raises MismatchError where they differ, RunError for updates that move the policy too far.
@@ -176,8 +97,9 @@ def learn(run: Run, batch: Batch, table: TurnTable, after_credit: AfterCredit, *
     ]
     metrics |= noted
     update_kl = UpdateKl(batch, run.learner)
-    for part, columns in parts:
-        measured = run.learner.forward_backward(part, run.loss, measured=columns) | run.learner.optim_step()
+    for place, (part, columns) in enumerate(parts):
+        measured = run.learner.forward_backward(part, run.loss, measured=columns)
+        measured |= add_beside(run.learner, asides, minibatch=place, of=len(parts)) | run.learner.optim_step()
         for name, value in measured.items():
             metrics[name] = metrics.get(name, 0.0) + value / len(parts)
     return metrics | update_kl.check(metrics, limit=run.max_kl)
@@ -234,7 +156,8 @@ def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     }
     if not usable:
         return of_all
-    n_tokens = sum(len(turn.completion.ids_K) for trajectory, _ in usable for turn in sampled_turns(trajectory))
+    sources = [turn.source for trajectory, _ in usable for turn in sampled_turns(trajectory)]
+    n_tokens = sum(int(np.count_nonzero(source == Source.POLICY)) for source in sources)
     return {
         "success": successes / len(usable),
         "outcome": float(np.mean([score.outcome or 0.0 for _, score in usable])),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.scores import alarm_of, episode, event, group, turn
 from tests.rewards.monitors.facts import course
-from turngate.rewards.monitors.step_facts import MEMORY, START, EndingCount, Opened
+from turngate.rewards.monitors.step_facts import MEMORY, START, EndingCount, HelpCount, Opened
 from turngate.rewards.monitors.watchlist import BATCH_MONITORS, TREND_MONITORS
 from turngate.types import Ending, Evidence
 
@@ -19,7 +19,7 @@ def named(monitors):
 
 
 def test_names_are_unique():
-    assert len({monitor.name for monitor in EVERY}) == len(EVERY) == 31
+    assert len({monitor.name for monitor in EVERY}) == len(EVERY) == 32
 
 
 @named([monitor for monitor in EVERY if monitor.limits])
@@ -158,6 +158,7 @@ BAD = course(
     effective_share=0.1,
     guided=0.9,
     unguided=0.1,
+    guided_share=0.5,
     tasks={f"t{i}": EndingCount(n=8, unusable=i // 4, faults=i // 4, failures=i // 4) for i in range(16)},
 )
 CALM = course(
@@ -173,6 +174,7 @@ CALM = course(
     effective_share=1.0,
     guided=0.6,
     unguided=0.5,
+    helped={"t": HelpCount(guided=4, guided_won=2, alone=4)},
     tasks={f"t{i}": EndingCount(n=8, unusable=i % 2, faults=i % 2, failures=i // 4) for i in range(16)},
 )
 

@@ -17,6 +17,7 @@ from turngate.envs.code.edits import BadEdit, apply_edit, read_edit
 from turngate.envs.code.grading.bench import Bench, run_tests
 from turngate.envs.code.grading.grade import TreeChange, grade
 from turngate.envs.code.grading.protect import sort_changes
+from turngate.envs.code.hints import written
 from turngate.envs.code.lease import lease
 from turngate.envs.code.observe import numbered, result_text, shorten, without_times
 from turngate.envs.code.oracle import oracle_actions
@@ -73,6 +74,7 @@ class CodeRepairEnv(ToolEnv):
         fork="exact",
         extra="code",
         has_oracle=True,
+        hint_levels=4,
     )
     refusals = (ToolError, SandboxFileError, BadEdit)
 
@@ -167,6 +169,10 @@ class CodeRepairEnv(ToolEnv):
     def oracle(self, task: Task) -> Sequence[str]:
         """Look at the files of the reference repair, make its changes, run the tests, submit."""
         return oracle_actions(Problem.of(task))
+
+    def secrets(self, task: Task) -> Sequence[str]:
+        """What the reference repair writes, where it writes in one place only."""
+        return written(Problem.of(task).patch)
 
     def save(self) -> RepairState:
         """See ``TurnEnv.save``."""

@@ -1,4 +1,7 @@
-"""Hints of a repair problem: what fails, in which files, in which functions, and the first step of the repair."""
+"""Hints of a repair problem: what fails, in which files, in which functions, and the first step of the repair.
+
+A repair with a single hunk has no first step that is not the whole of it; its last hint shows the lines that change.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import ast
 import difflib
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from turngate.envs.code.source import TooDeep, parsed
+from turngate.envs.leak import held
 
 MOST_TESTS = 5
 
@@ -30,9 +35,9 @@ def hints(
         (tests, f"Failing tests: {tests}."),
         (solved, f"Files to change: {', '.join(sorted(solved))}."),
         (names, f"Functions to change: {', '.join(names)}."),
-        (patch, f"The first change:\n{first_hunk(patch)}"),
+        (patch, _first_step(patch)),
     )
-    return tuple(text for known, text in levels if known)
+    return tuple(text for known, text in levels if known and text)
 
 
 def changed_functions(before: str, after: str) -> frozenset[str]:
@@ -70,6 +75,25 @@ def _functions(source: str) -> dict[int, str]:
                 places.update(dict.fromkeys(range(start, (node.end_lineno or start) + 1), name))
         waiting.extend((child, name) for child in ast.iter_child_nodes(node))
     return places
+
+
+def written(patch: str) -> tuple[str, ...]:
+    """What a repair writes, if that stands in one place and did not stand there before; nothing for a repair that
+    writes in several places, or only deletes."""
+    lines = [line for line in patch.splitlines() if line[:3] not in ("+++", "---")]
+    before = "\n".join(line[1:] for line in lines if line[:1] in ("-", " "))
+    blocks = [list(block) for added, block in groupby(lines, lambda line: line[:1] == "+") if added]
+    if len(blocks) != 1:
+        return ()
+    text = "\n".join(line[1:] for line in blocks[0])
+    return () if held(before, [text]) else (text,)
+
+
+def _first_step(patch: str) -> str:
+    if sum(line.startswith("@@") for line in patch.splitlines()) != 1:
+        return f"The first change:\n{first_hunk(patch)}"
+    found = [line[1:] for line in first_hunk(patch).splitlines() if line[:1] in ("-", " ") and line[:3] != "---"]
+    return "The change is among these lines:\n" + "\n".join(found) if found else ""
 
 
 def first_hunk(patch: str) -> str:

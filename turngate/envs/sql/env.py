@@ -15,6 +15,7 @@ from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
+from turngate.envs.sql.hints import LEVELS, sql_hint
 from turngate.envs.sql.looked_up import Wanted, looked_up, wanted
 from turngate.envs.sql.lookup_oracle import looking_turns
 from turngate.envs.sql.rubric import RUBRIC
@@ -75,6 +76,7 @@ class SqlEnv(ToolEnv):
         fork="exact",
         side_effects="none",
         has_oracle=True,
+        hint_levels=LEVELS,
     )
     common_facts = ("tool",)
     answers = ("gold query",)
@@ -160,6 +162,10 @@ class SqlEnv(ToolEnv):
             return looking_turns(task)
         looks = [f"describe {table}" for table in task.private.get("tables", ())]
         return ["list_tables", *looks, f"run_sql {task.private['gold']}", "submit"]
+
+    def hint(self, task: Task, level: int) -> str | None:
+        """1: tables; 2: how they are joined, and what has to be looked up; 3: clauses; 4: the query with a hole."""
+        return sql_hint(task, level)
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold query, its skeleton (literals masked) and the database."""

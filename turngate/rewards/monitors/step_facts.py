@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from turngate.rewards.monitors.alarm import NAMED, ScoredEpisode, mean_known, usable_episodes
-from turngate.types import Ending, ScoredGroup
+from turngate.types import Ending, ScoredGroup, Source, Trajectory
 
 START, MEMORY = 10, 60
 """How many of the first and of the latest steps the monitors look at."""
@@ -39,19 +39,32 @@ class EndingCount(NamedTuple):
     failures: int
 
 
+class HelpCount(NamedTuple):
+    """Usable episodes of a task: played with help and by the policy, and alone, with the successes of each; ``shown``
+    are successes that somebody else played from beginning to end."""
+
+    guided: int = 0
+    guided_won: int = 0
+    alone: int = 0
+    alone_won: int = 0
+    shown: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What the learner measured and trajectories do not show; None = not measured.
+    """What the metrics of a step say and its scored episodes do not show; None = not measured.
 
     ``kl_nats``: KL divergence per token, in nats, from the reference policy or from the one that sampled.
     ``effective_share``: (Σw)²/(nΣw²) of the off-policy weights w of n tokens, 1 if all are equal. ``dropped_share``:
     share of tokens with w = 0. ``credit_turns``: correlation over episodes of Σ_t A_t and the number of turns.
+    ``guided_share``: share of all played episodes that had help, those that nothing is learned from included.
     """
 
     kl_nats: float | None = None
     effective_share: float | None = None
     dropped_share: float | None = None
     credit_turns: float | None = None
+    guided_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +76,9 @@ class StepFacts:
     mean over groups. ``overlap`` is the share of token 4-grams that neighbouring siblings have in common (Jaccard).
     ``open_groups`` is the share of groups with process payments in which gates let some through in two episodes.
     ``guided`` and ``unguided`` are the mean outcomes of episodes with and without help. ``tasks`` counts, by the id of
-    each task, how many of its episodes broke or failed. ``learner`` is what credit and the learner measured.
-    ``longest`` and ``closed`` are ids of episodes to read: those with most turns, and those with payments that a gate
-    closed.
+    each task, how many of its episodes broke or failed, ``helped`` how many succeeded with help and alone. ``learner``
+    is what credit and the learner measured. ``longest`` and ``closed`` are ids of episodes to read: those with most
+    turns, and those with payments that a gate closed.
     """
 
     step: int
@@ -84,6 +97,7 @@ class StepFacts:
     guided: float | None = None
     unguided: float | None = None
     tasks: Mapping[str, EndingCount] = field(default_factory=dict)
+    helped: Mapping[str, HelpCount] = field(default_factory=dict)
     learner: Learned = field(default_factory=Learned)
     longest: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
@@ -117,10 +131,32 @@ def measure(step: int, groups: Sequence[ScoredGroup], learner: Learned | None = 
         guided=mean_known([outcome for outcome, helped in outcomes if helped]),
         unguided=mean_known([outcome for outcome, helped in outcomes if not helped]),
         tasks=tallies(groups),
+        helped=helps(episodes),
         learner=learner or Learned(),
         longest=tuple(episode.trajectory.id for episode in by_length[:NAMED]),
         closed=closed,
     )
+
+
+def helps(episodes: Sequence[ScoredEpisode]) -> dict[str, HelpCount]:
+    """How many episodes of each task succeeded with help and without, by its id."""
+    found: dict[str, HelpCount] = {}
+    for episode in episodes:
+        one, won = episode.trajectory, _outcome(episode) >= SUCCESS
+        if one.guidance is None:
+            more = HelpCount(alone=1, alone_won=int(won))
+        elif _shown(one):
+            more = HelpCount(shown=int(won))
+        else:
+            more = HelpCount(guided=1, guided_won=int(won))
+        before = found.get(one.task.id, HelpCount())
+        found[one.task.id] = HelpCount(*(a + b for a, b in zip(before, more, strict=True)))
+    return found
+
+
+def _shown(trajectory: Trajectory) -> bool:
+    """Whether no token of the episode is the policy's: somebody else took every turn."""
+    return all(len(turn.source) and not (turn.source == Source.POLICY).any() for turn in trajectory.turns)
 
 
 def tallies(groups: Sequence[ScoredGroup]) -> dict[str, EndingCount]:

@@ -1,67 +1,51 @@
-"""Guidance: a guide decides which episodes get help, such as a hint, from the results of past unguided ones.
+"""Guidance: a guide decides which episodes get help, such as a hint or the first turns of a solution.
 
-A guide plans one entry per sibling (None = unguided). Rollouts put the planned help into the context, and credit
-compares guided siblings with guided ones only, unguided with unguided. Evaluation never asks a guide.
+It plans the first wave of episodes of each task, and may ask for further ones when it has seen the results. Credit
+compares guided siblings with guided ones only, unguided with unguided, unless the guide says that they join. Evaluation
+never asks a guide.
+
+* ``base``: what a guide is, and what it gets to work with; ``plan``: what it answers; ``results``: what it reads;
+* ``hint_guides``: hints of the environment; ``solutions``: parts of a solution as text, and whole ones as siblings;
+  ``prefixes``, ``prefix_schedules``: a solution acts first; ``seele``: as much help as makes half of them succeed;
+  ``reflect``: retries from a turn; ``refill``: more episodes for some tasks.
 """
 
-from __future__ import annotations
+from turngate.agents.forced import Entry, Forced
+from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need, NoGuide, NoGuidePart, Remembering
+from turngate.trainer.guidance.hint_guides import GuideGrpoPart, LadderPart, SageLightPart, SagePart
+from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.guidance.prefix_schedules import G2rpoAPart, ReverseCurriculumPart
+from turngate.trainer.guidance.prefixes import BreadPart, OraclePrefixPart, StepHintPart
+from turngate.trainer.guidance.refill import SpeedPart
+from turngate.trainer.guidance.reflect import ReflectPart
+from turngate.trainer.guidance.seele import SeelePart
+from turngate.trainer.guidance.solutions import AcnchorPart, GhpoPart, LuffyPart, QuestAPart
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar, Literal, Protocol
-
-from turngate.parts import Part
-from turngate.types import Guidance, Metrics, ScoredGroup, Task
-
-
-class Guide(Protocol):
-    """Plans which siblings get help, and learns from results."""
-
-    def plan(self, task: Task, group_size: int) -> Sequence[Guidance | None]:
-        """One entry per sibling."""
-        ...
-
-    def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        """Take in the results of a step."""
-        ...
-
-    def metrics(self) -> Metrics:
-        """Metrics of the guide, named ``guide/…``."""
-        ...
-
-
-class GuidePart(Part):
-    """Which episodes get help. A subclass writes ``open``, which returns a ``Guide``."""
-
-    types: ClassVar[dict[str, type[Part]]] = {}
-    noun: ClassVar[str] = "guide"
-    fallback: ClassVar[str] = "none"
-
-    @abstractmethod
-    def open(self) -> Guide:
-        """The guide of one run."""
-
-
-class NoGuidePart(GuidePart):
-    """No guidance: no episode gets help."""
-
-    type: Literal["none"] = "none"
-
-    def open(self) -> Guide:
-        """A guide that plans nothing."""
-        return NoGuide()
-
-
-class NoGuide:
-    """Plans no guidance."""
-
-    def plan(self, task: Task, group_size: int) -> Sequence[Guidance | None]:
-        """None for every sibling."""
-        return (None,) * group_size
-
-    def observe(self, groups: Sequence[ScoredGroup]) -> None:
-        """Does nothing."""
-
-    def metrics(self) -> Metrics:
-        """No metrics."""
-        return {}
+__all__ = [
+    "AcnchorPart",
+    "BreadPart",
+    "Entry",
+    "Forced",
+    "G2rpoAPart",
+    "GhpoPart",
+    "Guide",
+    "GuideGrpoPart",
+    "GuidePart",
+    "Helpers",
+    "LadderPart",
+    "LuffyPart",
+    "Need",
+    "NoGuide",
+    "NoGuidePart",
+    "OraclePrefixPart",
+    "Plan",
+    "QuestAPart",
+    "ReflectPart",
+    "Remembering",
+    "ReverseCurriculumPart",
+    "SageLightPart",
+    "SagePart",
+    "SeelePart",
+    "SpeedPart",
+    "StepHintPart",
+]

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from turngate.agents.forced import Forced
-from turngate.types import Guidance
-
-Entry: TypeAlias = Guidance | Forced | None
-"""The help of one sibling: a text in its context, turns that somebody else takes, or none."""
+from turngate.agents.forced import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

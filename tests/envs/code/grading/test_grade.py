@@ -7,9 +7,10 @@ from turngate.envs.code.grading.grade import ladder
 from turngate.envs.code.grading.junit import Report, fallen, match, read_report
 from turngate.envs.code.grading.protect import sort_changes
 from turngate.envs.code.grading.suspects import TOO_DEEP, suspects
-from turngate.envs.code.hints import changed_functions, first_hunk
+from turngate.envs.code.hints import changed_functions, first_hunk, hints, written
 from turngate.envs.code.problem import Problem, unified
 from turngate.envs.code.settle import flaky, settle, steady
+from turngate.envs.leak import held
 from turngate.errors import ConfigError, TaskRefused
 
 
@@ -288,7 +289,30 @@ def test_hints_say_more_and_more(problem):
     assert tests == "Failing tests: test_solution.py::test_above, test_solution.py::test_far_above."
     assert files == "Files to change: solution.py."
     assert functions == "Functions to change: clamp in solution.py, width in solution.py."
-    assert patch.startswith("The first change:\n--- a/solution.py\n+++ b/solution.py\n@@")
-    assert "+    return helper.same(min(max(x, low), high))" in patch
+    assert patch.startswith("The change is among these lines:\n")
+    assert "    return helper.same(max(x, low))" in patch
+    assert "min(" not in patch
     assert first_hunk("") == ""
     assert REPAIR not in patch
+
+
+def test_the_last_hint_of_a_repair_in_two_places_is_the_first_of_them():
+    lines = [f"line {number}" for number in range(20)]
+    before = "\n".join(lines)
+    patch = unified("a.py", before, before.replace("line 2\n", "two\n").replace("line 18", "eighteen"))
+    (last,) = hints((), {}, {}, patch)
+    assert last.startswith("The first change:\n--- a/a.py\n+++ b/a.py\n@@")
+    assert "+two" in last
+    assert "eighteen" not in last
+    assert written(patch) == ()
+
+
+def test_the_last_hint_of_a_repair_in_one_place_shows_the_lines_that_change():
+    patch = unified("a.py", "def f(a):\n    x = a\n    return x\n", "def f(a):\n    x = a + 1\n    return x\n")
+    (last,) = hints((), {}, {}, patch)
+    assert last == "The change is among these lines:\ndef f(a):\n    x = a\n    return x"
+    assert written(patch) == ("    x = a + 1",)
+    assert held(f"The first change:\n{first_hunk(patch)}", written(patch)) == "    x = a + 1"
+    assert written(unified("a.py", "x\ny\n", "y\n")) == ()
+    assert written(unified("a.py", "x = i + 1\n", "x = i\n")) == ()
+    assert hints((), {}, {}, unified("a.py", None, "x\n")) == ()

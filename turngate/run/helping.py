@@ -1,0 +1,65 @@
+"""What the environments of a run say about their tasks, for the guide of its training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turngate.config import Config
+from turngate.envs.base import TurnEnv
+from turngate.errors import ConfigError, EnvError
+from turngate.run.environments import Environments
+from turngate.tools.read import rewritten
+from turngate.trainer.aside import AsidePart
+from turngate.trainer.guidance import GuidePart
+from turngate.types import Task
+
+
+class EnvironmentHelp:
+    """The ``Helpers`` of a run. ``notation``: the one in which the policy writes calls; solutions are written in it."""
+
+    def __init__(self, environments: Environments, notation: str) -> None:
+        self._environments, self._notation = environments, notation
+
+    def hint(self, task: Task, level: int) -> str | None:
+        """See ``Helpers``. Raises EnvError for an environment whose hint is neither text nor None."""
+        env = self._environments.of(task)
+        try:
+            text = env.hint(task, level)
+        except Exception as error:
+            raise EnvError(f"hint() of {type(env).__name__} raised {error!r} for task '{task.id}'") from error
+        if text is not None and not (isinstance(text, str) and text.strip()):
+            raise EnvError(f"hint() of {type(env).__name__} returned {text!r:.60}; it must return text or None")
+        return text
+
+    def hint_levels(self, task: Task) -> int:
+        """See ``Helpers``."""
+        return self._environments.of(task).turn_spec.hint_levels
+
+    def solutions(self, task: Task) -> Sequence[Sequence[str]]:
+        """See ``Helpers``."""
+        env = self._environments.of(task)
+        tools, notation = env.turn_spec.tools, self._notation
+        return [[rewritten(text, tools, notation) for text in actions] for actions in env.solutions(task)]
+
+    def secrets(self, task: Task) -> Sequence[str]:
+        """See ``Helpers``."""
+        return self._environments.of(task).secrets(task)
+
+
+def check_guide(config: Config, environments: Environments) -> None:
+    """Raise ConfigError for a guide or an aside that needs what an environment of the run does not have."""
+    named: dict[str, GuidePart | AsidePart] = {"guide": config.guide}
+    named |= {f"aside[{place}]": part for place, part in enumerate(config.aside)}
+    for label, env in environments:
+        solvable = env.turn_spec.has_oracle or type(env).solutions is not TurnEnv.solutions
+        for key, part in named.items():
+            if "solutions" in part.needs and not solvable:
+                raise ConfigError(
+                    f"{key}: '{part.type}' needs solutions, and '{label}' has none (its turn_spec.has_oracle is "
+                    "false); write TurnEnv.oracle or TurnEnv.solutions, or choose another one"
+                )
+            if "hints" in part.needs and not env.turn_spec.hint_levels:
+                raise ConfigError(
+                    f"{key}: '{part.type}' needs hints, and '{label}' has none (its turn_spec.hint_levels is 0); "
+                    "write TurnEnv.hint, or choose another one"
+                )

@@ -1,0 +1,222 @@
+"""Guides that put a hint of the environment into the context when the policy is stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need
+from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.guidance.results import By, all_failed, mean_of, n_unguided, owner, success_rate
+from turngate.types import JSON, Guidance, Metrics, ScoredGroup, Task
+
+HINTS: frozenset[Need] = frozenset({"hints"})
+
+
+def levels_of(helpers: Helpers, task: Task) -> list[tuple[int, str]]:
+    """The hints that the task has, from the least to the most: (level, text). A level without a text is skipped."""
+    found = [(level, helpers.hint(task, level)) for level in range(1, helpers.hint_levels(task) + 1)]
+    return [(level, text) for level, text in found if text]
+
+
+def hint_of(level: int, text: str, *, strip: bool = False, joins: bool = False) -> Guidance:
+    """A hint of the environment before the first turn."""
+    return Guidance(kind="hint", level=level, text=text, source="env", strip_for_train=strip, joins=joins)
+
+
+# --- one row of a failed group ---------------------------------------------------------------------------------------
+
+
+class LadderPart(GuidePart):
+    """Scaf-GRPO: where all siblings fail, hints are tried from the least to the most, and the first success replaces
+    one of the failures. The hint stays in the context that is learned from.
+
+    Source: https://arxiv.org/abs/2510.19807. There all levels are tried at once; here one after the other, which costs
+    as many episodes as the level that helps. Known weakness: the one success gets nearly all credit of its group.
+    """
+
+    type: Literal["ladder"] = "ladder"
+    needs: ClassVar[frozenset[Need]] = HINTS
+    exempt_steps: int = Field(10, ge=0)
+    """Steps at the beginning in which nobody is helped, so that tasks which the policy can learn alone are not taken
+    for hard ones. A tenth of train.steps is usual."""
+
+    def open(self, helpers: Helpers) -> HintLadder:
+        """The guide of one run."""
+        return HintLadder(helpers, exempt_steps=self.exempt_steps)
+
+
+class HintLadder(Guide):
+    """See ``LadderPart``. It remembers how many steps there were."""
+
+    def __init__(self, helpers: Helpers, *, exempt_steps: int) -> None:
+        self._helpers, self._exempt, self._steps = helpers, exempt_steps, 0
+
+    def again(self, group: ScoredGroup, wave: int) -> Plan | None:
+        """The next level, as long as there is no success."""
+        if self._steps < self._exempt or not all_failed(group):
+            return None
+        levels = levels_of(self._helpers, group.task)
+        if wave > len(levels):
+            return None
+        return Plan(entries=[hint_of(*levels[wave - 1], joins=True)], into="replace")
+
+    def observe(self, groups: Sequence[ScoredGroup]) -> None:
+        """One more step is over."""
+        self._steps += 1
+
+    def state(self) -> JSON:
+        """Steps so far."""
+        return {"steps": self._steps}
+
+    def load(self, state: JSON) -> None:
+        """Go on from ``state``."""
+        assert isinstance(state, Mapping)
+        self._steps = int(str(state["steps"]))
+
+
+# --- a second group --------------------------------------------------------------------------------------------------
+
+
+class GuideGrpoPart(GuidePart):
+    """Guide-GRPO: where all siblings fail, a second group plays with a hint, and is learned from without the hint if
+    some of it succeed. There is no hint any more as soon as one sibling succeeds alone.
+
+    Source: https://arxiv.org/abs/2506.13923 and its code, where the group that failed is dropped and the second one is
+    kept only if it is mixed; here the filter "varied" does both. The loss of such rows is that of loss.guided.
+    """
+
+    type: Literal["guide"] = "guide"
+    needs: ClassVar[frozenset[Need]] = HINTS
+    level: int = Field(1, ge=1)
+    """Level of the hint; where a task has fewer, its last one."""
+    strip: bool = True
+    """Whether the hint is taken out of the context that is learned from, as in the paper. With false the policy learns
+    to act with the hint, and has to carry that over to acting without it."""
+
+    def open(self, helpers: Helpers) -> GuideGrpo:
+        """The guide of one run."""
+        return GuideGrpo(helpers, level=self.level, strip=self.strip)
+
+
+class GuideGrpo(Guide):
+    """See ``GuideGrpoPart``."""
+
+    def __init__(self, helpers: Helpers, *, level: int, strip: bool) -> None:
+        self._helpers, self._level, self._strip = helpers, level, strip
+
+    def again(self, group: ScoredGroup, wave: int) -> Plan | None:
+        """A group of the same size with the hint, once."""
+        levels = [one for one in levels_of(self._helpers, group.task) if one[0] <= self._level]
+        if wave > 1 or not levels or not all_failed(group):
+            return None
+        return Plan(entries=[hint_of(*levels[-1], strip=self._strip)] * n_unguided(group.trajectories), into="own")
+
+
+class SagePart(GuidePart):
+    """SAGE: where all siblings fail, a whole group plays with the least hint, then with the next, until one succeeds.
+    The hint stays in the context that is learned from.
+
+    Source: https://github.com/BaohaoLiao/SAGE, recipe "sage", where the policy writes the hints itself from the
+    solution; here they are those of the environment.
+    """
+
+    type: Literal["sage"] = "sage"
+    needs: ClassVar[frozenset[Need]] = HINTS
+
+    def open(self, helpers: Helpers) -> Sage:
+        """The guide of one run."""
+        return Sage(helpers)
+
+
+class Sage(Guide):
+    """See ``SagePart``."""
+
+    def __init__(self, helpers: Helpers) -> None:
+        self._helpers = helpers
+
+    def again(self, group: ScoredGroup, wave: int) -> Plan | None:
+        """A group with the next level, as long as there is no success."""
+        levels = levels_of(self._helpers, group.task)
+        if wave > len(levels) or not all_failed(group):
+            return None
+        return Plan(entries=[hint_of(*levels[wave - 1])] * n_unguided(group.trajectories), into="own")
+
+
+# --- a level that is carried on --------------------------------------------------------------------------------------
+
+
+class SageLightPart(GuidePart):
+    """SAGE-light: all siblings play with the same hint, or none; its level rises where they fail and falls where they
+    succeed.
+
+    ``level + 1`` if the last success rate is at most ``low``, ``level − 1`` if it is above ``high``, else unchanged;
+    between none and the last level. Source: https://github.com/BaohaoLiao/SAGE, recipe "sage_light", whose script has
+    low .1 and high .35.
+    """
+
+    type: Literal["sage_light"] = "sage_light"
+    needs: ClassVar[frozenset[Need]] = HINTS
+    low: float = Field(0.1, ge=0, le=1)
+    """Success rate up to which the next visit gets one level more."""
+    high: float = Field(0.35, ge=0, le=1)
+    """Success rate above which the next visit gets one level less."""
+    by: By = "task"
+    """What has a level of its own. task: every task; env: all tasks of an environment together, for sources whose tasks
+    come only once."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError(f"low {self.low} must be less than high {self.high}")
+        return self
+
+    def open(self, helpers: Helpers) -> SageLight:
+        """The guide of one run."""
+        return SageLight(helpers, low=self.low, high=self.high, by=self.by)
+
+
+def next_level(level: int, rate: float, *, low: float, high: float, most: int) -> int:
+    """The level after a visit with this success rate: one more, one less or the same, in [0, ``most``]; 0 = no hint."""
+    return min(max(level + (rate <= low) - (rate > high), 0), most)
+
+
+class SageLight(Guide):
+    """See ``SageLightPart``. It remembers the level of every task or environment."""
+
+    def __init__(self, helpers: Helpers, *, low: float, high: float, by: By) -> None:
+        self._helpers, self._low, self._high, self._by = helpers, low, high, by
+        self._levels: dict[str, int] = {}
+
+    def plan(self, task: Task, group_size: int) -> Plan:
+        """The hint of the present level for everybody."""
+        level = self._levels.get(owner(task, self._by), 0)
+        text = self._helpers.hint(task, level) if level else None
+        return Plan(entries=[hint_of(level, text) if text else None] * group_size)
+
+    def observe(self, groups: Sequence[ScoredGroup]) -> None:
+        """Move the levels by the success rates of this step."""
+        scores: dict[str, list[ScoredGroup]] = {}
+        for group in groups:
+            scores.setdefault(owner(group.task, self._by), []).append(group)
+        for key, found in scores.items():
+            rate = success_rate([score for group in found for score in group.scores])
+            if rate is not None:
+                most = max(self._helpers.hint_levels(group.task) for group in found)
+                level = self._levels.get(key, 0)
+                self._levels[key] = next_level(level, rate, low=self._low, high=self._high, most=most)
+
+    def metrics(self) -> Metrics:
+        """``guide/level``: mean of the levels."""
+        return mean_of("guide/level", self._levels.values())
+
+    def state(self) -> JSON:
+        """The levels."""
+        return dict(self._levels)
+
+    def load(self, state: JSON) -> None:
+        """Go on from ``state``."""
+        assert isinstance(state, Mapping)
+        self._levels = {key: int(str(level)) for key, level in state.items()}

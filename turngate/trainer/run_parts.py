@@ -1,0 +1,121 @@
+"""``Run``: everything that a training step needs, and the seam to the disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from turngate.agents.policies.base import Policy
+from turngate.agents.rollout import Player, Worlds
+from turngate.examine.run import Examining
+from turngate.trainer.aside.learning import Asides
+from turngate.trainer.branched_play import Trees
+from turngate.trainer.checkpoint import Stateful
+from turngate.trainer.curriculum import Curriculum
+from turngate.trainer.filters import Filter
+from turngate.trainer.guidance import Guide, Remembering
+from turngate.trainer.learner import MAX_KL, Learner
+from turngate.trainer.loss import Loss
+from turngate.trainer.monitoring import unwatched
+from turngate.trainer.pack import Aggregate
+from turngate.trainer.signals.base import Signals
+from turngate.types import Credit, Group, Metrics, ScoredGroup, TokenRule, derive_seed
+
+
+class Recorder(Protocol):
+    """Stores what was played (see ``turngate.store``)."""
+
+    def write(self, step: int, scored: Sequence[ScoredGroup], *, phase: str = "train") -> None:
+        """Store the episodes of ``step`` with their scores."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Everything that a training step needs, made by ``turngate.run``.
+
+    ``score`` applies the rubric to a group: it takes the group and the number of the step. ``tolerance`` is that of
+    ``check_agreement``.
+    """
+
+    player: Player
+    worlds: Worlds
+    score: Callable[[Group, int], ScoredGroup]
+    guide: Guide
+    credit: Credit | TokenRule
+    filters: Mapping[str, Filter]
+    learner: Learner
+    loss: Loss
+    store: Recorder
+    group_size: int
+    minibatches: int
+    aggregate: Aggregate
+    tolerance: float
+    seed: int
+    max_kl: float = MAX_KL  # furthest that the updates of a step may move the policy, in nats per token
+    rounding: str = ""  # advice for the case that sampler and learner differ by rounding alone
+    examining: Examining | None = None  # looks at the episodes before they are scored
+    reference: Learner | None = None  # frozen, for losses that keep the policy close to it
+    watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
+    experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
+    asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
+    signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
+    curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
+    trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
+    refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that plays and is trained."""
+        return self.player.policy
+
+    @property
+    def checkpointed(self) -> Mapping[str, Stateful]:
+        """What a checkpoint saves beside the learner: models that signals train, memories of other parts."""
+        found: dict[str, Stateful] = dict(self.signals.learners)
+        if self.examining is not None:
+            found["examine"] = self.examining
+        if isinstance(self.guide, Remembering):
+            found["guide"] = _Memory(self.guide)
+        if self.curriculum is not None and self.curriculum.stateful:
+            found["curriculum"] = self.curriculum
+        for kind, source in self.asides.sources.items():
+            if isinstance(source, Remembering):
+                found[f"aside_{kind}"] = _Memory(source)
+        return found
+
+    @property
+    def waits(self) -> bool:
+        """Whether scores can depend on facts of examiners, which may be missing."""
+        return self.examining is not None and bool(self.examining.examiners)
+
+    def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
+        """Show the results of a step to the guide and to the curriculum, and return their metrics."""
+        self.guide.observe(played)
+        metrics = self.guide.metrics() | self.refusals()
+        if self.curriculum is None:
+            return metrics
+        self.curriculum.observe(played)
+        return metrics | self.curriculum.metrics()
+
+    def seed_at(self, step: int) -> int:
+        """The seed from which everything random in one step derives."""
+        return derive_seed(self.seed, "step", step)
+
+
+class _Memory:
+    """The state of a guide or an aside as a file of a checkpoint."""
+
+    def __init__(self, owner: Remembering) -> None:
+        self._owner = owner
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.write_text(json.dumps(self._owner.state()))
+
+    def load(self, path: Path) -> None:
+        """Read what ``save`` wrote."""
+        self._owner.load(json.loads(path.read_text()))

@@ -1,0 +1,209 @@
+"""Plays the tasks of a step, in as many waves as the guide wants: plan, play, examine, score, and ask the guide again.
+
+The waves of several tasks are played together, and each waits for the whole groups of the one before. Every episode is
+booked once: ``sampled = kept + replaced + tried + failed_experts``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from turngate.agents.forced import Forced
+from turngate.agents.rollout import play_groups
+from turngate.errors import ConfigError, RunError
+from turngate.examine.run import Stage
+from turngate.metrics import Clock
+from turngate.trainer.guidance import Guide, NoGuide, Plan
+from turngate.trainer.guidance.results import solved, success_rate, unguided
+from turngate.trainer.run_parts import Run
+from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
+
+MAX_WAVES = 64
+"""Waves of a step after which a guide that still wants more stops the run."""
+Unused: TypeAlias = Literal["replaced", "tried", "failed_experts"]
+"""Why an episode that was played is not learned from: a better one took its place; it was to replace another and was
+not the best, or not better; it was played from beginning to end by somebody else, and failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waves:
+    """What was played in a step. ``groups`` are learned from, ``played`` has all episodes, one group per task, and
+    ``unused`` those of them that are in no group."""
+
+    groups: list[ScoredGroup]
+    played: list[ScoredGroup]
+    unused: list[ScoredGroup]
+    metrics: Metrics
+
+
+async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -> Waves:
+    """Play the tasks of a step until the guide wants no more of any.
+
+    Raises ConfigError for a plan that cannot be played, RunError for a guide that does not stop.
+    """
+    courses = [_Course(task) for task in tasks]
+    plans: list[Plan | None] = [run.guide.plan(task, run.group_size) for task in tasks]
+    examined: Metrics = {}
+    wave = 0
+    async with nullcontext() if run.examining is None else run.examining.begin(step) as stage:
+        while active := [(course, plan) for course, plan in zip(courses, plans, strict=True) if plan is not None]:
+            _check(run.guide, active, wave)
+            with clock("collect"):
+                groups, examined = await _play(run, stage, active, _seed(run, step, wave))
+            with clock("reward"):
+                for (course, plan), group in zip(active, groups, strict=True):
+                    course.add(plan, group, run, step)
+            wave += 1
+            plans = [
+                None if plan is None else run.guide.again(course.scored(), wave)
+                for course, plan in zip(courses, plans, strict=True)
+            ]
+    with clock("reward"):
+        groups_scored = [group for course in courses for group in course.learned(run, step)]
+    played = [course.scored() for course in courses]
+    unused = [group for course in courses for group in course.unused()]
+    books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, wave)
+    return Waves(groups=groups_scored, played=played, unused=unused, metrics=examined | books)
+
+
+def _seed(run: Run, step: int, wave: int) -> int:
+    return derive_seed(run.seed_at(step), "wave", wave) if wave else run.seed_at(step)
+
+
+def _check(guide: Guide, active: Sequence[tuple[_Course, Plan]], wave: int) -> None:
+    """Refuse waves without end and plans without episodes."""
+    name, task = type(guide).__name__, active[0][0].task.id
+    if wave >= MAX_WAVES:
+        raise RunError(f"{name} wants wave {wave} of task '{task}'; again() must answer None before that")
+    for course, plan in active:
+        if not isinstance(plan, Plan):
+            raise ConfigError(f"{name} plans {plan!r:.80}; it must return a Plan: Plan(entries=[…])")
+        if not plan.entries:
+            raise ConfigError(f"{name} plans wave {wave} of task '{course.task.id}' without an episode; plan None")
+
+
+async def _play(
+    run: Run, stage: Stage | None, active: Sequence[tuple[_Course, Plan]], seed: int
+) -> tuple[list[Group], Metrics]:
+    """The groups of one wave with the facts of all examiners, which begin with a group while others are played."""
+    tasks, entries = [course.task for course, _ in active], [plan.entries for _, plan in active]
+    play = partial(play_groups, run.player, run.worlds, tasks, entries, seed=seed)
+    if run.trees is not None:  # no guide plans beside branches, so every entry is empty
+        play = partial(run.trees.play, run.player, run.worlds, tasks, budget=run.group_size, seed=seed)
+    groups, metrics = (await play(), {}) if stage is None else await stage.finish(await play(ended=stage.group_done))
+    return groups, metrics if run.trees is None else metrics | run.trees.metrics(groups)
+
+
+@dataclass(slots=True)
+class _Course:
+    """One task in one step: its episodes in the order in which they were played, and where each of them belongs."""
+
+    task: Task
+    trajectories: list[Trajectory] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    own: list[list[int]] = field(default_factory=list)
+    left_out: dict[int, Unused] = field(default_factory=dict)
+
+    def add(self, plan: Plan, group: Group, run: Run, step: int) -> None:
+        """Score the episodes of a wave beside the earlier ones, and put them where the plan says."""
+        fresh = range(len(self.trajectories), len(self.trajectories) + len(group.trajectories))
+        self.trajectories += group.trajectories
+        self.scores = list(run.score(Group(task=self.task, trajectories=tuple(self.trajectories)), step).scores)
+        good = []
+        for row, entry in zip(fresh, plan.entries, strict=True):
+            if isinstance(entry, Forced) and entry.whole and not solved(self.scores[row]):
+                self.left_out[row] = "failed_experts"
+            else:
+                good.append(row)
+        if plan.into == "same" or not self.rows:
+            self.rows += good
+        elif plan.into == "own":
+            self.own.append(good)
+        else:
+            self._replace(good, plan.row)
+
+    def scored(self) -> ScoredGroup:
+        """All episodes so far."""
+        return self._chosen(range(len(self.trajectories)))
+
+    def learned(self, run: Run, step: int) -> Iterator[ScoredGroup]:
+        """What is learned from: the group of the task, then those of waves that make one of their own.
+
+        Each is scored by itself, as ``turngate rescore`` would.
+        """
+        whole = list(range(len(self.trajectories)))
+        for rows in (self.rows, *self.own):
+            if rows == whole:
+                yield self.scored()
+            elif rows:
+                trajectories = tuple(self.trajectories[row] for row in rows)
+                yield run.score(Group(task=self.task, trajectories=trajectories), step)
+
+    def unused(self) -> Iterator[ScoredGroup]:
+        """The episodes that are not learned from, if there are any."""
+        if self.left_out:
+            yield self._chosen(sorted(self.left_out))
+
+    def _replace(self, candidates: Sequence[int], place: int | None) -> None:
+        """Put the best candidate in the place of a row (None: the worst unguided one), if it is better than that."""
+        for row in candidates:
+            self.left_out[row] = "tried"
+        if place is None:
+            free = [at for at, row in enumerate(self.rows) if self.trajectories[row].guidance is None]
+            place = min(free, key=lambda at: self._worth(self.rows[at]), default=None)
+        best = max(candidates, key=self._worth, default=None)
+        if place is None or best is None or self._worth(best) <= self._worth(self.rows[place]):
+            return
+        self.left_out[self.rows[place]] = "replaced"
+        del self.left_out[best]
+        self.rows[place] = best
+
+    def _worth(self, row: int) -> tuple[bool, float, float]:
+        score = self.scores[row]
+        return score.usable, score.outcome or 0.0, score.total
+
+    def _chosen(self, rows: Sequence[int]) -> ScoredGroup:
+        return ScoredGroup(
+            task=self.task,
+            trajectories=tuple(self.trajectories[row] for row in rows),
+            scores=tuple(self.scores[row] for row in rows),
+        )
+
+
+def _books(
+    courses: Sequence[_Course], groups: Sequence[ScoredGroup], played: Sequence[ScoredGroup], waves: int
+) -> Metrics:
+    """Where every episode went, how many were helped, and by how much help of each level raised success.
+
+    ``guide/lift_L`` is the success of episodes with help of level L less ``guide/unguided_success``, in this step.
+    """
+    pairs = [pair for group in played for pair in zip(group.trajectories, group.scores, strict=True)]
+    kept = sum(len(group.trajectories) for group in groups)
+    left_out = Counter(reason for course in courses for reason in course.left_out.values())
+    assert len(pairs) == kept + left_out.total(), "every episode is booked once"
+    alone = success_rate([score for one, score in pairs if unguided(one)])
+    levels: dict[int, list[Score]] = {}
+    for one, score in pairs:
+        if one.guidance is not None:
+            levels.setdefault(one.guidance.level, []).append(score)
+    rates = {level: success_rate(scores) for level, scores in sorted(levels.items())}
+    found = {
+        "waves": float(waves),
+        "sampled": float(len(pairs)),
+        "kept": float(kept),
+        **{reason: float(left_out[reason]) for reason in ("replaced", "tried", "failed_experts")},
+        "env_steps": float(sum(len(one.turns) for one, _ in pairs)),
+        "guided_share": float(np.mean([not unguided(one) for one, _ in pairs])),
+    }
+    if alone is not None:
+        found["unguided_success"] = alone
+        found |= {f"lift_{level}": rate - alone for level, rate in rates.items() if rate is not None}
+    return {f"guide/{name}": value for name, value in found.items()}
