@@ -36,7 +36,7 @@ from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.curriculum import CurriculumPart, InOrderPart
 from turngate.trainer.filters import FilterPart
-from turngate.trainer.guidance import GuidePart, NoGuidePart
+from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.signals.settings import (
@@ -217,6 +217,9 @@ class EvalSection(Section):
     """Number of tasks of each split; more tasks narrow the confidence intervals and take longer."""
     samples: int = Field(1, ge=1)
     """Episodes per task at the training temperature. The evaluation at temperature 0 plays each task once."""
+    memory: bool = False
+    """Evaluate once more after training, with the experience memory of guide "memory" in the context. The report has it
+    apart, as "with memory"; the other evaluations are without help."""
 
 
 class Baselines(Section):
@@ -400,9 +403,17 @@ class Config(Section):
             raise ValueError(
                 f"policy.top_k {self.policy.top_k} has no effect: the vocabulary has {self.model.vocabulary} entries"
             )
+        if self.eval.memory and not isinstance(self.guide, MemoryGuidePart):
+            raise ValueError(
+                f"eval.memory has no effect: guide '{self.guide.type}' keeps no memory; guide 'memory' does"
+            )
         kinds = [part.type for part in self.aside]
         if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
             raise ValueError(f"aside '{twice}' is listed twice, so its metrics could not be told apart; keep one")
+        if "lessons" in kinds and self.guide.type != "mel":
+            raise ValueError(f"aside 'lessons' has no effect: guide '{self.guide.type}' writes no lessons; 'mel' does")
+        if self.aside and self.learner.type == "frozen":
+            raise ValueError(f"aside '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
         if self.aside and not self.train.steps:
             raise ValueError("aside has no effect with train.steps = 0; leave it out")
         if self.controls and not self.train.steps:

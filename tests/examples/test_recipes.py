@@ -256,7 +256,18 @@ def rare_tests_weigh_more(run, rows):
         assert earned(score, "test_score") == [(None, pytest.approx(paid))]
 
 
+def a_pool_is_explored(run, rows):
+    """Only tasks of the pool are played, which begins after those of the warm start."""
+    learned(run, rows)
+    pool = {f"lock/train/{index}" for index in range(96, 128)}
+    assert {group.task.id for group in groups_of(run)} <= pool
+    assert [row["curriculum/seen_share"] for row in rows] == [
+        len({group.task.id for group in groups_of(run)[: 4 * step]}) / 32 for step in (1, 2)
+    ]
+
+
 SHOWN = {
+    "curriculum": a_pool_is_explored,
     "judged_steps": steps_are_judged,
     "kl_in_reward": learned,
     "own_credit": the_own_rule_gives_credit,

@@ -25,6 +25,7 @@ from turngate.store import Store
 from turngate.trainer.branched_play import Trees
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.guidance.guarded_help import GuardedHelp
+from turngate.trainer.guidance.writer import opened_writer
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
@@ -59,7 +60,7 @@ async def assembled(
         verdicts=folder.verdicts,
     )
     help_ = GuardedHelp(EnvironmentHelp(environments, chat.notation))
-    async with Examining(config.examine, desk) as examining:
+    async with Examining(config.examine, desk) as examining, opened_writer(config.guide, player) as writer:
         yield Run(
             player=player,
             worlds=worlds,
@@ -68,6 +69,7 @@ async def assembled(
             curriculum=curriculum,
             guide=config.guide.open(help_),
             refusals=help_.refusals,
+            writer=writer,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

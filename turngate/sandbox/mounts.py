@@ -1,7 +1,7 @@
 """The file system that the commands of a sandbox see. It is mounted before the first command, because mounts take time.
 
-The launcher mounts what all sandboxes share (``/usr``, ``/etc``, devices) once, read-only, at ``MountPlan.root``. Then it
-leaves the host's mounts behind (``leave_host``). Each supervisor starts with a copy of these mounts and adds the
+The launcher mounts what all sandboxes share (``/usr``, ``/etc``, devices) once, read-only, at ``MountPlan.root``. Then
+it leaves the host's mounts behind (``leave_host``). Each supervisor starts with a copy of these mounts and adds the
 folders of its sandbox, which lie on one memory file system of bounded size, at ``MountPlan.private``. For a command,
 bubblewrap takes ``MountPlan.root`` as its root and only adds a fresh ``/proc``.
 """

@@ -17,6 +17,7 @@ from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
+from turngate.trainer.guidance.writer import Writer
 from turngate.trainer.learner import MAX_KL, Learner
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import unwatched
@@ -58,6 +59,7 @@ class Run:
     max_kl: float = MAX_KL  # furthest that the updates of a step may move the policy, in nats per token
     rounding: str = ""  # advice for the case that sampler and learner differ by rounding alone
     examining: Examining | None = None  # looks at the episodes before they are scored
+    writer: Writer | None = None  # the model that writes for the guide
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)

@@ -22,6 +22,7 @@ from turngate.examine.run import Stage
 from turngate.metrics import Clock
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.results import solved, success_rate, unguided
+from turngate.trainer.guidance.writer import consult, prepare
 from turngate.trainer.run_parts import Run
 from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
@@ -49,6 +50,7 @@ async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -
     Raises ConfigError for a plan that cannot be played, RunError for a guide that does not stop.
     """
     courses = [_Course(task) for task in tasks]
+    await prepare(run.guide, run.writer, tasks, seed=_seed(run, step, 0))
     plans: list[Plan | None] = [run.guide.plan(task, run.group_size) for task in tasks]
     examined: Metrics = {}
     wave = 0
@@ -61,16 +63,21 @@ async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -
                 for (course, plan), group in zip(active, groups, strict=True):
                     course.add(plan, group, run, step)
             wave += 1
+            asked = [course.scored() for course, _ in active]
+            await consult(run.guide, run.writer, asked, wave=wave, seed=_seed(run, step, wave))
             plans = [
                 None if plan is None else run.guide.again(course.scored(), wave)
                 for course, plan in zip(courses, plans, strict=True)
             ]
     with clock("reward"):
-        groups_scored = [group for course in courses for group in course.learned(run, step)]
+        groups_scored = [
+            run.guide.settle(group, course.scored()) for course in courses for group in course.learned(run, step)
+        ]
     played = [course.scored() for course in courses]
     unused = [group for course in courses for group in course.unused()]
     books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, wave)
-    return Waves(groups=groups_scored, played=played, unused=unused, metrics=examined | books)
+    written = {} if run.writer is None else run.writer.metrics()
+    return Waves(groups=groups_scored, played=played, unused=unused, metrics=examined | books | written)
 
 
 def _seed(run: Run, step: int, wave: int) -> int:

@@ -4,7 +4,7 @@ A part that ships is named here, so that a config finds it by its type.
 """
 
 from turngate.trainer.curriculum.base import Curriculum, CurriculumPart, Supply, TaskPool, pool_of
-from turngate.trainer.curriculum.choosing import BandPart, LearnabilityPart
+from turngate.trainer.curriculum.choosing import BandPart, LearnabilityPart, PoolCurriculum, PoolPart
 from turngate.trainer.curriculum.predicted import PclPart
 from turngate.trainer.curriculum.skipping import GresoPart
 from turngate.trainer.curriculum.source_bandit import DumpPart
@@ -19,6 +19,8 @@ __all__ = [
     "InOrderPart",
     "LearnabilityPart",
     "PclPart",
+    "PoolCurriculum",
+    "PoolPart",
     "Supply",
     "TaskPool",
     "TaskStream",

@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -21,7 +21,7 @@ from turngate.trainer.curriculum.pass_rates import (
     unaided,
 )
 from turngate.trainer.curriculum.task_order import shares
-from turngate.types import Metrics, Score, ScoredGroup, Task, derive_seed
+from turngate.types import JSON, Metrics, Score, ScoredGroup, Task, derive_seed
 
 LEAST_WEIGHT = 1e-3
 """Added to the learnability of every task, so that none is out of reach."""
@@ -88,13 +88,13 @@ class PoolCurriculum(ABC):
         """Metrics of this curriculum beyond those of all."""
         return {}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, JSON]:
         """Everything that results have changed, as JSON."""
-        return {"rates": self.rates.state()}
+        return self.rates.state()
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, JSON]) -> None:
         """Take back what ``state`` gave. Raises StoreError for another pool."""
-        self.rates.restore(state["rates"])
+        self.rates.restore(state)
 
     def places(self, n: int) -> list[int]:
         """``n`` places that the step does not have yet, or fewer: each environment's share, by its weight."""

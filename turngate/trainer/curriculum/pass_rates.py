@@ -6,14 +6,13 @@ Arrays that end in ``_P`` have an entry for each task of a curriculum's pool.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sized
-from typing import Any
 
 import numpy as np
 
 from turngate.errors import StoreError
 from turngate.trainer.curriculum.base import Numbers
 from turngate.trainer.evaluate import SUCCESS
-from turngate.types import Score, ScoredGroup, Source, Trajectory
+from turngate.types import JSON, Score, ScoredGroup, Source, Trajectory
 
 
 def informative(pass_rate: Numbers | float, siblings: int) -> Numbers:
@@ -84,11 +83,11 @@ class PassRates:
         """Share of the pool that was played at least once."""
         return float((self._step_P > 0).mean())
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, JSON]:
         """Everything that was counted, as JSON."""
         return {"won": self._won_P.tolist(), "lost": self._lost_P.tolist(), "step": self._step_P.tolist()}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, JSON]) -> None:
         """Take back what ``state`` gave. Raises StoreError for a pool of another size."""
         self._won_P = restored(state["won"], self._won_P)
         self._lost_P = restored(state["lost"], self._lost_P)
@@ -98,7 +97,7 @@ class PassRates:
         return np.exp2((self._step_P - step) / self._half_life)
 
 
-def restored(found: Any, like: Sized) -> Numbers:
+def restored(found: JSON, like: Sized) -> Numbers:
     """Numbers of a checkpoint: float64, one for each of ``like``. Raises StoreError for another number of them."""
     numbers = np.array(found, np.float64)
     if numbers.shape != (len(like),):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -12,7 +12,7 @@ from pydantic import Field
 from turngate.trainer.curriculum.base import Numbers, Places, Supply
 from turngate.trainer.curriculum.choosing import PoolCurriculum, PoolPart
 from turngate.trainer.curriculum.pass_rates import restored, successes
-from turngate.types import Metrics, Score, Task, derive_seed
+from turngate.types import JSON, Metrics, Score, Task, derive_seed
 
 WIDTH = 256
 """Entries of the hashed words of a task."""
@@ -120,11 +120,11 @@ class Pcl(PoolCurriculum):
         """The error of the predictions of this step."""
         return {"curriculum/prediction_error": self._error}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, JSON]:
         """The predictor's weights too."""
         return super().state() | {"predictor": self._predictor.weights.tolist()}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, JSON]) -> None:
         """Take back what ``state`` gave. Raises StoreError for another pool."""
         super().restore(state)
         self._predictor.weights = restored(state["predictor"], self._predictor.weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -11,7 +11,7 @@ from pydantic import Field
 from turngate.trainer.curriculum.base import Numbers, Places, Supply
 from turngate.trainer.curriculum.choosing import PoolCurriculum, PoolPart
 from turngate.trainer.curriculum.pass_rates import restored
-from turngate.types import Metrics, Score, derive_seed
+from turngate.types import JSON, Metrics, Score, derive_seed
 
 EASY, HARD = 0.98, 0.11
 """Mean outcome from which siblings that ended alike count as solved, and down to which as failed."""
@@ -125,23 +125,23 @@ class Greso(PoolCurriculum):
             **{f"curriculum/p_{kind}": base for kind, base in self._base.items()},
         }
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, JSON]:
         """The rows, both numbers p, and how far each pool was gone through."""
-        own: dict[str, Any] = {
+        own: dict[str, JSON] = {
             "streak": self._streak_P.tolist(),
             "easy": [int(easy) for easy in self._easy_P],
-            "base": dict(self._base),
+            "base": list(self._base.values()),
             "cursors": list(self._cursors),
         }
         return super().state() | own
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, JSON]) -> None:
         """Take back what ``state`` gave. Raises StoreError for another pool."""
         super().restore(state)
         self._streak_P = restored(state["streak"], self._streak_P).astype(np.int64)
         self._easy_P = restored(state["easy"], self._easy_P).astype(np.bool_)
         self._cursors = [int(cursor) for cursor in restored(state["cursors"], self._cursors)]
-        self._base = {kind: float(state["base"][kind]) for kind in self._base}
+        self._base = dict(zip(self._base, restored(state["base"], self._base).tolist(), strict=True))
 
     def _next(self, number: int) -> int:
         """The next place in the order of a pool."""

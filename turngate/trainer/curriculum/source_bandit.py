@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +13,8 @@ from pydantic import Field
 from turngate.errors import ConfigError, StoreError
 from turngate.trainer.curriculum.base import Numbers, Places, Supply
 from turngate.trainer.curriculum.choosing import PoolCurriculum, PoolPart, drawn
-from turngate.types import Metrics, Score, Task, derive_seed
+from turngate.trainer.curriculum.pass_rates import restored
+from turngate.types import JSON, Metrics, Score, Task, derive_seed
 
 
 def bonus(n_D: Numbers) -> Numbers:
@@ -136,18 +137,27 @@ class Dump(PoolCurriculum):
             for name, weight in zip(self.sources, self.weights(), strict=True)
         }
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, JSON]:
         """The latest advantages and the counts too."""
-        return super().state() | {"n": dict(self._n), "latest": {name: list(own) for name, own in self._latest.items()}}
+        own: dict[str, JSON] = {
+            "sources": list(self.sources),
+            "n": list(self._n.values()),
+            "n_latest": [len(latest) for latest in self._latest.values()],
+            "latest": [value for latest in self._latest.values() for value in latest],
+        }
+        return super().state() | own
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, JSON]) -> None:
         """Take back what ``state`` gave. Raises StoreError for other sources."""
         super().restore(state)
-        if list(state["n"]) != list(self._n):
+        if state["sources"] != list(self.sources):
             raise StoreError("the checkpoint's curriculum has other sources of tasks than this run")
-        for name, latest in state["latest"].items():
-            self._latest[name].extend(latest)
-            self._n[name] = int(state["n"][name])
+        ends = np.cumsum(restored(state["n_latest"], self._n).astype(np.int64))
+        latest = np.split(restored(state["latest"], range(ends[-1])), ends[:-1])
+        n_D = restored(state["n"], self._n).astype(np.int64)
+        for name, own, n in zip(self.sources, latest, n_D.tolist(), strict=True):
+            self._latest[name].extend(own.tolist())
+            self._n[name] = n
 
     def _kind(self, task: Task) -> str | int:
         kind = task.private.get(self._by)
