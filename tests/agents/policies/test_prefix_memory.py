@@ -46,7 +46,7 @@ def test_the_oldest_row_is_forgotten_first_and_the_last_id_is_left_to_feed():
     model = models.model()
     parameter = next(model.parameters())
     settings = {"device": parameter.device, "dtype": parameter.dtype}
-    cache, memory = SlotCache(model.config, 3, **settings), PrefixMemory(model.config, 2, **settings)
+    cache, memory = SlotCache(model.config, 3, **settings), PrefixMemory(SlotCache(model.config, 2, **settings), 2)
     rows = [np.array(ids, np.int32) for ids in ([1, 2, 3], [1, 5], [7, 8])]
     for row, ids in enumerate(rows):
         cache._stores[0][row] = row + 1

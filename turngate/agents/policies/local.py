@@ -128,7 +128,8 @@ class LocalPolicy(Policy):
     @contextmanager
     def keeping(self) -> Iterator[None]:
         """Keep the cache rows of ended episodes, as many as there are lanes; branches are fed only what they add."""
-        self._memory = PrefixMemory(self._model.config, self.lanes, device=self._device, dtype=self._dtype)
+        rows = SlotCache(self._model.config, self.lanes, device=self._device, dtype=self._dtype)
+        self._memory = PrefixMemory(rows, self.lanes)
         try:
             yield
         finally:

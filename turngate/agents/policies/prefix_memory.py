@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import torch
 
 from turngate.agents.policies.slots import SlotCache
 from turngate.types import IntArray
 
 
 class PrefixMemory:
-    """Cache rows of the ``slots`` episodes that ended last, in a cache of their own: the oldest is replaced first."""
+    """Rows of the episodes that ended last, in ``own``, a cache of ``slots`` rows: the oldest is replaced first."""
 
-    def __init__(self, config: Any, slots: int, *, device: torch.device, dtype: torch.dtype) -> None:
-        self._cache, self._slots = SlotCache(config, slots, device=device, dtype=dtype), slots
+    def __init__(self, own: SlotCache, slots: int) -> None:
+        self._cache, self._slots = own, slots
         self._fed: list[IntArray] = []
         self._n_put = 0
 
