@@ -316,7 +316,23 @@ def the_teacher_helps_second_groups(run, rows):
     assert sum(row["guide/writer_asked"] for row in rows) * 4 == len(helped)
 
 
+def branches_share_turns(run, rows):
+    learned(run, rows)
+    for step, row in enumerate(rows, start=1):
+        leaves = [leaf for group in Store(run.path).read(step, "train") for leaf in group.trajectories]
+        assert sum(leaf.parent is not None for leaf in leaves) == row["branch/branches"] == 4 * 6
+        assert sum(leaf.parent[1] for leaf in leaves if leaf.parent) == row["branch/saved_env_steps"]
+
+
+def every_turn_is_continued(run, rows):
+    learned(run, rows)
+    assert not any(name.startswith("value/") for row in rows for name in row)
+    for group in groups_of(run):
+        assert sorted(leaf.parent[1] for leaf in group.trajectories if leaf.parent) == [0, 0, 1, 1, 2, 2]
+
+
 SHOWN = {
+    "branching": branches_share_turns,
     "curriculum": a_pool_is_explored,
     "experience_memory": the_memory_has_a_rule,
     "teacher": the_teacher_helps_second_groups,
@@ -335,5 +351,6 @@ SHOWN = {
     "tensorboard": tensorboard_has_the_numbers,
     "test_weights": rare_tests_weigh_more,
     "tournament": the_policy_is_asked,
+    "turn_values": every_turn_is_continued,
     "two_environments": both_environments_are_played_and_told_apart,
 }

@@ -21,7 +21,7 @@ from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.aside_means import check_teachers
-from turngate.run.assemble import assembled, check_credit, check_examiners
+from turngate.run.assemble import assembled, check_credit, check_examiners, trees_of
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, naming_key
@@ -91,6 +91,7 @@ class Job:
             check_examiners(config, self.environments)
             check_guide(config, self.environments)
             check_teachers(config)
+            trees_of(config, self.environments)  # raises for an environment that cannot be forked
             check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
             self._curriculum = self._opened_curriculum()

@@ -12,6 +12,7 @@ from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds
 from turngate.examine.run import Examining
 from turngate.trainer.aside.learning import Asides
+from turngate.trainer.branched_play import Trees
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
@@ -68,6 +69,7 @@ class Run:
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
     guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
     batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
+    trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
 
     @property
     def policy(self) -> Policy:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -117,10 +118,11 @@ async def _play(
 ) -> tuple[list[Group], Metrics]:
     """The groups of one wave with the facts of all examiners, which begin with a group while others are played."""
     tasks, entries = [course.task for course, _ in active], [plan.entries for _, plan in active]
-    if stage is None:
-        return await play_groups(run.player, run.worlds, tasks, entries, seed=seed), {}
-    played = await play_groups(run.player, run.worlds, tasks, entries, seed=seed, ended=stage.group_done)
-    return await stage.finish(played)
+    play = partial(play_groups, run.player, run.worlds, tasks, entries, seed=seed)
+    if run.trees is not None:  # no guide plans beside branches, so every entry is empty
+        play = partial(run.trees.play, run.player, run.worlds, tasks, budget=run.group_size, seed=seed)
+    groups, metrics = (await play(), {}) if stage is None else await stage.finish(await play(ended=stage.group_done))
+    return groups, metrics if run.trees is None else metrics | run.trees.metrics(groups)
 
 
 @dataclass(slots=True)
