@@ -256,7 +256,24 @@ def rare_tests_weigh_more(run, rows):
         assert earned(score, "test_score") == [(None, pytest.approx(paid))]
 
 
+def hints_are_tried_after_the_exempt_step(run, rows):
+    first, second = rows[:2]
+    assert first["guide/guided_share"] == 0
+    assert second["guide/guided_share"] > 0
+    assert second["guide/waves"] > 1
+    assert second["guide/sampled"] == second["guide/kept"] + second["guide/replaced"] + second["guide/tried"]
+
+
+def failures_are_tried_again(run, rows):
+    retries = [trajectory for trajectory, _ in scored(run) if trajectory.parent]
+    assert retries
+    for trajectory in retries:
+        _, pivot = trajectory.parent
+        assert trajectory.turns[pivot].guidance.text.startswith(f"Key {pivot} was wrong: ")
+
+
 SHOWN = {
+    "hint_ladder": hints_are_tried_after_the_exempt_step,
     "judged_steps": steps_are_judged,
     "kl_in_reward": learned,
     "own_credit": the_own_rule_gives_credit,
@@ -265,6 +282,7 @@ SHOWN = {
     "probe_progress": every_turn_is_probed,
     "probe_spae": every_turn_is_probed,
     "process_isolation": learned,
+    "retry_from_the_fault": failures_are_tried_again,
     "similar_states": learned,
     "spider": spider_is_played,
     "tensorboard": tensorboard_has_the_numbers,

@@ -21,7 +21,7 @@ from turngate.run.helping import EnvironmentHelp
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.guidance.guarded_help import GuardedHelp
+from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
@@ -54,15 +54,16 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
-    help_ = GuardedHelp(EnvironmentHelp(environments, chat.notation))
+    help_ = EnvironmentHelp(environments, chat.notation)
+    guard = LeakGuard(help_.secrets)
     async with Examining(config.examine, desk) as examining:
         yield Run(
             player=player,
             worlds=worlds,
             examining=examining,
             score=environments.score,
-            guide=config.guide.open(help_),
-            refusals=help_.refusals,
+            guide=config.guide.open(GuardedHelp(help_, guard)),
+            guard=guard,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,
