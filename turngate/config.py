@@ -173,6 +173,15 @@ class WarmStart(Section):
         return self
 
 
+class Refill(Section):
+    """Dynamic sampling: where filters drop the groups of some tasks, a step plays further tasks, until the groups of
+    tasks_per_step are left. The curriculum picks them."""
+
+    batches: int = Field(10, ge=2)
+    """Most batches of tasks of a step, the first one included. A step that still lacks tasks then is trained on what
+    there is, and ``refill/missing_tasks`` says how many it lacks."""
+
+
 class TrainSection(Section):
     """The reinforcement-learning loop."""
 
@@ -189,6 +198,7 @@ class TrainSection(Section):
     but every update after the first is off-policy: older weights sampled its episodes."""
     filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
     """Filters that choose which of the played episodes are learned from; what a filter drops is counted."""
+    refill: Refill | None = None
     checkpoint_every: int = Field(1, ge=1)
     """Steps between checkpoints. A run that was killed goes on from its last checkpoint, so a larger number costs more
     repeated steps and saves time on writing."""
@@ -201,6 +211,16 @@ class TrainSection(Section):
         if twice is not None:
             raise ValueError(f"the filter '{twice}' is listed twice, so its drops could not be told apart; keep one")
         return filters
+
+    @model_validator(mode="after")
+    def _drops_something(self) -> Self:
+        if self.refill is not None and not self.filters:
+            raise ValueError("refill has no effect without filters, which drop groups; name some, or leave refill out")
+        if self.refill is not None and any(part.type == "top_std" for part in self.filters):
+            raise ValueError(
+                "refill does not go with the filter 'top_std', which drops its share of however many groups are played"
+            )
+        return self
 
     @property
     def filters_by_name(self) -> dict[str, FilterPart]:
@@ -283,9 +303,8 @@ class Config(Section):
     """The guide, which decides which episodes get which help in training, and whether a task is played on in further
     waves. Evaluation never uses it. package.module:Class names your own."""
     branching: BranchingPart | None = None
-    """Where episodes branch off others of their task, so that siblings share turns (arpo, cure, eptree, mc_values,
-    portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes. Leave it out to play every
-    episode from the first turn on."""
+    """Where episodes branch off others of their task, so that siblings share turns; a task still has train.group_size
+    episodes. Leave it out to play every episode from the first turn on."""
     aside: tuple[AsidePart, ...] = ()
     """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
     {type = "relift"}."""
@@ -352,10 +371,10 @@ class Config(Section):
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
         self.signals.check_effect(reads, self.credit)
-        per_token, guided = any(column.endswith("_S") for column in reads), not isinstance(self.guide, NoGuidePart)
-        self.loss.check_effect(guided=guided, per_token=per_token)
+        per_token = any(column.endswith("_S") for column in reads)
+        self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
         if self.branching is not None:
-            critic = self.value is not None
+            guided, critic = not isinstance(self.guide, NoGuidePart), self.value is not None
             check_branching(self.branching, self.train.group_size, name, reads, critic=critic, guided=guided)
         return self
 
@@ -384,6 +403,8 @@ class Config(Section):
             raise ValueError("env.weight has no effect in a run of one environment; leave it out")
         if len(self.env) > 1 and any(env.together > 1 for env in self.env):
             raise ValueError("env.together needs a run of one environment")
+        if self.train.refill is not None and any(env.together > 1 for env in self.env):
+            raise ValueError("train.refill needs env.together = 1, as it plays single further tasks; leave one out")
         if len(self.env) > self.train.tasks_per_step:
             raise ValueError(
                 f"{len(self.env)} environments need train.tasks_per_step of at least as many, found "

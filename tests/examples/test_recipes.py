@@ -257,13 +257,30 @@ def rare_tests_weigh_more(run, rows):
 
 
 def a_pool_is_explored(run, rows):
-    """Only tasks of the pool are played, which begins after those of the warm start."""
+    """Only tasks of the pool are played, which begins after those of the warm start, and dropped ones are replaced."""
     learned(run, rows)
     pool = {f"lock/train/{index}" for index in range(96, 128)}
-    assert {group.task.id for group in groups_of(run)} <= pool
-    assert [row["curriculum/seen_share"] for row in rows] == [
-        len({group.task.id for group in groups_of(run)[: 4 * step]}) / 32 for step in (1, 2)
-    ]
+    tasks = [group.task.id for group in groups_of(run)]
+    assert set(tasks) <= pool
+    assert len(tasks) == sum(row["refill/tasks"] for row in rows)
+    assert rows[-1]["curriculum/seen_share"] == len(set(tasks)) / 32
+    assert all(4 <= row["refill/tasks"] <= 12 for row in rows)
+
+
+def hints_are_tried_after_the_exempt_step(run, rows):
+    first, second = rows[:2]
+    assert first["guide/guided_share"] == 0
+    assert second["guide/guided_share"] > 0
+    assert second["guide/waves"] > 1
+    assert second["guide/sampled"] == second["guide/kept"] + second["guide/replaced"] + second["guide/tried"]
+
+
+def failures_are_tried_again(run, rows):
+    retries = [trajectory for trajectory, _ in scored(run) if trajectory.parent]
+    assert retries
+    for trajectory in retries:
+        _, pivot = trajectory.parent
+        assert trajectory.turns[pivot].guidance.text.startswith(f"Key {pivot} was wrong: ")
 
 
 def branches_share_turns(run, rows):
@@ -284,6 +301,7 @@ def every_turn_is_continued(run, rows):
 SHOWN = {
     "branching": branches_share_turns,
     "curriculum": a_pool_is_explored,
+    "hint_ladder": hints_are_tried_after_the_exempt_step,
     "judged_steps": steps_are_judged,
     "kl_in_reward": learned,
     "own_credit": the_own_rule_gives_credit,
@@ -292,6 +310,7 @@ SHOWN = {
     "probe_progress": every_turn_is_probed,
     "probe_spae": every_turn_is_probed,
     "process_isolation": learned,
+    "retry_from_the_fault": failures_are_tried_again,
     "similar_states": learned,
     "spider": spider_is_played,
     "tensorboard": tensorboard_has_the_numbers,

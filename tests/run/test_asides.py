@@ -1,15 +1,17 @@
 """Asides, each from a config through a tiny run: what is learned beside the episodes of a step."""
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from rich.console import Console
 
 from turngate.config import parse
-from turngate.errors import ConfigError
+from turngate.errors import ConfigError, RunError
 from turngate.jsonl import read_rows
 from turngate.run.job import Job
+from turngate.sinks import Sink, SinkPart
 
 
 def settings(folder: Path, aside: object, **changes: Any) -> dict[str, Any]:
@@ -53,37 +55,35 @@ def test_a_step_without_anything_to_reinforce_still_imitates(tmp_path: Path):
     assert all("policy/version" in row and row["aside/relift_rows"] == 2 for row in dropped)
 
 
-def test_the_buffer_is_in_the_checkpoint(tmp_path: Path):
-    """A run that stops after step 1 and goes on has the numbers of one that does not stop."""
-    whole = run(tmp_path / "whole", {"type": "relift", "at_least": 3})
+class StopsAt(SinkPart):
+    """Raises in step 2, before its checkpoint is written."""
 
-    class Stop(Exception):
-        pass
+    type: Literal["stops_at"] = "stops_at"
 
-    job = Job(parse(settings(tmp_path / "cut", {"type": "relift", "at_least": 3})), Console(quiet=True))
-    write = job._alarm
+    def open(self, opening: object) -> Sink:
+        return _Stopping()
 
-    def stop(*arguments: object) -> None:
-        raise Stop
 
-    assert write
-    from turngate.trainer.checkpoint import Checkpoints
+class _Stopping:
+    def write(self, step: int, metrics: object) -> None:
+        if step == 2:
+            raise OSError("full")
 
-    save = Checkpoints.save
-    with pytest.MonkeyPatch.context() as patch:
+    def close(self) -> None:
+        """Nothing is open."""
 
-        def saved(self: Checkpoints, step: int, *others: Any) -> None:
-            save(self, step, *others)
-            stop()
 
-        patch.setattr(Checkpoints, "save", saved)
-        with pytest.raises(Stop):
-            job.run()
-    again = run(tmp_path / "cut", {"type": "relift", "at_least": 3})
-    clock = {"time/", "monitor/"}
+def test_the_buffer_is_in_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A run that stops in step 2 and goes on has the numbers of one that does not stop."""
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    aside = {"type": "relift", "at_least": 3}
+    whole = run(tmp_path / "whole", aside)
+    with pytest.raises(RunError, match="full"):
+        run(tmp_path / "cut", aside, sink=[f"{__name__}:StopsAt"])
+    again = run(tmp_path / "cut", aside, sink=[])
     for one, other in zip(whole, again, strict=True):
-        kept = [name for name in one if not any(name.startswith(prefix) for prefix in clock)]
-        assert [one[name] for name in kept] == [other[name] for name in kept]
+        own = [name for name in one if not name.startswith("time/")]
+        assert [one[name] for name in own] == [other[name] for name in own]
 
 
 def test_a_constant_share_of_demonstrations(tmp_path: Path):
@@ -120,6 +120,12 @@ def test_a_teacher_pulls_at_failed_episodes_ever_less(tmp_path: Path):
     assert [row["aside/kdrl_loss"] for row in other] == [row["aside/kdrl_loss"] for row in rows]
 
 
+def test_thoughts_are_looked_for_in_every_step(tmp_path: Path):
+    """This tiny model writes none, so its corrector, the policy itself, is asked nothing."""
+    rows = run(tmp_path, {"type": "gtr", "corrector": {"type": "policy"}})
+    assert [row["aside/gtr_asked"] for row in rows] == [row["aside/gtr_rows"] for row in rows] == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("aside", "changes", "said"),
     [
@@ -135,6 +141,6 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, aside: object, changes: dict[
 
 def test_an_aside_twice_and_a_teacher_that_is_nowhere(tmp_path: Path):
     with pytest.raises(ConfigError, match="aside 'relift' is listed twice"):
-        parse(settings(tmp_path, "relift", aside=["relift", "relift"]))
+        parse({**settings(tmp_path, "relift"), "aside": ["relift", "relift"]})
     with pytest.raises(ConfigError, match=r"aside\[0\]: .*nowhere"):
         Job(parse(settings(tmp_path, {"type": "kdrl", "teacher": "./nowhere"})), Console(quiet=True))

@@ -1,5 +1,6 @@
 """Curricula in whole runs: what they choose is learned from results, and survives a run that is killed."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.sinks import SinkPart
 from turngate.store import Store
+from turngate.types import ScoredGroup
 
 LOCK = "turngate/Lock-v1"
 BASE: dict[str, Any] = {
@@ -78,6 +80,55 @@ def test_a_killed_run_goes_on_with_the_curriculum_as_it_was(curriculum, tmp_path
     assert len(list(whole.checkpoints.glob("*/curriculum.pt"))) == 2
 
 
+@pytest.mark.parametrize("curriculum", [{"type": "order"}, {"type": "band", "pool": 12}], ids=lambda one: one["type"])
+def test_a_step_is_refilled_and_a_killed_run_goes_on_behind_what_it_played(curriculum, tmp_path):
+    """The filter keeps tasks with an even number, so that about every second one is replaced."""
+    train = {**BASE["train"], "filters": [f"{__name__}:even"], "refill": {"batches": 4}}
+    changes = {"curriculum": curriculum, "env": EASY, "train": train}
+    whole = run(tmp_path / "whole", **changes)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", **changes, sink=[f"{__name__}:KillSink"])
+    again = run(tmp_path / "killed", **changes)
+    assert played(again) == played(whole)
+    assert numbers(again) == numbers(whole)
+    rows = read_metrics(whole.metrics)
+    assert max(row["refill/batches"] for row in rows) > 1
+    tasks = [task for task, _ in played(whole)]
+    if curriculum["type"] == "order":
+        assert tasks == [f"lock-1/train/{index}" for index in range(24, 24 + len(tasks))]
+    for row in rows:
+        dropped = sum(v for name, v in row.items() if name.startswith("drop/") and name.endswith("_groups"))
+        assert row["refill/tasks"] - dropped == 3 - row["refill/missing_tasks"]
+
+
+def test_a_run_with_a_guide_teaches_its_curriculum_by_unaided_episodes_alone(tmp_path):
+    """The state in the checkpoint is what a recount of the stored episodes without help gives, whoever replaced them."""
+    curriculum = {"type": "learnability", "pool": 8, "half_life": 1e9}
+    train = {**BASE["train"], "steps": 2}
+    done = run(tmp_path, env=EASY, curriculum=curriculum, guide={"type": "ladder", "exempt_steps": 0}, train=train)
+    won, lost, aided = [0] * 8, [0] * 8, 0
+    for phase in ("train", "unused"):
+        for group in Store(done.path).read(None, phase):
+            place = int(group.task.id.rpartition("/")[2]) - 24
+            for trajectory, score in zip(group.trajectories, group.scores, strict=True):
+                if trajectory.guidance is not None:
+                    aided += 1
+                elif score.outcome == 1:
+                    won[place] += 1
+                else:
+                    lost[place] += 1
+    state = json.loads((done.checkpoints / "step=000002" / "curriculum.pt").read_text())
+    assert aided > 0
+    assert state["won"] == pytest.approx(won)
+    assert state["lost"] == pytest.approx(lost)
+    assert sum(won) + sum(lost) == 2 * 3 * 4
+
+
+def even(group: ScoredGroup) -> bool:
+    """Whether the number of the task is even."""
+    return int(group.task.id.rpartition("/")[2]) % 2 == 0
+
+
 def test_tasks_in_their_order_need_no_state(tmp_path):
     done = run(tmp_path, train={**BASE["train"], "steps": 2})
     assert [task for task, _ in played(done)] == [f"lock/train/{index}" for index in range(24, 30)]
@@ -107,6 +158,9 @@ def test_a_pool_begins_after_the_tasks_of_the_warm_start_and_environments_keep_t
         ),
         ({"curriculum": {"type": "band", "low": 0.8, "high": 0.2}}, r"low 0\.8 is not below high 0\.2"),
         ({"curriculum": {"type": "band", "low": 0, "high": 1}}, "have no effect: every pass rate lies in the band"),
+        ({"train": {"filters": [], "refill": {}}}, r"train: refill has no effect without filters"),
+        ({"train": {"filters": ["top_std"], "refill": {}}}, "refill does not go with the filter 'top_std'"),
+        ({"train": {"refill": {}}, "env": {"id": LOCK, "together": 2}}, r"train\.refill needs env\.together = 1"),
         ({"curriculum": "greedy"}, "curriculum: unknown curriculum type 'greedy'; did you mean"),
         ({"curriculum": {"type": "order", "pool": 3}}, r"unknown key 'curriculum\.pool'"),
     ],

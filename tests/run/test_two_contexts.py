@@ -19,6 +19,8 @@ class HalfHinted(GuidePart):
     """Every other sibling is told a key, which learning does not see."""
 
     type: Literal["half_hinted"] = "half_hinted"
+    strip: bool = True
+    """Whether learning leaves the hint out."""
 
     def open(self, helpers: Helpers) -> Guide:
         class Half(Guide):
@@ -65,12 +67,26 @@ def test_a_run_learns_hinted_episodes_without_the_hint(tmp_path: Path, guided: d
         assert row["canary/max_logprob_difference"] < 1e-4
 
 
+@pytest.mark.parametrize("experts", ["shaped", "rl_plus"])
+def test_a_run_learns_from_an_expert_among_the_siblings(tmp_path: Path, experts: str):
+    config = parse(settings(tmp_path, guide="luffy", credit="dr_grpo", loss={"experts": experts}))
+    Job(config, Console(quiet=True)).run()
+    rows = [row for _, row in read_rows(tmp_path / "hinted" / "metrics.jsonl")]
+    for row in rows:
+        assert row["policy/expert_share"] > 0
+        assert row["loss/expert"] < 0  # the only success of its task, so its credit is positive
+        assert row["canary/max_logprob_difference"] < 1e-4
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"guide": "none", "loss": {"guided": {"gamma": 0.2}}}, r"loss\.guided has no effect: no guide"),
-        ({"guide": "none", "loss": {"experts": "shaped"}}, r"loss\.experts has no effect: no guide"),
-        ({"credit": "rl_zvp_tokens", "loss": {"experts": "shaped"}}, r"loss\.experts has no effect: the credit rule"),
+        ({"guide": "none", "loss": {"guided": {"gamma": 0.2}}}, r"loss\.guided has no effect: no guide strips"),
+        ({"loss": {"experts": "shaped"}}, r"loss\.experts has no effect: no guide has an expert"),
+        (
+            {"guide": "luffy", "credit": "rl_zvp_tokens", "loss": {"experts": "shaped"}},
+            r"loss\.experts has no effect: the credit rule",
+        ),
         ({"loss": {"guided": {"gamma": 0}}}, r"gamma must be above 0, found 0"),
         ({"loss": {"guided": {"type": "shapd"}}}, r"did you mean 'shaped'"),
     ],

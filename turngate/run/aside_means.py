@@ -14,6 +14,7 @@ from turngate.run.environments import Environments, naming_key
 from turngate.run.helping import EnvironmentHelp
 from turngate.run.learners import reference_of
 from turngate.run.models import check_model, load_model
+from turngate.tools.read import parse
 from turngate.trainer.aside import AsideMeans, Asides
 from turngate.trainer.signals.likelihoods import likelihoods_of
 from turngate.types import ScoredGroup, Task
@@ -58,7 +59,8 @@ def asides_of(
         helpers=EnvironmentHelp(environments, player.chat.notation),
         play=play,
         teacher=teacher,
-        chat=player.chat,
+        read=lambda task, text: parse(text, environments.of(task).turn_spec.tools, player.chat.notation),
+        player=player,
         seed=config.seed,
     )
     return Asides(sources={part.type: part.open(means) for part in config.aside})

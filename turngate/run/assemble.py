@@ -24,7 +24,7 @@ from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.branched_play import Trees
 from turngate.trainer.curriculum import Curriculum
-from turngate.trainer.guidance.guarded_help import GuardedHelp
+from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.guidance.writer import opened_writer
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
@@ -43,7 +43,7 @@ async def assembled(
     control: str | None,
     answer: Answer | None,
     watch: Watch,
-    curriculum: Curriculum,
+    curriculum: Curriculum | None,
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
@@ -59,7 +59,8 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
-    help_ = GuardedHelp(EnvironmentHelp(environments, chat.notation))
+    help_ = EnvironmentHelp(environments, chat.notation)
+    guard = LeakGuard(help_.secrets)
     async with Examining(config.examine, desk) as examining, opened_writer(config.guide, player) as writer:
         yield Run(
             player=player,
@@ -67,9 +68,10 @@ async def assembled(
             examining=examining,
             score=environments.score,
             curriculum=curriculum,
-            guide=config.guide.open(help_),
-            refusals=help_.refusals,
             writer=writer,
+            guide=config.guide.open(GuardedHelp(help_, guard)),
+            guard=guard,
+            batches=config.train.refill.batches if config.train.refill else 1,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

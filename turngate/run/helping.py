@@ -60,6 +60,6 @@ def check_guide(config: Config, environments: Environments) -> None:
                 )
             if "hints" in part.needs and not env.turn_spec.hint_levels:
                 raise ConfigError(
-                    f"{key}: '{part.type}' needs hints, and '{label}' has none (its turn_spec.hint_levels is 0); "
-                    "write TurnEnv.hint, or choose another one"
+                    f"{key}: '{part.type}' needs hints, and '{label}' has none (its turn_spec.hint_levels is 0); write "
+                    "TurnEnv.hint, or choose another one"
                 )

@@ -177,10 +177,11 @@ class Job:
 
     async def _train(self, run: Run, done: int, sinks: Sinks) -> None:
         config, checkpoints = self.config, self._checkpoints()
+        assert run.curriculum is not None, "a run that trains has one"
         total = config.train.steps
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
-                sinks.write(step, await train_step(run, self._curriculum.pick(step), step))
+                sinks.write(step, await train_step(run, run.curriculum.pick(step), step))
                 if step % config.train.checkpoint_every == 0 or step == total:
                     checkpoints.save(step, run.learner, run.checkpointed)
                 progress.update(step, total, "")
@@ -232,15 +233,18 @@ class Job:
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
-    def _opened_curriculum(self) -> Curriculum:
-        """The curriculum; of an endless source it is given the tasks that the warm start has not used."""
+    def _opened_curriculum(self) -> Curriculum | None:
+        """The curriculum of a run that trains; of an endless source it has the tasks after those of the warm start."""
         config = self.config
+        if not config.train.steps:
+            return None
         shown = config.warm_start.episodes or 0 if config.warm_start else 0
         supply = self.environments.supply(
             per_step=config.train.tasks_per_step,
             group_size=config.train.group_size,
             seed=derive_seed(config.seed, "tasks"),
             first=self.environments.split(shown),
+            refilled=config.train.refill is not None,
         )
         return config.curriculum.open(supply)
 

@@ -123,19 +123,24 @@ class TopStdPart(FilterPart):
         return self.survey([group])(group)
 
 
-def keep(groups: Sequence[ScoredGroup], filters: Mapping[str, Filter]) -> tuple[list[ScoredGroup], Metrics]:
+def keep(
+    groups: Sequence[ScoredGroup], filters: Mapping[str, Filter], *, most: int | None = None
+) -> tuple[list[ScoredGroup], Metrics]:
     """The groups that are left, and metrics: how many trajectories and groups were dropped for which reason.
 
     Dropped are, in this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left; "empty"
     ones, whose cohort has no member with a turn; then those that each filter NAME refuses ("not_NAME"), and after it
-    those that became lonely or empty by that. An episode without turns (its prompt left no room for one) is a result
-    like others: it stays beside siblings that have turns, and counts in their baseline. Raises ShapeError for a filter
-    that answers with anything but a bool or bool[B].
+    those that became lonely or empty by that; at last, with ``most``, the groups of all but the first ``most`` tasks
+    ("surplus"). An episode without turns (its prompt left no room for one) is a result like others: it stays beside
+    siblings that have turns, and counts in their baseline. Raises ShapeError for a filter that answers with anything
+    but a bool or bool[B].
     """
     left: list[tuple[str, Filter]] = [("lonely", _accompanied), ("empty", _spoken)]
     stages: list[tuple[str, Filter]] = [("unusable", _usable), *left]
     for name, passes in filters.items():
         stages += [(f"not_{name}", passes), *left]
+    if most is not None:
+        stages.append(("surplus", _first_tasks(most)))
     drops = {f"drop/{reason}_{what}": 0.0 for reason, _ in stages for what in ("trajectories", "groups")}
     kept = list(groups)
     for reason, passes in stages:
@@ -168,6 +173,18 @@ def _accompanied(group: ScoredGroup) -> BoolArray:
 def _spoken(group: ScoredGroup) -> BoolArray:
     with_turns = {trajectory.cohort for trajectory in group.trajectories if trajectory.turns}
     return np.array([trajectory.cohort in with_turns for trajectory in group.trajectories], np.bool_)
+
+
+def _first_tasks(most: int) -> Filter:
+    """A filter that keeps the groups of the first ``most`` tasks that it is shown."""
+    seen: set[str] = set()
+
+    def passes(group: ScoredGroup) -> bool:
+        if len(seen) < most:
+            seen.add(group.task.id)
+        return group.task.id in seen
+
+    return passes
 
 
 def _differ(values: Sequence[float | None]) -> bool:

@@ -17,6 +17,7 @@ from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
+from turngate.trainer.guidance.guarded_help import LeakGuard
 from turngate.trainer.guidance.writer import Writer
 from turngate.trainer.learner import MAX_KL, Learner
 from turngate.trainer.loss import Loss
@@ -67,7 +68,8 @@ class Run:
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
     trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
-    refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
+    guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
+    batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
 
     @property
     def policy(self) -> Policy:
@@ -97,11 +99,11 @@ class Run:
     def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
         """Show the results of a step to the guide and to the curriculum, and return their metrics."""
         self.guide.observe(played)
-        metrics = self.guide.metrics() | self.refusals()
+        helped = self.guide.metrics() | self.guard.metrics()
         if self.curriculum is None:
-            return metrics
+            return helped
         self.curriculum.observe(played)
-        return metrics | self.curriculum.metrics()
+        return helped | self.curriculum.metrics()
 
     def seed_at(self, step: int) -> int:
         """The seed from which everything random in one step derives."""

@@ -16,8 +16,8 @@ from pydantic import Field
 from turngate.envs.leak import MOST_COPIED, leak_score
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
-from turngate.trainer.evaluate import SUCCESS
-from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, derive_seed
+from turngate.trainer.guidance.results import solved
+from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, Turn, derive_seed
 
 ROUNDING = 1e-9
 """A rate may miss a threshold by so much and still count as equal to it."""
@@ -120,7 +120,7 @@ def balanced(group: ScoredGroup, *, low: float | None = None, high: float | None
     around 1/2. ⚠ Its thresholds are swept; these are ours. Known weakness: it starves while nearly every task fails.
     """
     cohort_B = _cohorts(group.trajectories)
-    won_B = np.array([(score.outcome or 0.0) >= SUCCESS for score in group.scores], np.float64)
+    won_B = np.array([solved(score) for score in group.scores], np.float64)
     n_C = np.bincount(cohort_B)
     edge_C = np.where(n_C >= 8, 0.2, 1 / n_C)
     rate_C = np.bincount(cohort_B, won_B) / n_C
@@ -188,8 +188,12 @@ def _copied(trajectory: Trajectory) -> float:
     guidance = trajectory.guidance
     if guidance is None or not guidance.strip_for_train or guidance.kind == "pointer":
         return 0.0
-    own = [turn.action.text for turn in trajectory.turns if not (turn.source == Source.GUIDE).any()]
+    own = [turn.action.text for turn in trajectory.turns if not _by_guide(turn)]
     return leak_score(own, guidance.text)
+
+
+def _by_guide(turn: Turn) -> bool:
+    return bool((turn.source[len(turn.context_ids) :] == Source.GUIDE).any())
 
 
 def _outcome(group: ScoredGroup, row: int) -> float:

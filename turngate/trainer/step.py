@@ -45,7 +45,7 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     clock = Clock()
     waves = await play_waves(run, tasks, step, clock)
     scored = waves.groups
-    kept, drops = keep(scored, run.filters)
+    kept, drops = keep(scored, run.filters, most=len(tasks) if run.batches > 1 else None)
     kept = without_hints(kept)
     metrics = summarize(scored, waits=run.waits) | drops | waves.metrics
     with clock("collect"):

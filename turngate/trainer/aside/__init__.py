@@ -4,16 +4,17 @@ Each kind is normalised by its own tokens, so long rows cannot own the step, and
 before they are added.
 
 * ``base``: what an aside is; ``learning``: losses and updates;
-* ``relift``, ``oracle_share``, ``interventions``, ``kdrl``: the asides.
+* ``relift``, ``oracle_share``, ``interventions``, ``kdrl``, ``thoughts``: the asides.
 """
 
-from turngate.trainer.aside.base import AsideMeans, AsidePart, AsideRow, AsideRows, AsideSource
+from turngate.trainer.aside.base import AsideMeans, AsidePart, AsideRow, AsideRows, AsideSource, row_of
 from turngate.trainer.aside.interventions import Interventions
 from turngate.trainer.aside.kdrl import Kdrl
 from turngate.trainer.aside.learning import Asides
 from turngate.trainer.aside.lessons import Lessons
 from turngate.trainer.aside.oracle_share import OracleDemonstrations
 from turngate.trainer.aside.relift import Relift
+from turngate.trainer.aside.thoughts import Gtr
 
 __all__ = [
     "AsideMeans",
@@ -22,9 +23,11 @@ __all__ = [
     "AsideRows",
     "AsideSource",
     "Asides",
+    "Gtr",
     "Interventions",
     "Kdrl",
     "Lessons",
     "OracleDemonstrations",
     "Relift",
+    "row_of",
 ]

@@ -12,11 +12,12 @@ from pydantic import Field
 
 from turngate.agents.chat import Chat
 from turngate.agents.forced import Entry, Forced
+from turngate.agents.rollout import Player
 from turngate.examine.base import Likelihoods
 from turngate.parts import Part
 from turngate.trainer.guidance.base import Helpers, Need
 from turngate.trainer.guidance.results import solved
-from turngate.types import BoolArray, FloatArray, Guidance, IntArray, Metrics, ScoredGroup, Task, Trajectory
+from turngate.types import Action, BoolArray, FloatArray, Guidance, IntArray, Metrics, ScoredGroup, Task, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,15 +72,22 @@ class Play(Protocol):
 class AsideMeans:
     """What a run gives an aside: what environments say about their tasks, a way to play them, and teachers.
 
-    ``teacher`` opens a frozen model, by the name of a folder or on the hub, or "start" for the model that training
-    began from. Everything random must derive from ``seed``.
+    ``read``: the action that the environment of a task reads in a text. ``player``: the running policy. ``teacher``
+    opens a frozen model, by the name of a folder or on the hub, or "start" for the model that training began from.
+    Everything random must derive from ``seed``.
     """
 
     helpers: Helpers
     play: Play
     teacher: Callable[[str], Likelihoods]
-    chat: Chat
+    read: Callable[[Task, str], Action]
+    player: Player
     seed: int
+
+    @property
+    def chat(self) -> Chat:
+        """The chat format of the policy."""
+        return self.player.chat
 
 
 class AsidePart(Part):

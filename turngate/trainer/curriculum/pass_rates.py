@@ -11,7 +11,7 @@ import numpy as np
 
 from turngate.errors import StoreError
 from turngate.trainer.curriculum.base import Numbers
-from turngate.trainer.evaluate import SUCCESS
+from turngate.trainer.guidance.results import solved
 from turngate.types import JSON, Score, ScoredGroup, Source, Trajectory
 
 
@@ -50,7 +50,7 @@ def unaided(groups: Iterable[ScoredGroup]) -> dict[str, list[Score]]:
 
 def successes(scores: Iterable[Score]) -> int:
     """How many of the episodes succeeded: a partial outcome is no success."""
-    return sum((score.outcome or 0.0) >= SUCCESS for score in scores)
+    return sum(map(solved, scores))
 
 
 class PassRates:

@@ -73,6 +73,7 @@ class Greso(PoolCurriculum):
         self._streak_P = np.zeros(self.size, np.int64)
         self._easy_P = np.zeros(self.size, np.bool_)
         self._cursors = [0] * len(self.pools)
+        self._orders: dict[int, tuple[int, Sequence[int]]] = {}  # pool → number of its pass, and the order in it
         self._passed = self._skipped = 0
 
     def chances(self) -> Numbers:
@@ -148,5 +149,7 @@ class Greso(PoolCurriculum):
         size, first = self.pools[number].size, self.first(number)
         turn, at = divmod(self._cursors[number], size)
         self._cursors[number] += 1
-        seed = derive_seed(self.supply.seed, "greso", number, turn)
-        return first + int(np.random.default_rng(seed).permutation(size)[at])
+        if self._orders.get(number, (-1, ()))[0] != turn:
+            seed = derive_seed(self.supply.seed, "greso", number, turn)
+            self._orders[number] = turn, np.random.default_rng(seed).permutation(size).tolist()
+        return first + self._orders[number][1][at]

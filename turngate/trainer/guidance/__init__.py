@@ -7,7 +7,7 @@ never asks a guide.
 * ``base``: what a guide is, and what it gets to work with; ``plan``: what it answers; ``results``: what it reads;
 * ``hint_guides``: hints of the environment; ``solutions``: parts of a solution as text, and whole ones as siblings;
   ``prefixes``, ``prefix_schedules``: a solution acts first; ``seele``: as much help as makes half of them succeed;
-  ``reflect``: retries from a turn; ``refill``: more episodes for some tasks.
+  ``reflect``: retries from a turn; ``screening``: more episodes for some tasks.
 """
 
 from turngate.agents.forced import Entry, Forced
@@ -20,8 +20,8 @@ from turngate.trainer.guidance.pilot import PilotPart
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.prefix_schedules import G2rpoAPart, ReverseCurriculumPart
 from turngate.trainer.guidance.prefixes import BreadPart, OraclePrefixPart, StepHintPart
-from turngate.trainer.guidance.refill import SpeedPart
 from turngate.trainer.guidance.reflect import ReflectPart
+from turngate.trainer.guidance.screening import SpeedPart
 from turngate.trainer.guidance.seele import SeelePart
 from turngate.trainer.guidance.self_hints import SelfHintsPart
 from turngate.trainer.guidance.self_reflection import SelfReflectionPart

@@ -49,13 +49,19 @@ class LossSettings(BaseModel):
             raise ValueError(str(error)) from None
         return self
 
-    def check_effect(self, *, guided: bool, per_token: bool) -> None:
-        """Raise ValueError for shapings without effect: in a run that is not ``guided``, and experts under a credit
-        rule ``per_token``, which has a number for the policy's own tokens only."""
-        own = type(self).model_fields["guided"].default
-        for name, is_set in (("guided", self.guided != own), ("experts", self.experts is not None)):
-            if is_set and not guided:
-                raise ValueError(f"loss.{name} has no effect: no guide helps an episode; set guide, or leave it out")
+    def check_effect(self, *, strips: bool, experts: bool, per_token: bool) -> None:
+        """Raise ValueError for shapings without effect: where no guide ``strips`` hints or has ``experts`` act, and for
+        experts under a credit rule ``per_token``, which has a number for the policy's own tokens only."""
+        if self.guided != type(self).model_fields["guided"].default and not strips:
+            raise ValueError(
+                "loss.guided has no effect: no guide strips hints for training; set guide, for instance "
+                '{type = "guide"}, or leave it out'
+            )
+        if self.experts is not None and not experts:
+            raise ValueError(
+                'loss.experts has no effect: no guide has an expert act; set guide, for instance {type = "luffy"}, or '
+                "leave it out"
+            )
         if self.experts is not None and per_token:
             raise ValueError(
                 "loss.experts has no effect: the credit rule gives a number to each token of the policy, and none to "
