@@ -93,8 +93,11 @@ SLOW = """
     run/test_side_runs.py
     run/test_supervised.py
     run/test_validation.py
+    run/test_memory_guide.py
     run/test_odd_environments.py
     run/test_policy_tournament.py
+    run/test_second_policy.py
+    run/test_written_guides.py
     sandbox
     source/test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
     store/test_trajectories.py::test_a_killed_writer_leaves_only_whole_steps

@@ -303,8 +303,9 @@ class Config(Section):
     """The guide, which decides which episodes get which help in training, and whether a task is played on in further
     waves. Evaluation never uses it. package.module:Class names your own."""
     branching: BranchingPart | None = None
-    """Where episodes branch off others of their task, so that siblings share turns; a task still has train.group_size
-    episodes. Leave it out to play every episode from the first turn on."""
+    """Where episodes branch off others of their task, so that siblings share turns (arpo, cure, eptree, mc_values,
+    portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes. Leave it out to play every
+    episode from the first turn on."""
     aside: tuple[AsidePart, ...] = ()
     """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
     {type = "relift"}."""
@@ -374,7 +375,7 @@ class Config(Section):
         per_token = any(column.endswith("_S") for column in reads)
         self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
         if self.branching is not None:
-            guided, critic = not isinstance(self.guide, NoGuidePart), self.value is not None
+            critic, guided = self.value is not None, not isinstance(self.guide, NoGuidePart)
             check_branching(self.branching, self.train.group_size, name, reads, critic=critic, guided=guided)
         return self
 

@@ -1,5 +1,6 @@
 """Guides in which a model writes words, in whole runs: written by a server, and by the policy that is being trained."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,15 @@ def test_a_teacher_helps_a_second_group_where_all_failed(tmp_path):
 
 
 def test_a_teacher_that_writes_the_answer_is_refused_and_counted(tmp_path):
-    """Lock's solutions end with a press of a key, and this text holds all four."""
-    run = trained(tmp_path, "teacher", "press a, press b, press c, or press d", strip=True)
+    """It is shown the solution, "press a" and so on, and writes down the keys."""
+
+    def tells(prompt, n):
+        solution = re.search(r"BEGIN \w+ solution\n(.*?)\nEND", prompt, re.DOTALL).group(1)
+        return f"Take {' '.join(line.split()[1] for line in solution.splitlines())}."
+
+    with serving_prompts(tells) as server:
+        speaker = {"type": "server", "url": server.url, "model": "x"}
+        run = train(config(tmp_path, {"type": "teacher", "speaker": speaker}))
     assert helped(run) == []
     assert total(run, "refused_hints") == 4
 

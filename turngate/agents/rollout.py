@@ -20,6 +20,7 @@ import numpy as np
 
 from turngate.agents.chat import Chat, n_shared
 from turngate.agents.forced import Entry, Forced
+from turngate.agents.lent import Actor, Lent
 from turngate.agents.policies.base import Policy
 from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
@@ -106,7 +107,8 @@ class TokenLimits:
 class Episode:
     """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any.
 
-    ``forced``: turns that somebody else takes first; ``guidance`` is then its guidance.
+    ``forced``: turns that somebody else takes first; ``lent``: turns that another policy takes. ``guidance`` is then
+    that of whoever takes them.
     """
 
     id: str
@@ -114,6 +116,7 @@ class Episode:
     seed: int
     guidance: Guidance | None = None
     forced: Forced | None = None
+    lent: Lent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +170,12 @@ class _Play:
         """Who takes the turn that comes next instead of the policy; None = the policy does."""
         forced = self.episode.forced
         return forced if forced is not None and len(self.turns) < len(forced.turns) else None
+
+    @property
+    def other(self) -> Actor | None:
+        """The other policy that takes the turn that comes next; None = it is not lent."""
+        lent = self.episode.lent
+        return lent.actor if lent is not None and lent.takes(len(self.turns)) else None
 
     @property
     def is_whole(self) -> bool:
@@ -309,11 +318,14 @@ class Player:
 
     async def _said(self, play: _Play) -> Completion:
         """The next turn: of the policy, or of whoever takes it instead. Raises OutOfRoom for one that does not fit."""
-        if play.forced is None:
+        if play.other is not None:
+            completion = await self.policy.outside(play.other.act(self._request(play), self.chat))
+        elif play.forced is not None:
+            completion = play.forced.said(len(play.turns), self.chat, self.policy.version)
+        else:
             return await self.policy.complete(self._request(play))
-        completion = play.forced.said(len(play.turns), self.chat, self.policy.version)
         if play.n_tokens + len(completion.ids_K) > self.limits.context:
-            raise OutOfRoom(f"forced turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
+            raise OutOfRoom(f"turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
         return completion
 
     async def _enter(self, world: World, episode: Episode) -> Entrance:
@@ -382,7 +394,7 @@ class Player:
     @staticmethod
     def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, action: Action) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
-        source[len(context) :] = Source.POLICY if play.forced is None else Source.GUIDE
+        source[len(context) :] = Source.GUIDE if play.forced or play.other else Source.POLICY
         guidance = play.episode.guidance
         source[play.hint] = Source.GUIDE
         shown = guidance is not None and bool(guidance.text) and guidance.insert_turn == len(play.turns)
@@ -445,11 +457,11 @@ def _assistant(turn: Turn) -> Message:
 
 
 def _episode(task: Task, sibling: int, entry: Entry, seed: int) -> Episode:
-    forced = entry if isinstance(entry, Forced) else None
     return Episode(
         id=f"{task.id}#{sibling}@{seed:x}",
         task=task,
         seed=derive_seed(seed, task.id, sibling),
-        guidance=entry.guidance if isinstance(entry, Forced) else entry,
-        forced=forced,
+        guidance=entry.guidance if isinstance(entry, Forced | Lent) else entry,
+        forced=entry if isinstance(entry, Forced) else None,
+        lent=entry if isinstance(entry, Lent) else None,
     )

@@ -67,9 +67,9 @@ class Run:
     asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
-    trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
     guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
     batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
+    trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
 
     @property
     def policy(self) -> Policy:

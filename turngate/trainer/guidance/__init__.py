@@ -22,6 +22,7 @@ from turngate.trainer.guidance.prefix_schedules import G2rpoAPart, ReverseCurric
 from turngate.trainer.guidance.prefixes import BreadPart, OraclePrefixPart, StepHintPart
 from turngate.trainer.guidance.reflect import ReflectPart
 from turngate.trainer.guidance.screening import SpeedPart
+from turngate.trainer.guidance.second_policy import SecondPolicyPart
 from turngate.trainer.guidance.seele import SeelePart
 from turngate.trainer.guidance.self_hints import SelfHintsPart
 from turngate.trainer.guidance.self_reflection import SelfReflectionPart
@@ -57,6 +58,7 @@ __all__ = [
     "ReverseCurriculumPart",
     "SageLightPart",
     "SagePart",
+    "SecondPolicyPart",
     "SeelePart",
     "SelfHintsPart",
     "SelfReflectionPart",

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from turngate.envs.leak import held, secrets_of
+from turngate.envs.leak import held
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.results import all_failed, n_unguided, solved, unguided
@@ -120,4 +120,4 @@ def solution_piece(helpers: Helpers, task: Task) -> list[Piece]:
 
 def refused(text: str, task: Task, helpers: Helpers) -> bool:
     """Whether a text that was written for the agent gives its task away (see ``turngate.envs.leak``)."""
-    return bool(held(text, secrets_of(task.private, helpers.solutions(task), ()), task.prompt))
+    return bool(held(text, helpers.secrets(task), task.prompt))
