@@ -28,6 +28,7 @@ from turngate.problems import one_line
 from turngate.rubrics import NamedRubric
 from turngate.runs import RunFolder
 from turngate.sinks import ConsoleLines, SinkPart
+from turngate.trainer.aside import AsidePart
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
@@ -296,6 +297,9 @@ class Config(Section):
     guide: GuidePart = NoGuidePart()
     """The guide, which decides which episodes get which help in training, and whether a task is played on in further
     waves. Evaluation never uses it. package.module:Class names your own."""
+    aside: tuple[AsidePart, ...] = ()
+    """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
+    {type = "relift"}."""
     examine: tuple[Examiner, ...] = ()
     """Examiners, which look at episodes after they were played and before they are scored, and record facts that the
     rubric reads: judges, votes, probes …"""
@@ -359,6 +363,8 @@ class Config(Section):
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
         self.signals.check_effect(reads, self.credit)
+        per_token = any(column.endswith("_S") for column in reads)
+        self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
         return self
 
     @property
@@ -406,6 +412,11 @@ class Config(Section):
             raise ValueError(
                 f"policy.top_k {self.policy.top_k} has no effect: the vocabulary has {self.model.vocabulary} entries"
             )
+        kinds = [part.type for part in self.aside]
+        if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
+            raise ValueError(f"aside '{twice}' is listed twice, so its metrics could not be told apart; keep one")
+        if self.aside and not self.train.steps:
+            raise ValueError("aside has no effect with train.steps = 0; leave it out")
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
         if self.control_steps is not None and not self.controls:

@@ -493,9 +493,8 @@ class TokenCredit:
 class Batch:
     """Flat token arrays; segments (one trajectory each) end to end. The learner knows nothing else.
 
-    The loss is a plain sum: ``policy_weight_L`` and ``ce_weight_L`` hold the whole normalisation, so cutting a batch
-    into micro-batches or packing it differently leaves the gradient unchanged. Index ``l`` describes token ``l``:
-    its own id, the sampler's logprob of it and the credit for having chosen it.
+    The loss is a plain sum, and its whole normalisation is in ``…weight_L``: how a batch is cut changes no gradient.
+    Index ``l`` is about token ``l``: its id, the sampler's logprob of it, its credit, its ``trainer.contexts.Origin``.
     """
 
     ids_L: IntArray
@@ -506,6 +505,7 @@ class Batch:
     position_L: IntArray
     segment_L: IntArray
     turn_L: IntArray
+    origin_L: ByteArray
 
     @property
     def n_tokens(self) -> int:

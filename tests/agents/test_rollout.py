@@ -258,7 +258,10 @@ def test_guidance_enters_as_context_at_its_turn(insert_turn):
         assert (f"{bare.observation.text}\nred is <|end|> a<|end|>" in text) == (number == insert_turn)
         if number != insert_turn:
             np.testing.assert_array_equal(turn.context_ids, bare.context_ids)
-        assert (turn.source[: len(turn.context_ids)] == Source.CONTEXT).all()
+        hinted = turn.source[: len(turn.context_ids)] == Source.GUIDE
+        assert hinted.any() == (number == insert_turn)
+        np.testing.assert_array_equal(turn.context_ids[~hinted], bare.context_ids)
+        assert models.tokenizer().decode(turn.context_ids[hinted]) == "\nred is <|end|> a" * bool(hinted.any())
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------

@@ -68,3 +68,13 @@ def test_so_it_is_for_a_model_that_needs_no_warm_start(train, tmp_path):
     assert code == 2
     enough = needed(error)
     assert train(enough, model=str(tmp_path / "model"), warm_start=None)[0] == 0
+
+
+def test_a_run_whose_guide_gives_hints_needs_room_for_them(train):
+    _, error = train(16)
+    alone = needed(error)
+    code, error = train(alone, guide={"type": "ladder"})
+    assert code == 2
+    assert "the first prompts of 4 tasks with their longest hints have" in error
+    found = re.search(r"set policy\.context to more than (\d+)", error)
+    assert int(found[1]) > alone

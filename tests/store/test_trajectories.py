@@ -70,7 +70,14 @@ EVIDENCE = st.builds(
     by=st.sampled_from(["env", "verifier", "judge"]),
 )
 GUIDANCE = st.none() | st.builds(
-    Guidance, kind=TEXT, level=INT32, text=TEXT, source=TEXT, insert_turn=INT32, strip_for_train=st.booleans()
+    Guidance,
+    kind=TEXT,
+    level=INT32,
+    text=TEXT,
+    source=TEXT,
+    insert_turn=INT32,
+    strip_for_train=st.booleans(),
+    joins=st.booleans(),
 )
 EVENT = st.builds(
     RewardEvent,
@@ -519,9 +526,9 @@ def test_an_unknown_schema_version_is_named(tmp_path, metadata, found):
     store = Store(tmp_path)
     store.write(0, [group("a")])
     (file,) = tmp_path.rglob("*.parquet")
-    assert pq.read_schema(file).metadata[b"schema_version"] == b"3"
+    assert pq.read_schema(file).metadata[b"schema_version"] == b"4"
     pq.write_table(pq.read_table(file, partitioning=None).replace_schema_metadata(metadata), file)
-    with pytest.raises(StoreError, match=f"schema_version '{found}', this turngate reads 1, 2, 3"):
+    with pytest.raises(StoreError, match=f"schema_version '{found}', this turngate reads 1, 2, 3, 4"):
         list(store.read(0))
     with pytest.raises(StoreError, match=f"schema_version '{found}'"):
         store.find("a")
@@ -566,6 +573,17 @@ def with_a_flaw(made):
     return replace(made, trajectories=(replace(made.trajectories[0], turns=(first, *others)),))
 
 
+HINT = Guidance(kind="hint", level=2, text="red takes a", source="env", insert_turn=1, strip_for_train=True)
+
+
+def helped(made, *, joins):
+    """The second turn begins with a hint."""
+    hint = replace(HINT, joins=joins)
+    first, second = made.trajectories[0].turns
+    turns = (first, replace(second, guidance=hint))
+    return replace(made, trajectories=(replace(made.trajectories[0], turns=turns, guidance=hint),))
+
+
 @pytest.mark.parametrize(
     ("name", "written"),
     [
@@ -573,6 +591,8 @@ def with_a_flaw(made):
         ("v1_turns", of_two_turns()),  # facts lay in the turns that reported them, and weights were divided
         ("v2", of_two_turns(share=0.5)),
         ("v3", with_a_flaw(of_two_turns(share=0.5))),  # actions say what was wrong with their form
+        ("v3_helped", helped(of_two_turns(share=0.5), joins=False)),
+        ("v4", helped(of_two_turns(share=0.5), joins=True)),  # guidance says with whom its episode is compared
     ],
 )
 def test_every_version_stays_readable(tmp_path, name, written):

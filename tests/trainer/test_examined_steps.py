@@ -10,18 +10,18 @@ from tests.helpers import desks, models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.envs.lock import LockEnv
 from turngate.envs.pool import EnvPool
-from turngate.errors import ConfigError, RunError
+from turngate.errors import RunError
 from turngate.examine.base import Examiner, Scope
 from turngate.examine.run import Examining
 from turngate.rewards import FromEvidence, Rubric
 from turngate.trainer.credit import rloo
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.filters import varied
-from turngate.trainer.guidance import NoGuide, Plan
+from turngate.trainer.guidance import NoGuide
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.run_parts import Run
 from turngate.trainer.step import train_step
-from turngate.types import Evidence, Guidance
+from turngate.types import Evidence
 
 LOG: list[str] = []
 LETTERS = Rubric(rewards=(FromEvidence(name="letters", evidence="letters", kind="outcome"),))
@@ -169,14 +169,3 @@ def test_an_evaluation_asks_the_examiners_that_its_rubric_reads():
     assert len(result.success_B) == 4
     assert LOG.count("examined") == 2
     assert all(score.usable for group in groups for score in group.scores)
-
-
-def test_guidance_that_training_cannot_honour_is_refused():
-    class Stripped(NoGuide):
-        def plan(self, task, group_size):
-            help_ = Guidance(kind="fact", level=1, text="red is a", source="task", strip_for_train=True)
-            return Plan(entries=[help_] + [None] * (group_size - 1))
-
-    with pytest.raises(ConfigError, match="guidance of kind 'fact' asks for strip_for_train"):
-        run_with(Letters(), guide=Stripped())
-    assert LOG == []

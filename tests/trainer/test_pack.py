@@ -39,6 +39,7 @@ def test_a_worked_batch():
         position_L=np.array([0, 1, 2, 3, 4, 5, 0, 1], np.int32),
         segment_L=np.array([0, 0, 0, 0, 0, 0, 1, 1], np.int32),
         turn_L=np.array([0, 0, 0, 1, 1, 1, 0, 0], np.int32),
+        origin_L=np.zeros(8, np.uint8),
     )
     for name in Batch.__dataclass_fields__:
         got, wanted = getattr(batch, name), getattr(expected, name)

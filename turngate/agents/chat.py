@@ -288,22 +288,30 @@ class Frames:
         self._opening, self._next = chat.frame_opening(tools), chat.frame_next(tools)
         self._answers: dict[str, _Frame] = {}
 
-    def opening(self, text: str) -> IntArray:
-        """The first context: the template's frame around the first observation."""
-        return self._around(self._opening, text)
+    def opening(self, text: str, *, hint: str = "") -> IntArray:
+        """The first context: the template's frame around the first observation.
 
-    def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "") -> IntArray:
+        ``hint`` is put behind the observation as tokens of its own: without them the ids are those of no hint.
+        """
+        return self._around(self._opening, text, hint)
+
+    def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "", hint: str = "") -> IntArray:
         """What is added after a completion: its end-of-turn token if it was cut off, then the next observation.
 
-        ``answered``: the tool whose answer it is; "" = a message of the user.
+        ``answered``: the tool whose answer it is; "" = a message of the user. ``hint``: see ``opening``.
         """
         frame = self._frame(answered)
         closing = frame.closing if ended_by is EndedBy.LENGTH else []
-        shown = json.dumps(text, ensure_ascii=False)[1:-1] if frame.spelt else text
-        return join(closing, self._around(frame, shown).tolist())
+        return join(closing, self._around(frame, text, hint).tolist())
 
-    def _around(self, frame: _Frame, text: str) -> IntArray:
-        return join(frame.before, self._chat.plain(frame.lead + text + frame.trail), frame.after)
+    def _around(self, frame: _Frame, text: str, hint: str) -> IntArray:
+        shown, hinted = (json.dumps(one, ensure_ascii=False)[1:-1] if frame.spelt else one for one in (text, hint))
+        said = self._chat.plain(frame.lead + shown + frame.trail)
+        if not hint:
+            return join(frame.before, said, frame.after)
+        # A token can span the end of the text and the trail after it; the hint then stands before that token.
+        place = n_shared(said, self._chat.plain(frame.lead + shown))
+        return join(frame.before, said[:place], self._chat.plain(hinted), said[place:], frame.after)
 
     def _frame(self, answered: str) -> _Frame:
         if not (answered and self._tools):
@@ -348,10 +356,10 @@ class _NoFrames(Frames):
     def __init__(self) -> None:
         pass
 
-    def opening(self, text: str) -> IntArray:
+    def opening(self, text: str, *, hint: str = "") -> IntArray:
         return join()
 
-    def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "") -> IntArray:
+    def follow_up(self, text: str, ended_by: EndedBy, *, answered: str = "", hint: str = "") -> IntArray:
         return join()
 
 
@@ -359,6 +367,11 @@ def ends_of(model: LanguageModel) -> tuple[int, ...]:
     """The tokens at which the model's own generation settings stop; () = they name none."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return tuple(named) if isinstance(named, list | tuple) else () if named is None else (named,)
+
+
+def n_shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids two lists share before they first differ."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def join(*parts: list[int]) -> IntArray:

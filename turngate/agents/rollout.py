@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
-from turngate.agents.chat import Chat
+from turngate.agents.chat import Chat, n_shared
 from turngate.agents.forced import Entry, Forced
 from turngate.agents.policies.base import Policy
 from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
@@ -117,6 +118,19 @@ class _Play:
     messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
+    hint: slice = field(default_factory=lambda: slice(0, 0))
+
+    def framed(self, frame: Callable[..., IntArray]) -> IntArray:
+        """The next context: what ``frame`` puts around the observation, and the hint that belongs here, if any.
+
+        ``hint`` then says which of the ids are the hint's: without these the context is as if there were none.
+        """
+        hint = _hint(self.episode, len(self.turns))
+        bare = frame()
+        ids = frame(hint=hint) if hint else bare
+        place = n_shared(ids.tolist(), bare.tolist())
+        self.hint = slice(place, place + len(ids) - len(bare))
+        return ids
 
     @property
     def n_tokens(self) -> int:
@@ -234,7 +248,7 @@ class Player:
         if self.chat.system:
             play.messages.append(Message(role="system", content=self.chat.system))
         message = self._message(play, observation, answers=False)
-        context = frames.opening(message.content)
+        context = play.framed(partial(frames.opening, observation.text))
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
@@ -267,7 +281,8 @@ class Player:
             play.messages.append(Message(role="assistant", content=completion.text, calls=calls))
             message = self._message(play, observation, answers=bool(calls))
             answered = calls[-1].name if calls else ""
-            context = frames.follow_up(message.content, completion.ended_by, answered=answered)
+            follow_up = partial(frames.follow_up, observation.text, completion.ended_by, answered=answered)
+            context = play.framed(follow_up)
 
     async def _said(self, play: _Play) -> Completion:
         """The next turn: of the policy, or of whoever takes it instead. Raises OutOfRoom for one that does not fit."""
@@ -312,22 +327,16 @@ class Player:
             )
         return Message(
             role="tool" if answers and play.tools else "user",
-            content=self._text(observation, play.episode, turn),
+            content=observation.text + _hint(play.episode, turn),
             images=observation.images,
         )
-
-    @staticmethod
-    def _text(observation: Observation, episode: Episode, turn: int) -> str:
-        guidance = episode.guidance
-        if guidance is None or not guidance.text or guidance.insert_turn != turn:
-            return observation.text
-        return f"{observation.text}\n{guidance.text}"
 
     @staticmethod
     def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, action: Action) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
         source[len(context) :] = Source.POLICY if play.forced is None else Source.GUIDE
         guidance = play.episode.guidance
+        source[play.hint] = Source.GUIDE
         shown = guidance is not None and bool(guidance.text) and guidance.insert_turn == len(play.turns)
         return Turn(
             observation=observation,
@@ -337,6 +346,13 @@ class Player:
             action=action,
             guidance=guidance if shown else None,
         )
+
+
+def _hint(episode: Episode, turn: int) -> str:
+    """What stands behind the observation before ``turn``; "" without a hint there."""
+    guidance = episode.guidance
+    given = guidance is not None and guidance.insert_turn == turn and guidance.text
+    return f"\n{given}" if given else ""
 
 
 async def play_groups(

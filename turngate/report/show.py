@@ -101,8 +101,8 @@ def _show_turn(console: Console, turn: Turn, guide: str) -> None:
 
 
 def is_forced(turn: Turn) -> bool:
-    """Whether somebody else than the policy took the turn."""
-    return bool((turn.source == Source.GUIDE).any())
+    """Whether somebody else than the policy took the turn; hints are marked so in its context only."""
+    return bool((turn.source[len(turn.context_ids) :] == Source.GUIDE).any())
 
 
 def _show_action(console: Console, action: Action) -> None:
@@ -117,7 +117,9 @@ def _show_guidance(console: Console, trajectory: Trajectory) -> None:
     guidance = trajectory.guidance
     assert guidance is not None
     kept = "not seen in training" if guidance.strip_for_train else "seen in training"
-    _line(console, "guided", f"{guidance.kind}, level {guidance.level}, from {guidance.source}, {kept}", "magenta")
+    beside = ", compared with unguided siblings" if guidance.joins else ""
+    helped = f"{guidance.kind}, level {guidance.level}, from {guidance.source}, {kept}{beside}"
+    _line(console, "guided", helped, "magenta")
     if forced := sum(map(is_forced, trajectory.turns)):
         _line(console, "forced", f"{forced} of {len(trajectory.turns)} turns, by {guidance.source}", "magenta")
     if guidance.text and not any(turn.guidance for turn in trajectory.turns):

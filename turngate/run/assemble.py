@@ -14,6 +14,7 @@ from turngate.errors import ConfigError, UnknownName
 from turngate.examine.base import Desk, Examiner
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
+from turngate.run.aside_means import asides_of, asks_start
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
 from turngate.run.helping import EnvironmentHelp
@@ -21,7 +22,7 @@ from turngate.run.learners import learner_of, reference_of, reward_model_of, rou
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.curriculum import Curriculum
-from turngate.trainer.guidance.guarded_help import GuardedHelp
+from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.likelihoods import likelihoods_of
@@ -55,21 +56,26 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
-    help_ = GuardedHelp(EnvironmentHelp(environments, chat.notation))
+    help_ = EnvironmentHelp(environments, chat.notation)
+    guard = LeakGuard(help_.secrets)
     async with Examining(config.examine, desk) as examining:
         yield Run(
             player=player,
             worlds=worlds,
             examining=examining,
             score=environments.score,
-            guide=config.guide.open(help_),
-            refusals=help_.refusals,
+            guide=config.guide.open(GuardedHelp(help_, guard)),
+            guard=guard,
             curriculum=curriculum,
             batches=config.train.refill.batches if config.train.refill else 1,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,
             loss=config.loss.policy_loss(config.seed),
+            asides=asides_of(
+                config, environments, player, worlds, copy.deepcopy(model) if asks_start(config) else None
+            ),
+            experts=config.loss.experts is not None,
             store=Store(folder.path),
             group_size=config.train.group_size,
             minibatches=config.train.minibatches,

@@ -9,6 +9,8 @@ from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, EnvError
 from turngate.run.environments import Environments
 from turngate.tools.read import rewritten
+from turngate.trainer.aside import AsidePart
+from turngate.trainer.guidance import GuidePart
 from turngate.types import Task
 
 
@@ -45,16 +47,19 @@ class EnvironmentHelp:
 
 
 def check_guide(config: Config, environments: Environments) -> None:
-    """Raise ConfigError for a guide that needs what an environment of the run does not have."""
+    """Raise ConfigError for a guide or an aside that needs what an environment of the run does not have."""
+    named: dict[str, GuidePart | AsidePart] = {"guide": config.guide}
+    named |= {f"aside[{place}]": part for place, part in enumerate(config.aside)}
     for label, env in environments:
         solvable = env.turn_spec.has_oracle or type(env).solutions is not TurnEnv.solutions
-        if "solutions" in config.guide.needs and not solvable:
-            raise ConfigError(
-                f"guide: '{config.guide.type}' needs solutions, and '{label}' has none (its turn_spec.has_oracle is "
-                "false); write TurnEnv.oracle or TurnEnv.solutions, or choose another guide"
-            )
-        if "hints" in config.guide.needs and not env.turn_spec.hint_levels:
-            raise ConfigError(
-                f"guide: '{config.guide.type}' needs hints, and '{label}' has none (its turn_spec.hint_levels is 0); "
-                "write TurnEnv.hint, or choose another guide"
-            )
+        for key, part in named.items():
+            if "solutions" in part.needs and not solvable:
+                raise ConfigError(
+                    f"{key}: '{part.type}' needs solutions, and '{label}' has none (its turn_spec.has_oracle is "
+                    "false); write TurnEnv.oracle or TurnEnv.solutions, or choose another one"
+                )
+            if "hints" in part.needs and not env.turn_spec.hint_levels:
+                raise ConfigError(
+                    f"{key}: '{part.type}' needs hints, and '{label}' has none (its turn_spec.hint_levels is 0); write "
+                    "TurnEnv.hint, or choose another one"
+                )

@@ -19,6 +19,7 @@ from turngate.jsonl import cut_torn_line
 from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
+from turngate.run.aside_means import check_teachers
 from turngate.run.assemble import assembled, check_credit, check_examiners
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
@@ -87,6 +88,7 @@ class Job:
             check_credit(config, self.environments)
             check_examiners(config, self.environments)
             check_guide(config, self.environments)
+            check_teachers(config)
             check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
             self._curriculum = self._opened_curriculum()

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from turngate.agents.chat import Chat
 from turngate.agents.rollout import TokenLimits, Worlds
+from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, EpisodeError
 from turngate.run.environments import Environments
 from turngate.types import Ending, Task, Trajectory
@@ -19,21 +20,31 @@ SAMPLED = 4  # tasks of each environment whose first prompt is measured
 
 
 async def check_room(
-    environments: Environments, worlds: Worlds, chat: Chat, limits: TokenLimits, *, split: str | None = None
+    environments: Environments,
+    worlds: Worlds,
+    chat: Chat,
+    limits: TokenLimits,
+    *,
+    split: str | None = None,
+    hinted: bool = False,
 ) -> None:
     """Raise ConfigError if the first prompts of an environment leave no room for a turn; it says how much they need.
 
-    ``split`` is the split whose tasks are measured, by default the one that is trained on.
+    ``split`` is the split whose tasks are measured, by default the one that is trained on. ``hinted``: each prompt with
+    its longest hint.
     """
     for label, section in environments.sections.items():
         tasks = environments.heldout(label, split or section.split, SAMPLED)
-        found = await asyncio.gather(*(_prompt_tokens(worlds, chat, task) for task in tasks))
+        hints = [_longest_hint(environments.of(task), task) if hinted else "" for task in tasks]
+        asked = zip(tasks, hints, strict=True)
+        found = await asyncio.gather(*(_prompt_tokens(worlds, chat, task, hint) for task, hint in asked))
         lengths = [n_tokens for n_tokens in found if n_tokens is not None]
         if not lengths or min(lengths) + limits.turn_tokens <= limits.context:
             continue
+        helped = " with their longest hints" if any(hints) else ""
         raise ConfigError(
             f"policy.context {limits.context} has no room for a turn of '{label}': the first prompts of {len(lengths)} "
-            f"tasks have {min(lengths)} to {max(lengths)} tokens, and a turn up to {limits.turn_tokens} "
+            f"tasks{helped} have {min(lengths)} to {max(lengths)} tokens, and a turn up to {limits.turn_tokens} "
             f"(policy.turn_tokens); set policy.context to more than {max(lengths) + limits.turn_tokens}, as further "
             "turns need room too"
         )
@@ -51,10 +62,17 @@ def no_room(played: Sequence[Trajectory], limits: TokenLimits) -> str:
     )
 
 
-async def _prompt_tokens(worlds: Worlds, chat: Chat, task: Task) -> int | None:
-    """Number of tokens of the first prompt; None if the environment breaks, which is reported when it is played."""
+def _longest_hint(env: TurnEnv, task: Task) -> str:
+    levels = range(1, env.turn_spec.hint_levels + 1)
+    return max((env.hint(task, level) or "" for level in levels), key=len, default="")
+
+
+async def _prompt_tokens(worlds: Worlds, chat: Chat, task: Task, hint: str) -> int | None:
+    """Number of tokens of the first prompt with a hint; None if the environment breaks, which is reported when it is
+    played."""
     with suppress(EpisodeError):
         async with worlds.lease(task) as world:
             observation, info = await world.reset(task, 0, chat.notation)
-        return len(chat.frames(info["tools"]).opening(observation.text))
+        text = f"{observation.text}\n{hint}" if hint else observation.text
+        return len(chat.frames(info["tools"]).opening(text))
     return None

@@ -38,7 +38,7 @@ async def starting_model(
     if config.warm_start is None:
         model, tokenizer = load_model(str(config.model))
         chat = config.policy.chat(model, tokenizer)
-        await check_room(environments, worlds, chat, config.policy.limits())
+        await check_room(environments, worlds, chat, config.policy.limits(), hinted="hints" in config.guide.needs)
         return model, chat
     if not folder.warm_start.exists():
         await _make(config, environments, worlds, folder, console)
@@ -56,7 +56,7 @@ async def _make(
         raise RunError(f"none of {len(shown.failed)} demonstrations can be used: {shown.failed[0]}")
     model, tokenizer = await _untrained(config, shown, worlds)
     chat = config.policy.chat(model, tokenizer)
-    await check_room(environments, worlds, chat, config.policy.limits())
+    await check_room(environments, worlds, chat, config.policy.limits(), hinted="hints" in config.guide.needs)
     solved = await _played(config, environments, worlds, shown, chat, console)
     learner = config.learner.open(model, lr=config.warm_start.lr)
     if config.warm_start.validation is not None:

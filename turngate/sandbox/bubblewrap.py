@@ -231,7 +231,7 @@ class Bubblewrap(Backend):
     # --- how it starts ------------------------------------------------------------------------------------------------
 
     def _prepare(self, bwrap: str, shown: Mapping[str, str]) -> dict[str, Any]:
-        """Write the files of the store, and return what the launcher has to know (the fields of ``mounts.Plan``)."""
+        """Write the files of the store, and return what the launcher has to know: the fields of ``MountPlan``."""
         store = self._store
         store.chmod(0o711)
         write_settings(store / "etc")

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from turngate.sandbox import linux, messages
-from turngate.sandbox.mounts import Plan, leave_host, mount_private, mount_system, mount_work, mounts_at
+from turngate.sandbox.mounts import MountPlan, leave_host, mount_private, mount_system, mount_work, mounts_at
 from turngate.sandbox.supervisor import Supervisor
 
 LAUNCH = """
@@ -46,7 +46,7 @@ def serve(channel_fd: int, parent: int) -> None:
     channel = socket.socket(fileno=channel_fd)
     parent_fd = os.pidfd_open(parent)
     request, _files = messages.receive(channel)
-    plan = Plan(**request["plan"])
+    plan = MountPlan(**request["plan"])
     try:
         os.umask(0o022)
         if request["uid"] is not None:
@@ -102,7 +102,7 @@ def _become(uid: int | None) -> None:
         os.setresuid(uid, uid, uid)
 
 
-def _work(plan: Plan, channel: socket.socket, parent_fd: int, above: int) -> None:
+def _work(plan: MountPlan, channel: socket.socket, parent_fd: int, above: int) -> None:
     """Serve requests until the library is gone. ``above``: the folder that the store lies in, as an open file, because
     its path no longer exists for this process."""
     own = (channel.fileno(), parent_fd, above)
@@ -134,7 +134,7 @@ def _work(plan: Plan, channel: socket.socket, parent_fd: int, above: int) -> Non
     _end(plan, supervisors, above)
 
 
-def _fork_supervisor(plan: Plan, own: tuple[int, ...], files: list[int]) -> int:
+def _fork_supervisor(plan: MountPlan, own: tuple[int, ...], files: list[int]) -> int:
     """Fork a supervisor and return its process id. ``own``: open files of the launcher that it must not keep."""
     launcher = os.getpid()
     pid = os.fork()
@@ -173,7 +173,7 @@ def _end_orphans(supervisors: set[int]) -> None:
         os.kill(pid, signal.SIGKILL)  # a child of this process, so the number is its own until it is waited for
 
 
-def _end(plan: Plan, supervisors: set[int], above: int) -> None:
+def _end(plan: MountPlan, supervisors: set[int], above: int) -> None:
     for pid in supervisors:
         os.kill(pid, signal.SIGKILL)
     for pid in supervisors:
@@ -204,7 +204,7 @@ def _remove(path: str) -> None:
 # --- which form of copy-on-write this machine allows ------------------------------------------------------------------
 
 
-def _choose_storage(plan: Plan, wanted: str) -> tuple[Plan, str]:
+def _choose_storage(plan: MountPlan, wanted: str) -> tuple[MountPlan, str]:
     """The plan with its way of copying, and that way in words. ``wanted``: ``auto``, ``overlay`` or ``copy``."""
     if wanted == "copy":
         return replace(plan, overlay=False), "full copies, as asked"
@@ -214,7 +214,7 @@ def _choose_storage(plan: Plan, wanted: str) -> tuple[Plan, str]:
     return replace(plan, overlay=False), f"full copies, because overlayfs failed: {problem}"
 
 
-def _try_overlay(plan: Plan) -> str | None:
+def _try_overlay(plan: MountPlan) -> str | None:
     """Try an overlay: mount it, and replace a folder in it, which not every kernel allows. What failed; None if
     nothing.
     """

@@ -1,9 +1,9 @@
 """The file system that the commands of a sandbox see. It is mounted before the first command, because mounts take time.
 
-The launcher mounts what all sandboxes share (``/usr``, ``/etc``, devices) once, read-only, at ``Plan.root``. Then it
-leaves the host's mounts behind (``leave_host``). Each supervisor starts with a copy of these mounts and adds the
-folders of its sandbox, which lie on one memory file system of bounded size, at ``Plan.private``. For a command,
-bubblewrap takes ``Plan.root`` as its root and only adds a fresh ``/proc``.
+The launcher mounts what all sandboxes share (``/usr``, ``/etc``, devices) once, read-only, at ``MountPlan.root``. Then
+it leaves the host's mounts behind (``leave_host``). Each supervisor starts with a copy of these mounts and adds the
+folders of its sandbox, which lie on one memory file system of bounded size, at ``MountPlan.private``. For a command,
+bubblewrap takes ``MountPlan.root`` as its root and only adds a fresh ``/proc``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FOLDER_MODE = 0o755
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MountPlan:
     """Where the launcher and its supervisors find things, and the limits of a sandbox."""
 
     store: str
@@ -63,7 +63,7 @@ class Plan:
         return f"{self.store}/layers/{name}"
 
 
-def mount_system(plan: Plan) -> None:
+def mount_system(plan: MountPlan) -> None:
     """Mount the part of the file system that all sandboxes share. Raises OSError."""
     root = plan.root
     linux.mount("tmpfs", root, "tmpfs", _SAFE, "size=4m,mode=0755")
@@ -91,7 +91,7 @@ def mount_system(plan: Plan) -> None:
     _restrict(root, _SAFE | linux.MS_RDONLY)
 
 
-def leave_host(plan: Plan) -> None:
+def leave_host(plan: MountPlan) -> None:
     """Give this process a root directory that holds only what it needs; call it after ``mount_system``.
 
     A command begins with a copy of all mounts of its supervisor, and bubblewrap reads their list several times; a host
@@ -121,7 +121,7 @@ def _show_program(path: str, stage: str) -> None:
     _show(place, stage + place)
 
 
-def mount_private(plan: Plan) -> None:
+def mount_private(plan: MountPlan) -> None:
     """Mount the folders of one sandbox, empty, for this process only; ``mount_work`` adds ``/work``."""
     root, private = plan.root, plan.private
     size, inodes = plan.limits["disk_bytes"], plan.limits["files"] + 16
@@ -134,7 +134,7 @@ def mount_private(plan: Plan) -> None:
     linux.mount("devpts", f"{root}/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620")
 
 
-def mount_work(plan: Plan, layers: list[str]) -> None:
+def mount_work(plan: MountPlan, layers: list[str]) -> None:
     """Mount ``/work`` and fill the folders from a snapshot. ``layers``: names of its layers, the lowest first."""
     if plan.overlay:
         _mount_overlay(plan, [*layers] or ["empty"])
@@ -148,7 +148,7 @@ def mount_work(plan: Plan, layers: list[str]) -> None:
             copy_tree(kept, f"{plan.private}/{name}")
 
 
-def _mount_overlay(plan: Plan, layers: list[str]) -> None:
+def _mount_overlay(plan: MountPlan, layers: list[str]) -> None:
     """Mount ``/work`` as an overlay of the layers, the last one on top; changes go into the folder ``upper``."""
     top = os.stat(f"{plan.layer(layers[-1])}/work")  # a folder's own mode is that of its uppermost layer
     os.chmod(f"{plan.private}/upper", stat.S_IMODE(top.st_mode))

@@ -19,7 +19,7 @@ from typing import Any
 from turngate.sandbox import messages
 from turngate.sandbox.confinement import arguments
 from turngate.sandbox.descriptors import file_of
-from turngate.sandbox.mounts import Plan
+from turngate.sandbox.mounts import MountPlan
 from turngate.sandbox.reaper import end_all, is_alive, processes_below
 
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them, a command must not
@@ -50,7 +50,7 @@ class _RunningCommand:
 class Runs:
     """The running commands. ``poll``: what the supervisor waits on; the processes of commands are added to it."""
 
-    def __init__(self, plan: Plan, poll: select.poll) -> None:
+    def __init__(self, plan: MountPlan, poll: select.poll) -> None:
         self._plan, self._poll = plan, poll
         self._runs: dict[int, _RunningCommand] = {}
 

@@ -24,7 +24,7 @@ from turngate.sandbox import linux, messages
 from turngate.sandbox.base import FOLDERS
 from turngate.sandbox.descriptors import file_of
 from turngate.sandbox.digests import Known, digest_tree, pack
-from turngate.sandbox.mounts import FOLDER_MODE, Plan, mount_private, mount_work
+from turngate.sandbox.mounts import FOLDER_MODE, MountPlan, mount_private, mount_work
 from turngate.sandbox.running import Runs, reap, refusal
 from turngate.sandbox.trees import copy_tree
 
@@ -32,7 +32,7 @@ from turngate.sandbox.trees import copy_tree
 class Supervisor:
     """Serves one sandbox until its channel closes."""
 
-    def __init__(self, plan: Plan, channel: socket.socket) -> None:
+    def __init__(self, plan: MountPlan, channel: socket.socket) -> None:
         self._plan, self._channel = plan, channel
         self._roots: dict[str, int] = {}
         self._known: Known = {}
@@ -159,7 +159,7 @@ def _is_untouched(folder: str) -> bool:
     return stat.S_IMODE(os.stat(folder).st_mode) == FOLDER_MODE and not os.listdir(folder)
 
 
-def _prepare(plan: Plan, groups: list[int]) -> OSError | None:
+def _prepare(plan: MountPlan, groups: list[int]) -> OSError | None:
     """Do all that can be done before the first message comes. Returns the error if something went wrong."""
     try:
         for group in groups:

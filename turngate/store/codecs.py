@@ -229,9 +229,15 @@ _text, _real, _flag, _json = _Text(), _Real(), _Plain(pa.bool_()), _Json()
 _int32, _int64 = _Plain(pa.int32()), _Plain(pa.int64())
 
 _EVIDENCE = _Many(_Struct(Evidence, name=_text, value=_json, turn=_int32, by=_text))
-_GUIDANCE = _Optional(
-    _Struct(Guidance, kind=_text, level=_int32, text=_text, source=_text, insert_turn=_int32, strip_for_train=_flag)
-)
+_HELP: Mapping[str, _Codec] = {
+    "kind": _text,
+    "level": _int32,
+    "text": _text,
+    "source": _text,
+    "insert_turn": _int32,
+    "strip_for_train": _flag,
+}
+_GUIDANCE = _Optional(_Struct(Guidance, **_HELP, joins=_flag))
 _TURN: Mapping[str, _Codec] = {
     "observation": _Struct(Observation, text=_text, images=_Many(_Plain(pa.large_binary())), state_key=_text),
     "context_ids": _Vector(np.int32),
@@ -274,7 +280,7 @@ def _of(codec: _Codec, path: str) -> tuple[_Codec, Callable[[Any], Any]]:
     return codec, attrgetter(path)
 
 
-def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec) -> _Struct:
+def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec, guidance: _Codec) -> _Struct:
     return _Struct(
         make,
         trajectory_id=_of(_text, "trajectory.id"),
@@ -293,7 +299,7 @@ def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec) -> _Stru
         error=_of(_text, "trajectory.error"),
         seed=_of(_int64, "trajectory.seed"),
         parent=_of(_PARENT, "trajectory.parent"),
-        guidance=_of(_GUIDANCE, "trajectory.guidance"),
+        guidance=_of(guidance, "trajectory.guidance"),
         prompt=_of(_text, "trajectory.task.prompt"),
         reward_T=_of(_Vector(np.float32), "score.reward_T"),
         ledger=_of(ledger, "score.ledger"),
@@ -302,10 +308,15 @@ def _layout(make: Callable[..., Row], *, turns: _Codec, ledger: _Codec) -> _Stru
     )
 
 
+# --- version 3: guidance did not say whether its episode is compared with unguided siblings ---------------------------
+
+_GUIDANCE_3 = _Optional(_Struct(Guidance, **_HELP))
+_TURNS_3 = _Many(_Struct(Turn, **_TURN, action=_Struct(Action, **_ACTION, flaw=_text), guidance=_GUIDANCE_3))
+
 # --- version 2: an action that could be read did not say what was wrong with its form ---------------------------------
 
 _ACTION_2 = _Struct(Action, **_ACTION)
-_TURNS_2 = _Many(_Struct(Turn, **_TURN, action=_ACTION_2, guidance=_GUIDANCE))
+_TURNS_2 = _Many(_Struct(Turn, **_TURN, action=_ACTION_2, guidance=_GUIDANCE_3))
 
 # --- version 1: facts with a turn lay in the turn that reported them, weights were divided by the number of verdicts --
 
@@ -320,15 +331,16 @@ def _row_1(**column: Any) -> Row:
     return _row(**(column | {"turns": tuple(turn for turn, _ in column["turns"]), "evidence": flat}))
 
 
-_TURNS_1 = _Many(_Struct(_turn_1, **_TURN, action=_ACTION_2, evidence=_EVIDENCE, guidance=_GUIDANCE))
+_TURNS_1 = _Many(_Struct(_turn_1, **_TURN, action=_ACTION_2, evidence=_EVIDENCE, guidance=_GUIDANCE_3))
 _LEDGER_1 = _Many(_Struct(RewardEvent, **_EVENT, factor=_real, gate=_text))
 
-VERSION = 3
+VERSION = 4
 """The schema version that is written."""
 
 LAYOUTS: Mapping[int, _Struct] = {
-    1: _layout(_row_1, turns=_TURNS_1, ledger=_LEDGER_1),
-    2: _layout(_row, turns=_TURNS_2, ledger=_LEDGER),
-    3: _layout(_row, turns=_TURNS, ledger=_LEDGER),
+    1: _layout(_row_1, turns=_TURNS_1, ledger=_LEDGER_1, guidance=_GUIDANCE_3),
+    2: _layout(_row, turns=_TURNS_2, ledger=_LEDGER, guidance=_GUIDANCE_3),
+    3: _layout(_row, turns=_TURNS_3, ledger=_LEDGER, guidance=_GUIDANCE_3),
+    4: _layout(_row, turns=_TURNS, ledger=_LEDGER, guidance=_GUIDANCE),
 }
 """Schema version → the layout of its files. Old versions stay here, so that their files can always be read."""

@@ -18,9 +18,10 @@ import numpy as np
 
 from turngate.agents.rollout import Player
 from turngate.errors import MismatchError, RunError
+from turngate.trainer.contexts import Origin
 from turngate.trainer.learner import Learner
 from turngate.trainer.pack import pack_demonstrations
-from turngate.types import Batch, Metrics, Request, Source, Trajectory, Turn, derive_seed
+from turngate.types import Batch, BoolArray, Metrics, Request, Source, Trajectory, Turn, derive_seed
 
 PROBE_TOKENS = 6
 BORDER_TOKENS = 10  # tokens at the border of top-p or top-k that may differ, per unit of tolerance
@@ -33,6 +34,7 @@ def check_agreement(
 ) -> Metrics:
     """Compare ``batch.logprob_L``, the sampler's, with the learner's own log-probabilities, turn by turn.
 
+    Tokens that were written under another context than they are learned in, or by an expert, are left out.
     Raises MismatchError where they differ by more than ``tolerance`` nats; ``rounding`` is added to its message as
     advice for the case that the two only round differently.
 
@@ -42,7 +44,7 @@ def check_agreement(
     differ; ``canary/borderline_tokens`` says how many did. Different weights, temperatures, caches or truncations
     differ at nearly every position.
     """
-    probe = batch.policy_weight_L + batch.ce_weight_L > 0
+    probe = (batch.policy_weight_L + batch.ce_weight_L > 0) & (batch.origin_L == Origin.OWN)
     recomputed = learner.logprobs(_as_policy(batch, probe))
     difference = np.where(probe, np.abs(recomputed - batch.logprob_L), 0.0)
     excused = _borderline(difference, probe, tolerance) if truncates else np.zeros_like(probe)
@@ -77,7 +79,7 @@ class UpdateKl:
         ``updated`` holds the metrics of the updates, for the message. Raises RunError if the KL exceeds ``limit`` nats
         per token or is not a number.
         """
-        spoken = self._batch.policy_weight_L != 0
+        spoken = _own(self._batch)
         if not spoken.any():
             return {}
         after = self._learner.logprobs(self._batch, whole=True)
@@ -93,11 +95,20 @@ class UpdateKl:
         return {"learner/update_kl_nats": kl}
 
 
+def _own(batch: Batch) -> BoolArray:
+    """Tokens that the policy sampled in the very context in which it learns them: bool[L]."""
+    own_L: BoolArray = (batch.policy_weight_L != 0) & (batch.origin_L == Origin.OWN)
+    return own_L
+
+
 def _spread(batch: Batch, n: int) -> Batch:
-    """``n`` segments of the batch, evenly spread; all of a batch that has no more than that."""
+    """``n`` of the segments in which the policy spoke, evenly spread; all of a batch that has no more than that."""
     if batch.n_segments <= n:
         return batch
-    chosen = np.isin(batch.segment_L, np.linspace(0, batch.n_segments - 1, n).round())
+    spoken = np.unique(batch.segment_L[_own(batch)])
+    if not len(spoken):
+        return batch
+    chosen = np.isin(batch.segment_L, spoken[np.linspace(0, len(spoken) - 1, n).round().astype(int)])
     own = {name: getattr(batch, name)[chosen] for name in batch.__dataclass_fields__}
     own["segment_L"] = np.unique(own["segment_L"], return_inverse=True)[1].astype(np.int32)
     return Batch(**own)
@@ -123,7 +134,7 @@ async def probe(player: Player, trajectories: Sequence[Trajectory], *, seed: int
     async with policy.lane():
         for number, trajectory in enumerate(trajectories):
             name = f"probe {number} of {trajectory.id}"
-            episode = replace(trajectory, id=name, turns=(), seed=derive_seed(seed, number))
+            episode = replace(trajectory, id=name, turns=(), guidance=None, seed=derive_seed(seed, number))
             try:
                 for turn in trajectory.turns:
                     said = await _speak(player, episode, turn)

@@ -43,6 +43,11 @@ class Learner(Protocol):
         """
         ...
 
+    def hold_gradient(self) -> float:
+        """The norm of the accumulated gradient of the policy's weights, which is put by until the next ``optim_step``:
+        what is accumulated from now on has a norm of its own, and that step takes the sum of all."""
+        ...
+
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
         """Update the weights with the accumulated gradient, reset it to 0, and return metrics."""
         ...

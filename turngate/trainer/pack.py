@@ -13,16 +13,25 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from turngate.errors import ConfigError, ShapeError, UnknownName
+from turngate.trainer.contexts import Origin, origins
 from turngate.types import Batch, FloatArray, IntArray, ScoredGroup, Source, TokenCredit, Trajectory
 
 Aggregate: TypeAlias = Literal["token", "sequence", "turn", "sum"] | int
 AGGREGATES = ("token", "sequence", "turn", "sum")
 
 
-def pack(groups: Sequence[ScoredGroup], credit: FloatArray | TokenCredit, *, aggregate: Aggregate = "token") -> Batch:
+def pack(
+    groups: Sequence[ScoredGroup],
+    credit: FloatArray | TokenCredit,
+    *,
+    aggregate: Aggregate = "token",
+    experts: bool = False,
+) -> Batch:
     """A batch in which every policy token has the advantage of its turn, and a weight that normalises the loss.
 
-    ``credit`` is float32[N], one number per turn, or a ``TokenCredit``, one per policy token.
+    ``credit`` is float32[N], one number per turn, or a ``TokenCredit``, one per policy token. With ``experts``, what an
+    expert wrote in its turns is trained like the policy's tokens (``contexts.Origin.EXPERT``); credit per token has no
+    number for it.
 
     ``aggregate`` says what the loss ℓ of tokens j of turns t of sequences i is averaged over; sequences and turns
     without policy tokens do not count:
@@ -46,6 +55,8 @@ def pack(groups: Sequence[ScoredGroup], credit: FloatArray | TokenCredit, *, agg
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     n_turns = sum(len(trajectory.turns) for trajectory in trajectories)
     flat = _flatten(trajectories)
+    if experts:
+        flat = replace(flat, policy_weight_L=np.maximum(flat.policy_weight_L, flat.origin_L == Origin.EXPERT))
     trained = flat.policy_weight_L > 0
     turn_L = rows(trajectories)
     advantage_L = np.zeros(flat.n_tokens, np.float32)
@@ -132,7 +143,7 @@ def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
 
     A trajectory without turns has no tokens, so it is not a segment.
     """
-    ids, logprobs, source, position, segment, turn = [], [], [], [], [], []
+    ids, logprobs, source, position, segment, turn, origin = [], [], [], [], [], [], []
     for index, trajectory in enumerate([one for one in trajectories if one.turns]):
         if not len(trajectory.turns[0].context_ids):
             raise ShapeError(
@@ -145,6 +156,7 @@ def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
             source.append(step.source)
             turn.append(np.full(len(step.source), number, np.int32))
             length += len(step.source)
+        origin += origins(trajectory)
         position.append(np.arange(length, dtype=np.int32))
         segment.append(np.full(length, index, np.int32))
     n_tokens = sum(len(part) for part in source)
@@ -158,6 +170,7 @@ def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
         position_L=_join(position, np.int32),
         segment_L=_join(segment, np.int32),
         turn_L=_join(turn, np.int32),
+        origin_L=_join(origin, np.uint8),
     )
 
 

@@ -11,10 +11,12 @@ from typing import Protocol
 from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds
 from turngate.examine.run import Examining
+from turngate.trainer.aside.learning import Asides
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
+from turngate.trainer.guidance.guarded_help import LeakGuard
 from turngate.trainer.learner import MAX_KL, Learner
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import unwatched
@@ -58,10 +60,12 @@ class Run:
     examining: Examining | None = None  # looks at the episodes before they are scored
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
+    experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
+    asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
     batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
-    refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
+    guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
 
     @property
     def policy(self) -> Policy:
@@ -75,7 +79,10 @@ class Run:
         if self.examining is not None:
             found["examine"] = self.examining
         if isinstance(self.guide, Remembering):
-            found["guide"] = _GuideMemory(self.guide)
+            found["guide"] = _Memory(self.guide)
+        for kind, source in self.asides.sources.items():
+            if isinstance(source, Remembering):
+                found[f"aside_{kind}"] = _Memory(source)
         if self.curriculum is not None and self.curriculum.stateful:
             found["curriculum"] = self.curriculum
         return found
@@ -88,7 +95,7 @@ class Run:
     def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
         """Show everything that a step played to the guide and to the curriculum, and return their metrics."""
         self.guide.observe(played)
-        helped = self.guide.metrics() | self.refusals()
+        helped = self.guide.metrics() | self.guard.metrics()
         if self.curriculum is None:
             return helped
         self.curriculum.observe(played)
@@ -99,16 +106,16 @@ class Run:
         return derive_seed(self.seed, "step", step)
 
 
-class _GuideMemory:
-    """The state of a guide as a file of a checkpoint."""
+class _Memory:
+    """The state of a guide or an aside as a file of a checkpoint."""
 
-    def __init__(self, guide: Remembering) -> None:
-        self._guide = guide
+    def __init__(self, owner: Remembering) -> None:
+        self._owner = owner
 
     def save(self, path: Path) -> None:
         """Write it as JSON."""
-        path.write_text(json.dumps(self._guide.state()))
+        path.write_text(json.dumps(self._owner.state()))
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""
-        self._guide.load(json.loads(path.read_text()))
+        self._owner.load(json.loads(path.read_text()))

@@ -9,7 +9,9 @@ import numpy as np
 
 from turngate.errors import RunError
 from turngate.metrics import Clock
+from turngate.trainer.aside.learning import AsideBatch, add_beside, learn_apart
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
+from turngate.trainer.contexts import without_hints
 from turngate.trainer.evaluate import SUCCESS
 from turngate.trainer.filters import keep
 from turngate.trainer.learner import measured_for
@@ -43,15 +45,23 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     waves = await play_waves(run, tasks, step, clock)
     scored = waves.groups
     kept, drops = keep(scored, run.filters, most=len(tasks) if run.batches > 1 else None)
+    kept = without_hints(kept)
     metrics = summarize(scored, waits=run.waits) | drops | waves.metrics
+    with clock("collect"):
+        asides, noted = await run.asides.batches(waves.played, step)
+    metrics |= noted
     if kept:
         with clock("credit"):
             table, after_credit = run.signals.measure(kept, tabulate(kept))
             credit = run.credit(table)
-            batch = pack(kept, credit, aggregate=run.aggregate)
+            batch = pack(kept, credit, aggregate=run.aggregate, experts=run.experts)
         metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
-            metrics |= learn(run, batch, table, after_credit, first=step == 1)
+            metrics |= learn(run, batch, table, after_credit, asides, first=step == 1)
+    if asides:
+        with clock("learn"):
+            metrics |= learn_apart(run.learner, asides, alone=not kept)
+    if kept or asides:
         with clock("publish"):
             metrics |= await publish_checked(run, scored, step)
     metrics |= run.observe(waves.played)
@@ -63,8 +73,17 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     return metrics | clock
 
 
-def learn(run: Run, batch: Batch, table: TurnTable, after_credit: AfterCredit, *, first: bool) -> Metrics:
-    """Update the learner on the batch, in ``minibatches`` optimizer steps, and train what signals train.
+def learn(
+    run: Run,
+    batch: Batch,
+    table: TurnTable,
+    after_credit: AfterCredit,
+    asides: Sequence[AsideBatch] = (),
+    *,
+    first: bool,
+) -> Metrics:
+    """Update the learner on the batch and what is beside it, in ``minibatches`` optimizer steps, and train what signals
+    train.
 
     ``first`` marks the first batch of a run, on which the learner's log-probabilities are compared with the sampler's.
     Raises MismatchError where they differ, RunError for updates that move the policy too far.
@@ -77,8 +96,9 @@ def learn(run: Run, batch: Batch, table: TurnTable, after_credit: AfterCredit, *
     ]
     metrics |= noted
     update_kl = UpdateKl(batch, run.learner)
-    for part, columns in parts:
-        measured = run.learner.forward_backward(part, run.loss, measured=columns) | run.learner.optim_step()
+    for place, (part, columns) in enumerate(parts):
+        measured = run.learner.forward_backward(part, run.loss, measured=columns)
+        measured |= add_beside(run.learner, asides, minibatch=place, of=len(parts)) | run.learner.optim_step()
         for name, value in measured.items():
             metrics[name] = metrics.get(name, 0.0) + value / len(parts)
     return metrics | update_kl.check(metrics, limit=run.max_kl)

@@ -74,6 +74,7 @@ async def _play_batch(
     wave = 0
     while active := [(course, plan) for course, plan in zip(courses, plans, strict=True) if plan is not None]:
         _check(run.guide, active, wave)
+        active = [(course, run.guard.allowed(course.task, plan)) for course, plan in active]
         with clock("collect"):
             groups, examined = await _play(run, stage, active, _seed(run, step, wave))
         with clock("reward"):
@@ -92,7 +93,7 @@ def _seed(run: Run, step: int, wave: int) -> int:
 
 
 def _check(guide: Guide, active: Sequence[tuple[_Course, Plan]], wave: int) -> None:
-    """Refuse waves without end, plans without episodes, and help that training cannot take out of the context."""
+    """Refuse waves without end and plans without episodes."""
     name, task = type(guide).__name__, active[0][0].task.id
     if wave >= MAX_WAVES:
         raise RunError(f"{name} wants wave {wave} of task '{task}'; again() must answer None before that")
@@ -101,13 +102,6 @@ def _check(guide: Guide, active: Sequence[tuple[_Course, Plan]], wave: int) -> N
             raise ConfigError(f"{name} plans {plan!r:.80}; it must return a Plan: Plan(entries=[…])")
         if not plan.entries:
             raise ConfigError(f"{name} plans wave {wave} of task '{course.task.id}' without an episode; plan None")
-        for entry in plan.entries:
-            guidance = entry.guidance if isinstance(entry, Forced) else entry
-            if guidance is not None and guidance.strip_for_train:
-                raise ConfigError(
-                    f"guidance of kind '{guidance.kind}' asks for strip_for_train, but training cannot take help out "
-                    "of the context yet; plan it with strip_for_train=False"
-                )
 
 
 async def _play(

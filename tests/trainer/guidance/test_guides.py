@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import models
-from tests.helpers.guided import TASK, Known, group_of, guidance_of, levels, solution, visit
+from tests.helpers.guided import TASK, Known, group_of, guidance_of, levels, shipped, solution, visit
 from turngate.agents.forced import Forced
 from turngate.errors import ConfigError
 from turngate.trainer.credit import dr_grpo, grpo
@@ -36,7 +36,7 @@ from turngate.trainer.guidance import (
 )
 from turngate.trainer.guidance.hint_guides import next_level
 from turngate.trainer.guidance.prefix_schedules import next_length, next_prefix
-from turngate.trainer.guidance.prefixes import cuts, shortest_prefix
+from turngate.trainer.guidance.prefixes import cuts, next_probe
 from turngate.trainer.guidance.reflect import retry_from
 from turngate.trainer.guidance.seele import fit_curve, share_for, success_at
 from turngate.trainer.guidance.solutions import n_shown, shown
@@ -183,7 +183,7 @@ def test_questa_shows_less_from_stage_to_stage():
 def test_the_share_of_seele_is_that_of_its_curve():
     """s = 8, b = .6, c = .1: h* = .572107."""
     assert share_for((8, 0.6, 0.1)) == pytest.approx(0.572107, abs=1e-6)
-    assert success_at(share_for((8, 0.6, 0.1)), (8, 0.6, 0.1)) == pytest.approx(0.5)
+    assert success_at(np.float64(share_for((8, 0.6, 0.1))), (8, 0.6, 0.1)) == pytest.approx(0.5)
     assert share_for((8, 0.6, 0.5)) == 0.0
     assert share_for((8, 1.4, 0.0)) == 0.9
 
@@ -282,14 +282,12 @@ def test_a_probe_that_cannot_be_used_ends_the_search():
 @given(st.integers(2, 60), st.data())
 def test_the_search_is_exact_for_monotone_probes_and_needs_few(n, data):
     least = data.draw(st.integers(1, n))
-    asked = []
-
-    def probe(length):
-        asked.append(length)
-        return length >= least
-
-    assert shortest_prefix(n, probe) == (least if least < n else None)
-    assert len(asked) == len(set(asked)) <= (math.ceil(math.log2(n - 1)) if n > 2 else 0) + 1
+    probed = {}
+    while (length := next_probe(n, probed)) is not None:
+        assert length not in probed
+        probed[length] = length >= least
+    assert min((length for length, good in probed.items() if good), default=n) == least
+    assert len(probed) <= (math.ceil(math.log2(n - 1)) if n > 2 else 0) + 1
 
 
 @pytest.mark.parametrize(("turns", "rate", "after"), [(3, 0.8, 2), (3, 0.05, 4), (3, 0.5, 3), (0, 1.0, 0), (5, 0.0, 5)])
@@ -385,14 +383,8 @@ def test_how_often_speed_plays_on(p, passes):
 
 # --- all of them -----------------------------------------------------------------------------------------------------
 
-PARTS = [
-    GuidePart.load({"type": kind, **more})
-    for kind, more in {
-        **{kind: {} for kind in GuidePart.types if ":" not in kind},
-        "ladder": {"exempt_steps": 0},
-        "reflect": {"evidence": "right_key"},
-    }.items()
-]
+NEEDED = {"ladder": {"exempt_steps": 0}, "reflect": {"evidence": "right_key"}}
+PARTS = [GuidePart.load({"type": kind, **NEEDED.get(kind, {})}) for kind in shipped()]
 BOTH = Known(hints=("a", "b"), actions=solution(5))
 
 

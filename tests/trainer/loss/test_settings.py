@@ -148,7 +148,10 @@ def test_the_aggregate_is_read_as_written(aggregate):
             {"objective": {"type": "reinforce", "clip_low": 1}},
             "unknown key 'loss.objective.clip_low'; known: type",
         ),
-        ({"type": "gspo"}, "unknown key 'loss.type'; known: aggregate, correction, decoupled, normalize, objective,"),
+        (
+            {"type": "gspo"},
+            "unknown key 'loss.type'; known: aggregate, correction, decoupled, experts, guided, normalize,",
+        ),
         (
             {"objective": {"clip_low": 3}},
             "loss.objective.clip_low: Input should be less than or equal to 1, got 3",

@@ -83,6 +83,13 @@ class GuidePart(Part):
     """What every environment of the run must have for this guide: hints, solutions."""
     branches: ClassVar[bool] = False
     """Whether its episodes leave others at some turn, as rules over trees need."""
+    experts: ClassVar[bool] = False
+    """Whether an expert takes turns in its episodes (``Guidance.source`` is "expert"), as loss.experts needs."""
+
+    @property
+    def strips(self) -> bool:
+        """Whether it has hints stripped for training, as loss.guided needs: its setting ``strip``, if it has one."""
+        return bool(getattr(self, "strip", False))
 
     def check(self, group_size: int) -> None:
         """Raise ConfigError for settings that do not fit groups of this size."""

@@ -43,12 +43,12 @@ class LadderPart(GuidePart):
     """Steps at the beginning in which nobody is helped, so that tasks which the policy can learn alone are not taken
     for hard ones. A tenth of train.steps is usual."""
 
-    def open(self, helpers: Helpers) -> Ladder:
+    def open(self, helpers: Helpers) -> HintLadder:
         """The guide of one run."""
-        return Ladder(helpers, exempt_steps=self.exempt_steps)
+        return HintLadder(helpers, exempt_steps=self.exempt_steps)
 
 
-class Ladder(Guide):
+class HintLadder(Guide):
     """See ``LadderPart``. It remembers how many steps there were."""
 
     def __init__(self, helpers: Helpers, *, exempt_steps: int) -> None:

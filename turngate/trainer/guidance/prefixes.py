@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -106,7 +106,8 @@ class BreadPart(GuidePart):
 def next_probe(n_turns: int, probed: Mapping[int, bool]) -> int | None:
     """The length to probe next in a binary search over 1 … ``n_turns`` − 1; None = the search is over.
 
-    ``probed`` says after which lengths there was a success.
+    ``probed`` says after which lengths there was a success. If success is monotone in the length, the shortest one
+    with a success is the least probed one, after at most ⌈log₂(n_turns − 1)⌉ + 1 probes.
     """
     low, high = 1, n_turns - 1
     while low <= high:
@@ -115,17 +116,6 @@ def next_probe(n_turns: int, probed: Mapping[int, bool]) -> int | None:
             return middle
         low, high = (low, middle - 1) if probed[middle] else (middle + 1, high)
     return None
-
-
-def shortest_prefix(n_turns: int, probe: Callable[[int], bool]) -> int | None:
-    """The shortest length with a success, if success is monotone in it; None if no probed length has one.
-
-    At most ⌈log₂(n_turns − 1)⌉ + 1 probes.
-    """
-    probed: dict[int, bool] = {}
-    while (length := next_probe(n_turns, probed)) is not None:
-        probed[length] = probe(length)
-    return min((length for length, good in probed.items() if good), default=None)
 
 
 class Bread(Guide):

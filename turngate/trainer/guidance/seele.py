@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from turngate.agents.forced import Entry
@@ -17,6 +18,7 @@ from turngate.trainer.guidance.results import By, mean_of, owner, rates_by_level
 from turngate.trainer.guidance.solutions import SOLUTIONS, n_shown, partial_solution, shown, solution_of
 from turngate.types import JSON, Metrics, ScoredGroup, Task
 
+Floats: TypeAlias = npt.NDArray[np.float64]
 TARGET = 0.5
 SLOPE, MIDDLE, RIDGE = 8.0, 0.5, 1e-2
 _BOUNDS = np.array([[1.0, 32.0], [-0.5, 1.5], [0.0, 0.9]])
@@ -28,10 +30,14 @@ Point: TypeAlias = tuple[float, float, float]
 """A share that was shown, the success rate with it, and the weight of the observation."""
 
 
-def success_at(share: float, curve: Curve) -> float:
-    """``p(h) = c + (1 − c) / (1 + exp(−s·(h − b)))``, the three-parameter model of item response theory."""
+def success_at(share: Floats, curve: tuple[Floats, Floats, Floats]) -> Floats:
+    """``p(h) = c + (1 − c) / (1 + exp(−s·(h − b)))``, the three-parameter model of item response theory.
+
+    Shares and parameters may be arrays of shapes that fit each other.
+    """
     slope, middle, chance = curve
-    return chance + (1 - chance) / (1 + math.exp(-slope * (share - middle)))
+    fitted: Floats = chance + (1 - chance) / (1 + np.exp(-slope * (share - middle)))
+    return fitted
 
 
 def share_for(curve: Curve, *, target: float = TARGET, most: float = 0.9) -> float:
@@ -53,12 +59,11 @@ def fit_curve(points: Sequence[Point]) -> Curve:
     best = np.array([SLOPE, MIDDLE, 0.0])
     for _ in range(_ZOOMS):
         axes = [np.linspace(start, end, _GRID) for start, end in zip(low, high, strict=True)]
-        slope, middle, chance = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
-        fitted = chance[:, None] + (1 - chance[:, None]) / (1 + np.exp(-slope[:, None] * (share_P - middle[:, None])))
+        slope, middle, chance = curves = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
+        fitted = success_at(share_P, (slope[:, None], middle[:, None], chance[:, None]))
         ridge = RIDGE * ((slope - SLOPE) ** 2 + (middle - MIDDLE) ** 2 + chance**2)
-        loss = (weight_P * (fitted - rate_P) ** 2).sum(1) + ridge
-        at = int(np.argmin(loss))
-        best = np.array([slope[at], middle[at], chance[at]])
+        at = int(np.argmin((weight_P * (fitted - rate_P) ** 2).sum(1) + ridge))
+        best = np.array([axis[at] for axis in curves])
         width = 2 * (high - low) / (_GRID - 1)
         low, high = np.maximum(best - width, _BOUNDS[:, 0]), np.minimum(best + width, _BOUNDS[:, 1])
     return float(best[0]), float(best[1]), float(best[2])

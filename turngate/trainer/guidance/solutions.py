@@ -163,6 +163,7 @@ class LuffyPart(GuidePart):
     """
 
     type: Literal["luffy"] = "luffy"
+    experts: ClassVar[bool] = True
     needs: ClassVar[frozenset[Need]] = SOLUTIONS
     rows: int = Field(1, ge=1)
     """Siblings of each group that are solutions; where a task has fewer different ones, fewer."""
@@ -198,6 +199,7 @@ class AcnchorPart(GuidePart):
     """
 
     type: Literal["acnchor"] = "acnchor"
+    experts: ClassVar[bool] = True
     needs: ClassVar[frozenset[Need]] = SOLUTIONS
 
     def open(self, helpers: Helpers) -> Acnchor:

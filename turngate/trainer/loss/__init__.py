@@ -2,12 +2,12 @@
 
 Importing this package defines every shipped part and loads no torch, which is imported when a loss is computed.
 
-* ``tokens``: the data that a loss is computed from; ``base``: the three families of parts;
-* ``objectives``, ``covariance``, ``corrections``, ``entropy``, ``kl``: the parts;
+* ``tokens``: the data that a loss is computed from; ``base``: the families of parts;
+* ``objectives``, ``covariance``, ``corrections``, ``entropy``, ``kl``, ``shaping``: the parts;
 * ``policy_loss``: puts the parts together; ``settings``: the section ``loss`` of a config.
 """
 
-from turngate.trainer.loss.base import Correction, Gain, Objective, Penalty
+from turngate.trainer.loss.base import Correction, Gain, Objective, Penalty, Shaping
 from turngate.trainer.loss.corrections import (
     DivergenceRejection,
     GeometricRejection,
@@ -22,6 +22,7 @@ from turngate.trainer.loss.kl import KlPenalty
 from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinforce, Sapo, SimKo
 from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.loss.settings import LossSettings
+from turngate.trainer.loss.shaping import RlPlus, Shaped
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
 
 __all__ = [
@@ -46,7 +47,10 @@ __all__ = [
     "Penalty",
     "PolicyLoss",
     "Reinforce",
+    "RlPlus",
     "Sapo",
+    "Shaped",
+    "Shaping",
     "SimKo",
     "Siren",
     "Tokens",

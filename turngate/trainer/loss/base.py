@@ -1,4 +1,4 @@
-"""The three families of parts that a loss is made of: one objective, corrections, and penalties.
+"""The families of parts that a loss is made of: one objective, corrections, penalties, and shapings.
 
 A batch goes through the model in several passes, and a part is called with the ``Tokens`` of each. Some parts depend on
 the whole batch, for instance on its tokens of highest covariance. Such a part overrides ``survey``, which sees the
@@ -32,6 +32,7 @@ class Gain:
 
 
 GainOf: TypeAlias = Callable[[Tokens], Gain]
+ShapedOf: TypeAlias = "Callable[[Tokens], torch.Tensor]"
 PenaltyOf: TypeAlias = "Callable[[Tokens], tuple[torch.Tensor, Metrics]]"
 
 
@@ -115,3 +116,29 @@ class Penalty(Part):
     def survey(self, tokens: Tokens, memory: Memory, seed: int) -> tuple[PenaltyOf, Memory]:
         """What is called on the passes of this batch, and what to remember for the next (see ``Objective.survey``)."""
         return self, memory
+
+
+class Shaping(Part):
+    """Turns credit into a value to be raised for tokens that the policy did not write in the context that it learns.
+
+    They are those that it wrote under a hint which learning leaves out, and those of an expert. Their ratio is not 1
+    before the first update, so the clipping of an objective would not fit.
+    """
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "shaping"
+    fallback: ClassVar[str] = "shaped"
+
+    @property
+    def needs(self) -> Needs:
+        """What this part needs from the forward pass and from the caller."""
+        return Needs()
+
+    @abstractmethod
+    def __call__(self, tokens: Tokens) -> torch.Tensor:
+        """The value of each token: [S]. Other tokens have no policy weight. If ``survey`` was not called, ``tokens``
+        are taken for the whole batch."""
+
+    def survey(self, tokens: Tokens) -> ShapedOf:
+        """What is called on the passes of this batch in place of this part; ``tokens`` are all of it, detached."""
+        return self

@@ -7,15 +7,18 @@ selection, an anchor) is fixed beforehand by ``survey``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from turngate.errors import ConfigError
 from turngate.parts import when_used
-from turngate.trainer.loss.base import Correction, Gain, GainOf, Objective, Penalty, PenaltyOf
+from turngate.trainer.contexts import Origin
+from turngate.trainer.loss.base import Correction, Gain, GainOf, Objective, Penalty, PenaltyOf, ShapedOf, Shaping
 from turngate.trainer.loss.corrections import mean_weight, offpolicy_metrics, weight_of
 from turngate.trainer.loss.objectives import Clipped
+from turngate.trainer.loss.shaping import Shaped
 from turngate.trainer.loss.tokens import MAX_LOG_RATIO, Loss, Memory, Needs, Tokens, gather
 from turngate.types import Metrics
 
@@ -38,6 +41,9 @@ class PolicyLoss:
     Rejected tokens still count in the normalisation: rejection makes the update smaller and does not give the other
     tokens more weight, unless ``normalize`` is set. If all are rejected, the policy loss is 0.
 
+    Tokens that the policy wrote under a hint which learning leaves out, and an expert's, have a shaping of their own,
+    ``guided`` and ``experts``, in place of objective and corrections; an expert's are in no penalty either.
+
     Raises ConfigError for a combination that would count a ratio twice or have no effect.
     """
 
@@ -47,6 +53,8 @@ class PolicyLoss:
     penalties: tuple[Penalty, ...] = ()
     decoupled: bool = False
     seed: int = 0
+    guided: Shaping = field(default_factory=Shaped)
+    experts: Shaping | None = None
 
     def __post_init__(self) -> None:
         if self.objective.uses_ratio and not self.decoupled:
@@ -72,17 +80,34 @@ class PolicyLoss:
     def needs(self) -> Needs:
         """What all parts need together. Raises ConfigError if the needs of two of them exclude each other."""
         whole = Needs(proximal=self.decoupled, survey=self.normalize)
-        return reduce(Needs.__or__, [self.objective.needs, *(penalty.needs for penalty in self.penalties)], whole)
+        needs = [self.objective.needs, *(penalty.needs for penalty in self.penalties)]
+        return reduce(Needs.__or__, [*needs, *(shaping.needs for shaping in self._shapings.values())], whole)
+
+    @property
+    def _own_snapshot(self) -> bool:
+        """Whether objective and corrections use the snapshot; not where only a shaping asked for it."""
+        return self.decoupled or not any(shaping.needs.proximal for shaping in self._shapings.values())
+
+    @property
+    def _shapings(self) -> Mapping[Origin, Shaping]:
+        return {Origin.HINTED: self.guided} | ({} if self.experts is None else {Origin.EXPERT: self.experts})
 
     def survey(self, tokens: Tokens, memory: Memory) -> tuple[Loss, Memory]:
         """This loss with everything fixed that depends on the whole batch, whose ``tokens`` are given, detached."""
-        gain_of, memory = self.objective.survey(tokens, memory, self.seed)
+        own = own_of(tokens, snapshot=self._own_snapshot)
+        gain_of, memory = self.objective.survey(own, memory, self.seed)
         penalties: list[PenaltyOf] = []
         for penalty in self.penalties:
-            act, memory = penalty.survey(tokens, memory, self.seed)
+            act, memory = penalty.survey(tokens.only(Origin.OWN, Origin.HINTED), memory, self.seed)
             penalties.append(act)
-        mean = mean_weight(self.correction, tokens) if self.normalize else 1.0
-        fixed = _Fixed(gain_of=gain_of, correction=self.correction, mean=mean, penalties=tuple(penalties))
+        fixed = _Fixed(
+            gain_of=gain_of,
+            correction=self.correction,
+            mean=mean_weight(self.correction, own) if self.normalize else 1.0,
+            penalties=tuple(penalties),
+            snapshot=self._own_snapshot,
+            shapings={origin: shaping.survey(tokens.only(origin)) for origin, shaping in self._shapings.items()},
+        )
         return fixed, memory
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
@@ -103,20 +128,44 @@ class _Fixed:
     correction: tuple[Correction, ...]
     mean: float
     penalties: tuple[PenaltyOf, ...]
+    snapshot: bool
+    shapings: Mapping[Origin, ShapedOf]
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
-        gain, weight, metrics = self.gain_of(tokens), tokens.policy_weight, Metrics()
+        own = own_of(tokens, snapshot=self.snapshot)
+        gain, weight, metrics = self.gain_of(own), own.policy_weight, Metrics()
         if self.correction:
-            corrected = weight_of(self.correction, tokens) / (self.mean or 1.0)
-            weight, metrics = weight * corrected, offpolicy_metrics(tokens, corrected)
-        policy = -(weight * gain.value).sum()
+            corrected = weight_of(self.correction, own) / (self.mean or 1.0)
+            weight, metrics = weight * corrected, offpolicy_metrics(own, corrected)
+        shaped, found = self._shaped(tokens)
+        policy = shaped - (weight * gain.value).sum()
         logprob = tokens.logprob if tokens.plain_logprob is None else tokens.plain_logprob
         imitation = -(tokens.ce_weight * logprob).sum()
-        total = policy + imitation
+        total, metrics = policy + imitation, metrics | found
         for penalty in self.penalties:
-            added, found = penalty(tokens)
+            added, found = penalty(tokens.only(Origin.OWN, Origin.HINTED))
             total, metrics = total + added, metrics | found
-        return total, metrics | _diagnostics(tokens, gain, policy, imitation)
+        return total, metrics | _diagnostics(own, gain, policy, imitation)
+
+    def _shaped(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        """The loss of tokens that have a shaping, and for each kind that was met its part of it and its share."""
+        total, metrics = torch.zeros_like(tokens.policy_weight).sum(), Metrics()
+        for origin, shaping in self.shapings.items():
+            meant = tokens.only(origin)
+            if not meant.counted.any():
+                continue
+            loss = -(meant.policy_weight * shaping(meant)).sum()
+            name = origin.name.lower()
+            metrics[f"loss/{name}"] = loss.item()
+            metrics[f"policy/{name}_share"] = float(meant.policy_weight.sum()) / tokens.total
+            total = total + loss
+        return total, metrics
+
+
+def own_of(tokens: Tokens, *, snapshot: bool) -> Tokens:
+    """What objective and corrections see: credit on the policy's own tokens, and the snapshot if they use it."""
+    own = tokens.only(Origin.OWN)
+    return own if snapshot else replace(own, proximal_logprob=None)
 
 
 def _diagnostics(tokens: Tokens, gain: Gain, policy: torch.Tensor, imitation: torch.Tensor) -> Metrics:

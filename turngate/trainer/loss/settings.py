@@ -7,9 +7,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from turngate.errors import ConfigError
-from turngate.trainer.loss.base import Correction, Objective, Penalty
+from turngate.trainer.loss.base import Correction, Objective, Penalty, Shaping
 from turngate.trainer.loss.objectives import Clipped
 from turngate.trainer.loss.policy_loss import PolicyLoss
+from turngate.trainer.loss.shaping import Shaped
 
 
 class LossSettings(BaseModel):
@@ -33,6 +34,13 @@ class LossSettings(BaseModel):
     penalties: tuple[Penalty, ...] = ()
     """Terms added to the loss, such as an entropy bonus or the divergence from a reference model."""
 
+    guided: Shaping = Shaped()
+    """How tokens are learned from that were written under a hint which the guide strips for training: their ratio is
+    between two contexts, so it is not 1 before the first update."""
+    experts: Shaping | None = None
+    """How the turns that an expert wrote are learned from, in episodes of a guide that puts an expert among the
+    siblings; left out: they count in the baseline of their siblings, but nothing is learned from their tokens."""
+
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
         try:
@@ -40,6 +48,25 @@ class LossSettings(BaseModel):
         except ConfigError as error:  # not a ValueError: pydantic would lose the key that it belongs to
             raise ValueError(str(error)) from None
         return self
+
+    def check_effect(self, *, strips: bool, experts: bool, per_token: bool) -> None:
+        """Raise ValueError for shapings without effect: where no guide ``strips`` hints or has ``experts`` act, and for
+        experts under a credit rule ``per_token``, which has a number for the policy's own tokens only."""
+        if self.guided != type(self).model_fields["guided"].default and not strips:
+            raise ValueError(
+                "loss.guided has no effect: no guide strips hints for training; set guide, for instance "
+                '{type = "guide"}, or leave it out'
+            )
+        if self.experts is not None and not experts:
+            raise ValueError(
+                'loss.experts has no effect: no guide has an expert act; set guide, for instance {type = "luffy"}, or '
+                "leave it out"
+            )
+        if self.experts is not None and per_token:
+            raise ValueError(
+                "loss.experts has no effect: the credit rule gives a number to each token of the policy, and none to "
+                "an expert's; use a rule whose unit is the turn, or leave it out"
+            )
 
     @property
     def needs_reference(self) -> bool:
@@ -55,4 +82,6 @@ class LossSettings(BaseModel):
             penalties=self.penalties,
             decoupled=self.decoupled,
             seed=seed,
+            guided=self.guided,
+            experts=self.experts,
         )

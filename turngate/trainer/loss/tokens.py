@@ -7,11 +7,12 @@ segments, so sums over a turn or a trajectory are complete in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.parts import when_used
+from turngate.trainer.contexts import Origin
 from turngate.types import Metrics
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Tokens:
     ``reference_logprob`` a frozen reference model's
     ``nucleus_entropy``   over the likeliest tokens only (see ``Needs.nucleus``)
     ``candidate_logprob`` [S, K] of the K likeliest tokens, likeliest first
+    ``origin``            uint8, ``contexts.Origin``: under what the token was written; None = all by the policy itself
     ``total``             Σ policy_weight over the whole batch: what makes averages of sums
     ===================== ============================================================================================
     """
@@ -92,6 +94,7 @@ class Tokens:
     reference_logprob: torch.Tensor | None = None
     nucleus_entropy: torch.Tensor | None = None
     candidate_logprob: torch.Tensor | None = None
+    origin: torch.Tensor | None = None
     total: float = 1.0
 
     @property
@@ -104,6 +107,13 @@ class Tokens:
     def counted(self) -> torch.Tensor:
         """bool[S]: tokens that carry policy credit. No other token enters a ratio, a mean or a quantile."""
         return self.policy_weight != 0
+
+    def only(self, *origins: int) -> Tokens:
+        """The same tokens, of which only those of these origins carry policy credit."""
+        if self.origin is None:
+            return self if Origin.OWN in origins else replace(self, policy_weight=torch.zeros_like(self.policy_weight))
+        meant = torch.isin(self.origin, self.origin.new_tensor(origins))
+        return replace(self, policy_weight=torch.where(meant, self.policy_weight, 0))
 
     def log_ratio(self) -> torch.Tensor:
         """log π_θ/π_old of each token, at most ±20; carries gradient inside."""

@@ -44,6 +44,7 @@ def _questions(ids_L: IntArray, asked_L: BoolArray, lengths: Sequence[int]) -> B
         position_L=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
         segment_L=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
         turn_L=np.zeros(len(ids_L), np.int32),
+        origin_L=np.zeros(len(ids_L), np.uint8),
     )
 
 

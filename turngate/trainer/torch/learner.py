@@ -58,6 +58,7 @@ class TorchLearner:
         self._memory: Memory = {}
         self._critic, self._n_updates = critic, 0
         self._targets: list[ValueTargets] = []  # what the head is trained on before the next optim_step
+        self._held: list[list[torch.Tensor | None]] = []  # gradients that were put by
         width = self._passes.head.weight.shape[1]
         self._value_head = None if critic is None else ValueHead(width).to(self._device)
         groups: list[dict[str, Any]] = [{"params": self._parameters, "weight_decay": weight_decay}]
@@ -113,8 +114,27 @@ class TorchLearner:
             total = [part if more is None else part + more for part, more in zip(total, found, strict=True)]
         return float(torch.stack([part.norm() for part in total]).norm())
 
+    def hold_gradient(self) -> float:
+        """The norm of the accumulated gradient; it is put by, and the next ``optim_step`` adds it again."""
+        found = [parameter.grad for parameter in self._parameters]
+        if not any(one is not None for one in found):
+            return 0.0
+        self._held.append(found)
+        for parameter in self._parameters:
+            parameter.grad = None
+        return float(torch.stack([one.norm() for one in found if one is not None]).norm())
+
+    def _release(self) -> None:
+        """Add what was put by to the accumulated gradient."""
+        held, self._held = self._held, []
+        for gradients in held:
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                if gradient is not None:
+                    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
         """Clip the accumulated gradient, take one AdamW step at ``lr · lr_scale`` and reset the gradient."""
+        self._release()
         metrics = {"learner/grad_norm": self._clipped(self._parameters), "learner/lr": self._lr * lr_scale}
         policy_group, *value_group = self._optimizer.param_groups
         policy_group["lr"] = self._lr * lr_scale

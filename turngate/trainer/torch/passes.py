@@ -14,6 +14,7 @@ from turngate.agents.policies.forward import precision_of
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
+from turngate.trainer.contexts import Origin
 from turngate.trainer.learner import Measured
 from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
@@ -133,9 +134,11 @@ class Passes:
 
         logprob, weight, proximal = predicted.logprob, column(batch.policy_weight_L), optional("proximal_L")
         sampled = column(batch.logprob_L)
+        origin = column(batch.origin_L)
         if self.sampling.truncates:
             inside = torch.isfinite(logprob) if proximal is None else torch.isfinite(logprob) & torch.isfinite(proximal)
-            logprob, weight = torch.where(inside, logprob, 0), torch.where(inside, weight, 0)
+            logprob = torch.where(inside, logprob, 0)
+            weight = torch.where(inside | (origin == Origin.EXPERT), weight, 0)  # no sampler drew an expert's tokens
             proximal = proximal if proximal is None else torch.where(inside, proximal, 0)
         return Tokens(
             logprob=logprob,
@@ -152,6 +155,7 @@ class Passes:
             reference_logprob=optional("reference_L"),
             nucleus_entropy=predicted.nucleus_entropy,
             candidate_logprob=predicted.candidate_logprob,
+            origin=origin,
             total=float(batch.policy_weight_L.sum()) or 1.0,
         )
 

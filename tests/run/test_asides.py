@@ -1,0 +1,146 @@
+"""Asides, each from a config through a tiny run: what is learned beside the episodes of a step."""
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from rich.console import Console
+
+from turngate.config import parse
+from turngate.errors import ConfigError, RunError
+from turngate.jsonl import read_rows
+from turngate.run.job import Job
+from turngate.sinks import Sink, SinkPart
+
+
+def settings(folder: Path, aside: object, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "beside",
+        "folder": str(folder),
+        "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
+        "env": {"id": "turngate/Lock-v1"},
+        "warm_start": {"episodes": 8, "epochs": 1},
+        "policy": {"turn_tokens": 4, "context": 100, "lanes": 8},
+        "train": {"steps": 3, "tasks_per_step": 2, "group_size": 2, "filters": []},
+        "eval": {"tasks": 1},
+        "aside": [aside],
+        **changes,
+    }
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [row for _, row in read_rows(folder / "beside" / "metrics.jsonl")]
+
+
+def run(folder: Path, aside: object, **changes: Any) -> list[dict[str, Any]]:
+    Job(parse(settings(folder, aside, **changes)), Console(quiet=True)).run()
+    return rows_of(folder)
+
+
+def test_relift_imitates_what_was_never_solved_once_enough_is_waiting(tmp_path: Path):
+    """Two tasks fail in each step: 2 wait, then 4 of which 3 are imitated, then 1 + 2 = 3 are."""
+    rows = run(tmp_path, {"type": "relift", "at_least": 3})
+    assert [row["aside/relift_waiting"] for row in rows] == [2, 1, 0]
+    assert [row["aside/relift_rows"] for row in rows] == [0, 3, 3]
+    assert "aside/relift_loss" not in rows[0]
+    assert all(row["aside/relift_loss"] > 0 and row["aside/relift_grad_norm"] > 0 for row in rows[1:])
+
+
+def test_a_step_without_anything_to_reinforce_still_imitates(tmp_path: Path):
+    """All siblings fail alike, so the filter drops them all; the policy is updated and published all the same."""
+    rows = run(tmp_path, {"type": "relift", "at_least": 2}, train={"steps": 2, "tasks_per_step": 2, "group_size": 2})
+    dropped = [row for row in rows if row["drop/not_varied_groups"] == 2]
+    assert dropped
+    assert all("policy/version" in row and row["aside/relift_rows"] == 2 for row in dropped)
+
+
+class StopsAt(SinkPart):
+    """Raises in step 2, before its checkpoint is written."""
+
+    type: Literal["stops_at"] = "stops_at"
+
+    def open(self, opening: object) -> Sink:
+        return _Stopping()
+
+
+class _Stopping:
+    def write(self, step: int, metrics: object) -> None:
+        if step == 2:
+            raise OSError("full")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_the_buffer_is_in_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A run that stops in step 2 and goes on has the numbers of one that does not stop."""
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    aside = {"type": "relift", "at_least": 3}
+    whole = run(tmp_path / "whole", aside)
+    with pytest.raises(RunError, match="full"):
+        run(tmp_path / "cut", aside, sink=[f"{__name__}:StopsAt"])
+    again = run(tmp_path / "cut", aside, sink=[])
+    for one, other in zip(whole, again, strict=True):
+        own = [name for name in one if not name.startswith("time/")]
+        assert [one[name] for name in own] == [other[name] for name in own]
+
+
+def test_a_constant_share_of_demonstrations(tmp_path: Path):
+    rows = run(tmp_path, {"type": "demonstrations", "share": 0.5, "weight": 0.5})
+    for row in rows:
+        assert row["aside/demonstrations_rows"] == 2
+        assert row["aside/demonstrations_loss"] > 0
+        assert row["aside/demonstrations_grad_norm"] > 0
+        assert row["learner/policy_grad_norm"] >= 0
+
+
+def test_interventions_correct_the_first_error(tmp_path: Path):
+    rows = run(tmp_path, {"type": "interventions", "checks": 0})
+    assert any(row["aside/interventions_rows"] > 0 for row in rows)
+    for row in rows:
+        assert row["aside/interventions_found"] == row["aside/interventions_helped"] == row["aside/interventions_rows"]
+
+
+def test_interventions_are_kept_only_if_they_help(tmp_path: Path):
+    rows = run(tmp_path, {"type": "interventions", "checks": 2})
+    assert any(row["aside/interventions_found"] > 0 for row in rows)
+    assert all(row["aside/interventions_helped"] <= row["aside/interventions_found"] for row in rows)
+
+
+def test_a_teacher_pulls_at_failed_episodes_ever_less(tmp_path: Path):
+    """The model that training began from: in the first step nothing pulls, because it is the policy itself."""
+    changes = {"learner": {"lr": 1e-2}, "train": {"steps": 3, "tasks_per_step": 2, "group_size": 2, "filters": []}}
+    aside = {"type": "kdrl", "teacher": "start", "beta": 1.0, "beta_last": 0.5, "anneal_steps": 2}
+    rows = run(tmp_path, aside, credit={"type": "rloo"}, **changes)
+    assert rows[0]["aside/kdrl_loss"] == pytest.approx(0, abs=1e-9)
+    assert all(row["aside/kdrl_tokens"] > 0 for row in rows)
+    folder = str(tmp_path / "beside" / "warm_start")
+    other = run(tmp_path / "named", {**aside, "teacher": folder}, credit={"type": "rloo"}, **changes)
+    assert [row["aside/kdrl_loss"] for row in other] == [row["aside/kdrl_loss"] for row in rows]
+
+
+def test_thoughts_are_looked_for_in_every_step(tmp_path: Path):
+    """This tiny model writes none, so its corrector, the policy itself, is asked nothing."""
+    rows = run(tmp_path, {"type": "gtr", "corrector": {"type": "policy"}})
+    assert [row["aside/gtr_asked"] for row in rows] == [row["aside/gtr_rows"] for row in rows] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("aside", "changes", "said"),
+    [
+        ("relift", {"train": {"steps": 0}}, "aside has no effect with train.steps = 0"),
+        ({"type": "reliftt"}, {}, "did you mean 'relift'"),
+        ({"type": "kdrl"}, {}, r"aside\[0\]\.teacher"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, aside: object, changes: dict[str, Any], said: str):
+    with pytest.raises(ConfigError, match=said):
+        parse(settings(tmp_path, aside, **changes))
+
+
+def test_an_aside_twice_and_a_teacher_that_is_nowhere(tmp_path: Path):
+    with pytest.raises(ConfigError, match="aside 'relift' is listed twice"):
+        parse({**settings(tmp_path, "relift"), "aside": ["relift", "relift"]})
+    with pytest.raises(ConfigError, match=r"aside\[0\]: .*nowhere"):
+        Job(parse(settings(tmp_path, {"type": "kdrl", "teacher": "./nowhere"})), Console(quiet=True))

@@ -1,0 +1,96 @@
+"""From a config to a step that learns without the hint, and to experts among the siblings."""
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from rich.console import Console
+
+from turngate.config import dump, parse
+from turngate.errors import ConfigError
+from turngate.jsonl import read_rows
+from turngate.run.job import Job
+from turngate.trainer.guidance import Guide, GuidePart, Helpers, Plan
+from turngate.types import Guidance, Task
+
+
+class HalfHinted(GuidePart):
+    """Every other sibling is told a key, which learning does not see."""
+
+    type: Literal["half_hinted"] = "half_hinted"
+    strip: bool = True
+    """Whether learning leaves the hint out."""
+
+    def open(self, helpers: Helpers) -> Guide:
+        class Half(Guide):
+            def plan(self, task: Task, group_size: int) -> Plan:
+                hint = Guidance(
+                    kind="fact", level=1, text="red is a", source="env", insert_turn=1, strip_for_train=True
+                )
+                return Plan(entries=[hint, None] * (group_size // 2))
+
+        return Half()
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This very module under its name, as a module of the user's would be."""
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+
+
+def settings(folder: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "hinted",
+        "folder": str(folder),
+        "model": {"layers": 1, "width": 16, "heads": 2, "vocabulary": 300},
+        "env": {"id": "turngate/Lock-v1"},
+        "warm_start": {"episodes": 8, "epochs": 1},
+        "policy": {"turn_tokens": 4, "context": 100, "lanes": 8},
+        "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4, "filters": []},
+        "eval": {"tasks": 2},
+        "guide": {"type": f"{__name__}:HalfHinted"},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("guided", [{"gamma": 0.1}, {"gamma": "quantile", "normalised": True}])
+def test_a_run_learns_hinted_episodes_without_the_hint(tmp_path: Path, guided: dict[str, Any]):
+    config = parse(settings(tmp_path, loss={"guided": guided}))
+    assert "[loss.guided]" in dump(config)
+    Job(config, Console(quiet=True)).run()
+    rows = [row for _, row in read_rows(tmp_path / "hinted" / "metrics.jsonl")]
+    assert len(rows) == 2
+    for row in rows:
+        assert 0 < row["policy/hinted_share"] < 0.5  # two of three turns of every other sibling
+        assert "loss/hinted" in row
+        assert row["canary/max_logprob_difference"] < 1e-4
+
+
+@pytest.mark.parametrize("experts", ["shaped", "rl_plus"])
+def test_a_run_learns_from_an_expert_among_the_siblings(tmp_path: Path, experts: str):
+    config = parse(settings(tmp_path, guide="luffy", credit="dr_grpo", loss={"experts": experts}))
+    Job(config, Console(quiet=True)).run()
+    rows = [row for _, row in read_rows(tmp_path / "hinted" / "metrics.jsonl")]
+    for row in rows:
+        assert row["policy/expert_share"] > 0
+        assert row["loss/expert"] < 0  # the only success of its task, so its credit is positive
+        assert row["canary/max_logprob_difference"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"guide": "none", "loss": {"guided": {"gamma": 0.2}}}, r"loss\.guided has no effect: no guide strips"),
+        ({"loss": {"experts": "shaped"}}, r"loss\.experts has no effect: no guide has an expert"),
+        (
+            {"guide": "luffy", "credit": "rl_zvp_tokens", "loss": {"experts": "shaped"}},
+            r"loss\.experts has no effect: the credit rule",
+        ),
+        ({"loss": {"guided": {"gamma": 0}}}, r"gamma must be above 0, found 0"),
+        ({"loss": {"guided": {"type": "shapd"}}}, r"did you mean 'shaped'"),
+    ],
+)
+def test_a_shaping_without_effect_is_told(tmp_path: Path, changes: dict[str, Any], said: str):
+    with pytest.raises(ConfigError, match=said):
+        parse(settings(tmp_path, **changes))

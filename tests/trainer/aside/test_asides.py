@@ -1,0 +1,336 @@
+"""Asides by themselves: worked numbers of the sheets (capabilities 5, A13, B10, B11), and the gradients that add up."""
+
+import asyncio
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers import models
+from tests.trainer.loss.flat import gradient, tokens
+from turngate.envs.lock import LockEnv
+from turngate.judging import JudgePart
+from turngate.judging.speaker import Reply, Speaker
+from turngate.rewards.judge import Fault, FaultKind, JudgeId
+from turngate.tools.read import parse
+from turngate.trainer.aside import AsideRow, AsideRows, Gtr, Interventions, Kdrl, Relift
+from turngate.trainer.aside.base import AsideMeans
+from turngate.trainer.aside.interventions import corrected, first_failed
+from turngate.trainer.aside.learning import TowardsTeacher, add_beside, learn_apart, packed_aside, towards_text
+from turngate.trainer.aside.thoughts import thought_turns
+from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.pack import pack
+from turngate.types import Guidance
+
+
+def test_policy_loss_and_cross_entropy_of_the_sheet():
+    """A [.5, −.5, .5] at ratio 1: −.166667. Log-probabilities −1 and −3, λ .1: +.2. Together .033333."""
+    policy = tokens([-1.0] * 3, sampled=[-1.0] * 3, advantage=[0.5, -0.5, 0.5], weight=[1 / 3] * 3)
+    imitated = tokens([-1.0, -3.0], weight=[0, 0], ce=[0.1 / 2] * 2)
+    losses = PolicyLoss()(policy)[0].item(), towards_text(imitated)[0].item()
+    assert losses == (pytest.approx(-1 / 6), pytest.approx(0.2))
+    assert sum(losses) == pytest.approx(1 / 30)
+
+
+def test_a_lessons_three_tokens():
+    """MEL: log-probabilities −1, −2, −3: 2 nats per token, times .1."""
+    assert towards_text(tokens([-1.0, -2.0, -3.0], ce=[0.1 / 3] * 3))[0].item() == pytest.approx(0.2)
+
+
+def test_a_teachers_pull_of_the_sheet():
+    """KDRL: log π −1, log π_T −2: ½, and the gradient pushes down with 1."""
+    made = tokens([-1.0], ce=[1.0], reference_logprob=[-2.0])
+    assert TowardsTeacher()(made)[0].item() == pytest.approx(0.5)
+    np.testing.assert_allclose(gradient(TowardsTeacher(), made), [1.0])
+    assert TowardsTeacher().needs.reference
+
+
+def test_the_weight_of_a_teacher_falls_along_a_line():
+    part = Kdrl(teacher="start", anneal_steps=4)
+    assert [part.weight_at(step) for step in (1, 3, 5, 99)] == pytest.approx([5e-3, 3e-3, 1e-3, 1e-3])
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+PLAYER = models.player(models.local())
+
+
+def read(task, text):
+    return parse(text, LockEnv.turn_spec.tools)
+
+
+def means(play, solutions=lambda task: [["press a"]]):
+    class Helps:
+        def hint(self, task, level):
+            return None
+
+        def hint_levels(self, task):
+            return 0
+
+        def solutions(self, task):
+            return solutions(task)
+
+    return AsideMeans(helpers=Helps(), play=play, teacher=lambda name: None, read=read, player=PLAYER, seed=0)
+
+
+def episode(texts, *, task="task", name="t", keys=None):
+    chat, turns = models.chat(), []
+    for number, text in enumerate(texts):
+        context = chat.opening("red") if not number else chat.follow_up("clunk red", models.EndedBy.STOP)
+        turn = models.turn(context, chat.encode_turn(text))
+        key = keys[number] if keys else f"s{number}"
+        said = replace(turn.completion, text=text)
+        turns.append(
+            replace(
+                turn,
+                completion=said,
+                observation=replace(turn.observation, state_key=key),
+                action=replace(turn.action, text=text),
+            )
+        )
+    return models.trajectory(turns, task=task, name=name)
+
+
+async def solved(tasks, entries, *, seed):
+    """Plays every entry to a success, as it says."""
+    return [
+        models.scored([episode(one.turns, task=task.id) for one in own], [1.0] * len(own))
+        for task, own in zip(tasks, entries, strict=True)
+    ]
+
+
+def failed_step(step, n):
+    return [models.scored([episode(["press b"], task=f"{step}/{number}")], [0.0]) for number in range(n)]
+
+
+def test_thirty_failures_a_step_are_imitated_after_step_five():
+    """ReLIFT: 150 are waiting after step 5, 128 of them are imitated, 22 stay. They are in the state."""
+    source = Relift(at_least=128).open(means(solved))
+    found = [asyncio.run(source.rows(failed_step(step, 30), step)) for step in range(1, 6)]
+    assert found[:4] == [None] * 4
+    assert len(found[4].rows) == 128
+    assert found[4].lr_factor == 1
+    assert source.metrics() == {"waiting": 22}
+    other = Relift(at_least=22).open(means(solved))
+    other.load(source.state())
+    rows = asyncio.run(other.rows([], 6)).rows
+    assert len(rows) == 22
+    said = models.chat().decode(rows[0].ids[rows[0].trained])
+    assert said == "press a"
+
+
+def test_a_task_waits_once_and_a_solved_one_never():
+    source = Relift(at_least=9).open(means(solved))
+    for _ in range(2):
+        asyncio.run(source.rows(failed_step(1, 3), 1))
+    won = models.scored([episode(["press a"], task="won"), episode(["press b"], task="won")], [1.0, 0.0])
+    asyncio.run(source.rows([won], 2))
+    assert source.metrics() == {"waiting": 3}
+
+
+OWN = ["press a", "press b", "press c", "press d", "press d"]
+RIGHT = ["press a", "press b", "press a", "press b", "press c"]
+
+
+def test_the_first_error_is_found_against_the_solution_that_agrees_longest():
+    """InT: turns [ok, ok, bad, x, x]: t* = 2, so turns 0, 1 and the corrected 2 are trained."""
+    failed = models.scored([episode(OWN)], [0.0])
+    solutions = [["press d", *RIGHT[1:]], RIGHT]
+    shown = models.scored([episode(one, name=str(n)) for n, one in enumerate(solutions)], [1.0, 1.0])
+    found = corrected(first_failed(failed), shown, solutions)
+    assert (found.at, found.text) == (2, "press a")
+    assert corrected(episode(RIGHT), shown, solutions) is None  # no error
+    wrong = models.scored(shown.trajectories, [1.0, 0.0])
+    assert corrected(first_failed(failed), wrong, solutions).at == 0  # only the other solution was right
+
+
+@pytest.mark.parametrize(("prefix", "trained"), [(True, [0, 1, 2]), (False, [2])])
+def test_a_row_is_the_prefix_and_the_correction_and_nothing_after(prefix, trained):
+    failed, chat = episode(OWN), models.chat()
+    source = Interventions(checks=0, train_prefix=prefix).open(means(solved, lambda task: [RIGHT]))
+    found = asyncio.run(source.rows([models.scored([failed], [0.0])], 1))
+    (row,) = found.rows
+    spoken = [chat.encode_turn(text) for text in RIGHT[:3]]
+    expected = np.concatenate(
+        [part for turn, said in zip(failed.turns, spoken, strict=False) for part in (turn.context_ids, said)]
+    )
+    assert row.ids.tolist() == expected.tolist()
+    assert chat.decode(row.ids[row.trained]).split("<|end|>") == [RIGHT[turn] for turn in trained]
+    assert found.weight == 0.1
+
+
+@pytest.mark.parametrize(("with_it", "without", "kept"), [(3, 0, 1), (1, 1, 0), (0, 2, 0)])
+def test_a_correction_stays_only_if_it_helps(with_it, without, kept):
+    """InT: 3 of 4 succeed after the correction and none after the error: it is kept."""
+    calls = []
+
+    async def play(tasks, entries, *, seed):
+        calls.append(entries)
+        if len(calls) == 1:
+            return await solved(tasks, entries, seed=seed)
+        won = [1.0] * with_it + [0.0] * (4 - with_it) + [1.0] * without + [0.0] * (4 - without)
+        return [models.scored([episode(RIGHT, name=str(n)) for n in range(8)], won)]
+
+    source = Interventions().open(means(play, lambda task: [RIGHT]))
+    found = asyncio.run(source.rows([models.scored([episode(OWN)], [0.0])], 1))
+    assert len(found.rows) == kept
+    assert [one.turns for one in calls[1][0]] == [tuple(RIGHT[:3])] * 4 + [tuple(OWN[:3])] * 4
+    assert source.metrics() == {"found": 1, "helped": kept}
+
+
+def test_a_correction_that_tells_too_much_is_dropped_and_help_is_nobodys_error():
+    long = [*RIGHT[:2], " ".join(["press a"] * 9)]
+    source = Interventions(checks=0).open(means(solved, lambda task: [long]))
+    assert not asyncio.run(source.rows([models.scored([episode(OWN)], [0.0])], 1)).rows
+    helped = replace(episode(OWN), guidance=Guidance(kind="hint", level=1, text="a", source="env"))
+    assert first_failed(models.scored([helped], [0.0])) is None
+
+
+# --- thoughts ---------------------------------------------------------------------------------------------------------
+
+
+class Corrector(JudgePart):
+    """Answers as it is told."""
+
+    type: Literal["told"] = "told"
+    replies: tuple[str, ...] = ()
+
+    def speaker(self, player):
+        return _Told(self.replies)
+
+
+class _Told(Speaker):
+    judge = JudgeId(name="told", version="0")
+    lanes = 1
+
+    def __init__(self, replies):
+        self.replies = iter(replies)
+
+    async def say(self, ask):
+        assert "blue" in ask.prompt
+        text = next(self.replies, "")
+        return Reply(text=text) if text else Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail="gone"), again=False)
+
+
+CALL = '<tool_call>\n{"name": "press", "arguments": {"key": "a"}}\n</tool_call>'
+
+
+def thinking(thoughts):
+    made = episode([f"{thought}\n{CALL}" for thought in thoughts])
+    turns = [replace(turn, action=read(None, turn.completion.text)) for turn in made.turns]
+    assert [turn.action.thought for turn in turns] == list(thoughts)
+    return replace(made, turns=tuple(turns))
+
+
+@pytest.mark.parametrize(
+    ("reply", "rows", "counted"),
+    [
+        ('{"right": true}', 0, "right"),
+        ('So: {"right": false, "thought": "It is red."}', 1, ""),
+        ('{"right": false, "thought": "<tool_call>{}"}', 0, "other_action"),
+        ("hm", 0, "faults"),
+        ("", 0, "faults"),
+    ],
+)
+def test_a_wrong_thought_is_replaced_before_the_same_action(reply, rows, counted):
+    failed, chat = thinking(["It is blue.", "Still blue."]), models.chat()
+    part = Gtr(corrector=Corrector(replies=[reply] * 2, attempts=1), turns=1)
+    source = part.open(means(solved))
+    found = asyncio.run(source.rows([models.scored([failed], [0.0])], 1))
+    assert len(found.rows) == rows
+    assert source.metrics() == {name: float(name in ("asked", counted)) for name in source.metrics()}
+    for row in found.rows:
+        assert chat.decode(row.ids[row.trained]).strip() == "It is red."
+        assert chat.decode(row.ids).endswith(f"It is red.\n{CALL}")
+        assert row.ids[: len(failed.turns[0].context_ids)].tolist() == failed.turns[0].context_ids.tolist()
+
+
+def test_only_thoughts_before_calls_of_unaided_episodes_are_asked_about():
+    helped = replace(thinking(["a"]), guidance=Guidance(kind="hint", level=1, text="a", source="env"))
+    assert len(thought_turns([models.scored([helped, thinking(["b", "c"]), episode(["press a"])])])) == 2
+
+
+# --- updates ----------------------------------------------------------------------------------------------------------
+
+
+def some_rows(n, *, seed=0, teacher=False):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n):
+        ids = rng.integers(300, size=rng.integers(3, 9)).astype(np.int32)
+        trained = rng.random(len(ids)) < 0.5
+        trained[:2] = [False, True]
+        rows.append(
+            AsideRow(ids=ids, trained=trained, teacher=-rng.random(len(ids)).astype(np.float32) if teacher else None)
+        )
+    return rows
+
+
+def gradients(learner):
+    return np.concatenate([weight.grad.numpy().ravel() for weight in learner.model.parameters()])
+
+
+def test_the_loss_is_a_mean_over_own_tokens_and_norms_are_those_of_each_gradient():
+    rows = AsideRows(rows=some_rows(3), weight=0.1)
+    aside = packed_aside("shown", rows)
+    learner = models.learner()
+    batch = pack([models.scored(models.random_trajectories(np.random.default_rng(1)))], np.ones(_n(), np.float32))
+    alone = models.learner()
+    alone.forward_backward(batch, PolicyLoss())
+    policy = gradients(alone)
+    learner.forward_backward(batch, PolicyLoss())
+    metrics = add_beside(learner, [aside], minibatch=0, of=1)
+    nats = [-models.naive_logprobs(learner.model, row.ids)[row.trained] for row in rows.rows]
+    assert metrics["aside/shown_loss"] == pytest.approx(0.1 * np.concatenate(nats).mean(), rel=1e-5)
+    assert metrics["learner/policy_grad_norm"] == pytest.approx(np.linalg.norm(policy), rel=1e-5)
+    own = models.learner()
+    own.forward_backward(aside.batch, towards_text)
+    assert metrics["aside/shown_grad_norm"] == pytest.approx(np.linalg.norm(gradients(own)), rel=1e-5)
+    total = learner.optim_step()["learner/grad_norm"]
+    assert total == pytest.approx(np.linalg.norm(policy + gradients(own)), rel=1e-5)
+
+
+def _n():
+    return sum(len(one.turns) for one in models.random_trajectories(np.random.default_rng(1)))
+
+
+@pytest.mark.parametrize("minibatches", [2, 4])
+def test_minibatches_average_to_the_whole_aside(minibatches):
+    aside = packed_aside("shown", AsideRows(rows=some_rows(4)))
+    whole, parts = models.learner(), models.learner()
+    add_beside(whole, [aside], minibatch=0, of=1)
+    for place in range(minibatches):
+        add_beside(parts, [aside], minibatch=place, of=minibatches)
+    for learner in (whole, parts):
+        learner._release()
+    np.testing.assert_allclose(gradients(parts) / minibatches, gradients(whole), rtol=1e-4, atol=1e-7)
+
+
+def test_an_aside_of_its_own_update_takes_its_own_learning_rate():
+    beside = packed_aside("shown", AsideRows(rows=some_rows(2)))
+    apart = packed_aside("relift", AsideRows(rows=some_rows(2, seed=1), lr_factor=0.5))
+    learner = models.learner(lr=1e-3)
+    assert add_beside(learner, [apart], minibatch=0, of=1) == {}
+    before = {name: weight.clone() for name, weight in learner.weights().items()}
+    metrics = learn_apart(learner, [apart], alone=False)
+    assert set(metrics) == {"aside/relift_loss", "aside/relift_grad_norm"}
+    assert learner._optimizer.param_groups[0]["lr"] == pytest.approx(5e-4)
+    assert any(not torch.equal(before[name], weight) for name, weight in learner.weights().items())
+    metrics = learn_apart(learner, [beside, apart], alone=True)
+    assert {"aside/shown_loss", "learner/grad_norm", "aside/relift_loss"} <= set(metrics)
+
+
+def test_a_teacher_is_approached():
+    rows = some_rows(2, teacher=True)
+    aside = packed_aside("kdrl", AsideRows(rows=rows))
+    learner, losses = models.learner(lr=1e-2), []
+    for _ in range(10):
+        losses.append(add_beside(learner, [aside], minibatch=0, of=1)["aside/kdrl_loss"])
+        learner.optim_step()
+    logprobs = np.concatenate([models.naive_logprobs(models.model(), row.ids)[row.trained] for row in rows])
+    teachers = np.concatenate([row.teacher[row.trained] for row in rows])
+    assert losses[0] == pytest.approx(0.5 * np.mean((logprobs - teachers) ** 2), rel=1e-4)
+    assert losses[-1] < losses[0]

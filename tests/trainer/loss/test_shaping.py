@@ -1,0 +1,126 @@
+"""Shapings: worked numbers of the sheet (A2, A8) through the whole loss, and what holds for all tokens."""
+
+from dataclasses import replace
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.trainer.loss.flat import gradient, part, tokens
+from turngate.trainer.contexts import Origin
+from turngate.trainer.credit import dr_grpo
+from turngate.trainer.loss import EntropyBonus, PolicyLoss, RlPlus, Shaped, Truncated
+from turngate.types import TurnTable
+
+ADVANTAGE = 0.866025
+
+
+def of(origin, *arguments, **columns):
+    made = tokens(*arguments, **columns)
+    return replace(made, origin=torch.full(made.segment.shape, origin, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize(
+    ("gamma", "weight", "coefficient"), [(0.1, 0.8, 0.16), (1.55, 0.205128, 0.163051), ("quantile", 0.205128, 0.163051)]
+)
+def test_a_hinted_token_of_the_sheet(gamma, weight, coefficient):
+    """Ratios .1, .4, .5, 2: γ is their 0.9 quantile, 1.55. Only the second has credit."""
+    ratios = np.array([0.1, 0.4, 0.5, 2.0])
+    hinted = of(Origin.HINTED, np.log(0.5 * ratios), sampled=[log(0.5)] * 4, advantage=[0, ADVANTAGE, 0, 0])
+    loss = PolicyLoss(guided=Shaped(gamma=gamma))
+    value, metrics = loss(hinted)
+    assert value.item() == pytest.approx(-weight * ADVANTAGE, abs=1e-6)
+    assert metrics["loss/hinted"] == value.item()
+    np.testing.assert_allclose(gradient(loss, hinted), [0, -coefficient * ADVANTAGE, 0, 0], atol=1e-6)
+
+
+def test_swapping_contexts_without_a_ratio_would_have_given_another_loss():
+    swapped = tokens([log(0.2)], sampled=[log(0.2)], advantage=[ADVANTAGE])
+    assert PolicyLoss()(swapped)[0].item() == pytest.approx(-ADVANTAGE)
+
+
+@pytest.mark.parametrize(("u", "weight", "coefficient"), [(0.2, 0.666667, 0.222222), (0.01, 0.090909, 0.082645)])
+def test_an_expert_token_of_the_sheet(u, weight, coefficient):
+    """Seven rows with two successes beside one of an expert: advantages .625 and −.375, not scaled."""
+    outcome_B = np.array([1, 1, 0, 0, 0, 0, 0, 1], np.float32)
+    whole = {"traj_N": np.arange(8, dtype=np.int32), "index_N": np.zeros(8, np.int32), "state_N": np.full(8, -1)}
+    table = TurnTable(
+        reward_N=outcome_B,
+        process_N=np.full(8, np.nan, np.float32),
+        open_N=np.ones(8, np.bool_),
+        outcome_B=outcome_B,
+        cohort_B=np.zeros(8, np.int32),
+        **whole,
+    )
+    credit_N = dr_grpo(table)
+    np.testing.assert_allclose(credit_N, [0.625, 0.625, *[-0.375] * 5, 0.625])
+    expert = of(Origin.EXPERT, [log(u)], sampled=[0.0], advantage=credit_N[-1:])
+    loss = PolicyLoss(experts=Shaped(gamma=0.1))
+    assert loss(expert)[0].item() == pytest.approx(-weight * 0.625, abs=1e-6)
+    np.testing.assert_allclose(gradient(loss, expert), [-coefficient * 0.625], atol=1e-6)
+    assert PolicyLoss()(expert)[0].item() == 0  # nobody asked for experts
+
+
+def test_the_mixture_of_rl_plus():
+    """π = π_old = .2 against a certain expert: u = .2/(.1 + .5) = 1/3; the focus weighs it by .8."""
+    expert = of(Origin.EXPERT, [log(0.2)], advantage=[1.0], proximal_logprob=[log(0.2)])
+    loss = PolicyLoss(experts=RlPlus())
+    assert loss.needs.proximal
+    assert loss(expert)[0].item() == pytest.approx(-0.8 / 3)
+    np.testing.assert_allclose(gradient(loss, expert), [-0.8 / 3])
+    assert PolicyLoss(experts=RlPlus(focus=0))(expert)[0].item() == pytest.approx(-1 / 3)
+
+
+def test_a_snapshot_that_only_the_mixture_asked_for_changes_no_ratio_of_own_tokens():
+    own = of(Origin.OWN, [log(0.5)], sampled=[log(0.4)], advantage=[1.0], proximal_logprob=[log(0.5)])
+    assert PolicyLoss(experts=RlPlus())(own)[0].item() == pytest.approx(-1.25)
+
+
+def test_an_experts_token_outside_top_p_counts_by_its_probability_in_the_whole_vocabulary():
+    expert = of(Origin.EXPERT, [0.0], advantage=[1.0], plain_logprob=[log(0.2)])
+    assert PolicyLoss(experts=Shaped())(expert)[0].item() == pytest.approx(-2 / 3)
+
+
+def test_corrections_and_penalties_are_for_the_policys_own_tokens():
+    """A hinted token differs from the sampler by its context; an expert's entropy is no business of a bonus."""
+    made = tokens([log(0.2)] * 3, sampled=[log(0.9)] * 3, advantage=[1.0] * 3, entropy=[1.0] * 3, total=3.0)
+    mixed = replace(made, origin=torch.tensor(list(Origin), dtype=torch.uint8))
+    _, metrics = PolicyLoss(correction=(Truncated(),), decoupled=True)(mixed)
+    assert metrics["offpolicy/weight"] * 3 == pytest.approx(2 / 9)
+    plain, _ = PolicyLoss()(mixed)
+    bonus, _ = PolicyLoss(penalties=(EntropyBonus(coef=0.1),))(mixed)
+    assert (plain - bonus).item() == pytest.approx(0.1 * 2)  # entropy 1 of the own token and of the hinted one
+
+
+NUMBERS = st.lists(
+    st.tuples(st.floats(-3, 0), st.floats(-3, 0), st.floats(-2, 2), st.sampled_from(list(Origin))),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(NUMBERS, st.floats(0.01, 3), st.randoms(use_true_random=False))
+def test_properties_of_guided_weights(rows, gamma, random):
+    """1 on-policy when normalised; below 1 and growing with the ratio else; the order of rows does not matter."""
+    logprob, sampled, advantage, origin = (list(column) for column in zip(*rows, strict=True))
+    made = replace(
+        tokens(logprob, sampled=sampled, advantage=advantage), origin=torch.tensor(origin, dtype=torch.uint8)
+    )
+    shaped, normalised = Shaped(gamma=gamma), Shaped(gamma=gamma, normalised=True)
+    ones = replace(made, advantage=torch.ones_like(made.advantage))
+    weight = shaped(ones)
+    assert ((weight > 0) & (weight < 1)).all()
+    order = torch.argsort(made.logprob - made.sampled_logprob)
+    assert (weight[order].diff() >= -1e-12).all()
+    same = replace(ones, sampled_logprob=made.logprob.detach())
+    np.testing.assert_allclose(normalised(same).detach(), 1)
+    loss = PolicyLoss(guided=shaped, experts=shaped)
+    value, _ = loss(made)
+    shuffled = list(range(len(rows)))
+    random.shuffle(shuffled)
+    moved = part(made, shuffled)
+    np.testing.assert_allclose(loss(moved)[0].item(), value.item(), atol=1e-9)
+    np.testing.assert_allclose(gradient(loss, moved), gradient(loss, made)[shuffled], atol=1e-9)

@@ -1,0 +1,134 @@
+"""What an aside is, and what it gets to work with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from turngate.agents.chat import Chat
+from turngate.agents.forced import Entry, Forced
+from turngate.agents.rollout import Player
+from turngate.examine.base import Likelihoods
+from turngate.parts import Part
+from turngate.trainer.guidance.base import Helpers, Need
+from turngate.trainer.guidance.results import solved
+from turngate.types import Action, BoolArray, FloatArray, Guidance, IntArray, Metrics, ScoredGroup, Task, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AsideRow:
+    """One text to learn from: ``ids`` int32[L], and which of them are ``trained``, bool[L], never the first.
+
+    ``teacher``, float32[L]: a teacher's log-probabilities of the trained tokens, which the policy's are drawn to; None:
+    the tokens themselves are imitated.
+    """
+
+    ids: IntArray
+    trained: BoolArray
+    teacher: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsideRows:
+    """What one aside wants to be learned in a step; either all rows have a teacher or none.
+
+    ``weight`` times the mean over their trained tokens is added to the loss of the step. With ``lr_factor`` they get an
+    update of their own instead, at this multiple of the learning rate.
+    """
+
+    rows: Sequence[AsideRow]
+    weight: float = 1.0
+    lr_factor: float | None = None
+
+
+class AsideSource:
+    """Chooses the rows of each step. One that remembers something from step to step is ``Remembering`` too."""
+
+    @abstractmethod
+    async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AsideRows | None:
+        """The rows of ``step``, in which ``groups`` were played: of each task all episodes. None = none."""
+
+    def metrics(self) -> Metrics:
+        """Further metrics, without the prefix ``aside/TYPE_``."""
+        return {}
+
+
+class Play(Protocol):
+    """Plays episodes beside those of the step, with the policy as it is."""
+
+    def __call__(
+        self, tasks: Sequence[Task], entries: Sequence[Sequence[Entry]], *, seed: int
+    ) -> Awaitable[list[ScoredGroup]]:
+        """One scored group per task, with one episode per entry; ``seed`` must differ from call to call."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsideMeans:
+    """What a run gives an aside: what environments say about their tasks, a way to play them, and teachers.
+
+    ``read``: the action that the environment of a task reads in a text. ``player``: the running policy. ``teacher``
+    opens a frozen model, by the name of a folder or on the hub, or "start" for the model that training began from.
+    Everything random must derive from ``seed``.
+    """
+
+    helpers: Helpers
+    play: Play
+    teacher: Callable[[str], Likelihoods]
+    read: Callable[[Task, str], Action]
+    player: Player
+    seed: int
+
+    @property
+    def chat(self) -> Chat:
+        """The chat format of the policy."""
+        return self.player.chat
+
+
+class AsidePart(Part):
+    """Rows that are learned beside the episodes of a step. A subclass writes ``open``, which returns the source."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "aside"
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What every environment of the run must have for it: hints, solutions."""
+
+    @property
+    def teachers(self) -> tuple[str, ...]:
+        """Names of the models that it asks."""
+        return ()
+
+    @abstractmethod
+    def open(self, means: AsideMeans) -> AsideSource:
+        """The source of one run."""
+
+
+class WeighedAside(AsidePart):
+    """An aside whose mean loss per token is added to the policy's loss."""
+
+    weight: float = Field(0.1, gt=0)
+    """Factor of the mean cross-entropy per token, which is added to the loss; the rows' own tokens are averaged, so
+    more or longer rows do not weigh more."""
+
+
+ORACLE = Guidance(kind="oracle", level=0, text="", source="oracle")
+
+
+async def demonstrated(means: AsideMeans, tasks: Sequence[Task], *, seed: int) -> list[Trajectory]:
+    """The first solution of each task, played from beginning to end; only those that solve their task."""
+    known = {task.id: means.helpers.solutions(task) for task in tasks}
+    able = [task for task in tasks if known[task.id]]
+    entries = [[Forced(turns=tuple(known[task.id][0]), guidance=ORACLE, whole=True)] for task in able]
+    groups: Sequence[ScoredGroup] = await means.play(able, entries, seed=seed) if able else []
+    return [group.trajectories[0] for group in groups if solved(group.scores[0])]
+
+
+def row_of(trajectory: Trajectory) -> AsideRow:
+    """The whole episode, trained on all that was said in its turns."""
+    said = [np.arange(len(turn.source)) >= len(turn.context_ids) for turn in trajectory.turns]
+    return AsideRow(ids=trajectory.ids(), trained=np.concatenate(said))

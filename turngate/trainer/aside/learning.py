@@ -1,0 +1,147 @@
+"""How asides are learned: batches, losses, and the updates in which they take part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from turngate.trainer.aside.base import AsideRows, AsideSource
+from turngate.trainer.learner import Learner
+from turngate.trainer.loss.tokens import Loss, Needs, Tokens
+from turngate.trainer.pack import split
+from turngate.types import Batch, FloatArray, Metrics, ScoredGroup
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AsideBatch:
+    """The rows of one aside, packed: ``columns`` are what ``loss`` needs beside them (see ``AsideRows``)."""
+
+    kind: str
+    batch: Batch
+    columns: Mapping[str, FloatArray]
+    loss: Loss
+    lr_factor: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asides:
+    """The asides of a run, by their types."""
+
+    sources: Mapping[str, AsideSource] = field(default_factory=dict)
+
+    async def batches(self, groups: Sequence[ScoredGroup], step: int) -> tuple[list[AsideBatch], Metrics]:
+        """What is learned beside ``groups``, all that were played in ``step``, and how much of each kind it is."""
+        found, metrics = [], Metrics()
+        for kind, source in self.sources.items():
+            rows = await source.rows(groups, step)
+            some = rows is not None and any(row.trained.any() for row in rows.rows)
+            if rows is not None and some:
+                found.append(packed_aside(kind, rows))
+            n_tokens = int(np.count_nonzero(found[-1].batch.ce_weight_L)) if some else 0
+            own = {"rows": float(len(rows.rows)) if rows and some else 0.0, "tokens": float(n_tokens)}
+            metrics |= {f"aside/{kind}_{name}": value for name, value in (own | source.metrics()).items()}
+        return found, metrics
+
+
+def packed_aside(kind: str, aside: AsideRows) -> AsideBatch:
+    """One segment per row, with ``ce_weight_L`` = weight / number of trained tokens: the loss is ``weight`` times a
+    mean over these rows' own tokens, whatever else is learned."""
+    lengths = [len(row.ids) for row in aside.rows]
+    trained_L = np.concatenate([row.trained for row in aside.rows])
+    zeros_L = np.zeros(len(trained_L), np.float32)
+    batch = Batch(
+        ids_L=np.concatenate([row.ids for row in aside.rows]).astype(np.int32),
+        logprob_L=zeros_L,
+        advantage_L=zeros_L,
+        policy_weight_L=zeros_L,
+        ce_weight_L=(aside.weight * trained_L / max(1, trained_L.sum())).astype(np.float32),
+        position_L=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+        segment_L=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
+        turn_L=np.zeros(len(trained_L), np.int32),
+        origin_L=np.zeros(len(trained_L), np.uint8),
+    )
+    teachers = [row.teacher for row in aside.rows if row.teacher is not None]
+    columns = {"reference_L": np.concatenate(teachers).astype(np.float32)} if teachers else {}
+    loss = TowardsTeacher() if teachers else towards_text
+    return AsideBatch(kind=kind, batch=batch, columns=columns, loss=loss, lr_factor=aside.lr_factor)
+
+
+def towards_text(tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+    """Cross-entropy: ``−Σ ce_weight·log π``, over the whole vocabulary."""
+    return -(tokens.ce_weight * _logprob(tokens)).sum(), {}
+
+
+class TowardsTeacher:
+    """``Σ ce_weight·½(log π − log π_T)²``, whose gradient ``(log π − log π_T)·∇log π`` is, on tokens that the policy
+    sampled, that of KL(π ‖ π_T) (the k2 estimator; KDRL, https://arxiv.org/abs/2506.02208)."""
+
+    needs = Needs(reference=True)
+
+    def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        """See the class."""
+        apart = _logprob(tokens) - tokens.required("reference_logprob", "a teacher's loss")
+        return 0.5 * (tokens.ce_weight * apart**2).sum(), {}
+
+
+def _logprob(tokens: Tokens) -> torch.Tensor:
+    return tokens.logprob if tokens.plain_logprob is None else tokens.plain_logprob
+
+
+def add_beside(learner: Learner, asides: Sequence[AsideBatch], *, minibatch: int, of: int) -> Metrics:
+    """Add the gradients of the asides to that of the policy loss, before the update of one of ``of`` minibatches.
+
+    Their rows are dealt to the minibatches; where there are fewer rows than that, some come in several. The metrics
+    have the norm of each gradient before they are added and clipped.
+    """
+    beside = [one for one in asides if one.lr_factor is None]
+    if not beside:
+        return {}
+    metrics = {"learner/policy_grad_norm": learner.hold_gradient()}
+    for one in beside:
+        parts = list(split(one.batch, one.columns, min(of, one.batch.n_segments)))
+        metrics |= _descended(learner, one, *parts[minibatch % len(parts)])
+    return metrics
+
+
+def learn_apart(learner: Learner, asides: Sequence[AsideBatch], *, alone: bool) -> Metrics:
+    """The updates of asides that have one of their own, after that of the policy.
+
+    ``alone``: there was none of the policy in this step, so all other asides get one update together.
+    """
+    metrics = Metrics()
+    beside = [one for one in asides if one.lr_factor is None] if alone else []
+    for one in beside:
+        metrics |= _descended(learner, one, one.batch, one.columns)
+    if beside:
+        metrics |= learner.optim_step()
+    for one in asides:
+        if one.lr_factor is not None:
+            metrics |= _descended(learner, one, one.batch, one.columns)
+            learner.optim_step(lr_scale=one.lr_factor)
+    return metrics
+
+
+def _descended(learner: Learner, aside: AsideBatch, part: Batch, columns: Mapping[str, FloatArray]) -> Metrics:
+    found = learner.forward_backward(part, _Named(aside.loss), measured=columns)
+    norm = learner.hold_gradient()
+    return {f"aside/{aside.kind}_loss": found.get(_Named.LOSS, 0.0), f"aside/{aside.kind}_grad_norm": norm}
+
+
+class _Named:
+    """A loss that reports its value."""
+
+    LOSS = "loss/aside"
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self.needs = getattr(loss, "needs", Needs())
+
+    def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
+        value, metrics = self._loss(tokens)
+        return value, metrics | {self.LOSS: value.item()}
