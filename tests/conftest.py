@@ -64,7 +64,9 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
 SLOW = """
     agents/policies/test_lean.py
     agents/policies/test_local.py
+    agents/policies/test_prefix_memory.py
     agents/test_rollout.py
+    agents/test_tree_rollout.py
     benchmarks/credit_lab
     commands/test_disk.py
     commands/test_end_to_end.py
@@ -86,12 +88,16 @@ SLOW = """
     report/test_monitors.py
     rewards/test_known_parts.py
     rewards/test_safety.py
+    run/test_branching.py
     run/test_credit.py
     run/test_side_runs.py
     run/test_supervised.py
     run/test_validation.py
+    run/test_memory_guide.py
     run/test_odd_environments.py
     run/test_policy_tournament.py
+    run/test_second_policy.py
+    run/test_written_guides.py
     sandbox
     source/test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
     store/test_trajectories.py::test_a_killed_writer_leaves_only_whole_steps

@@ -137,11 +137,12 @@ def evaluate(
     url: Annotated[str, typer.Option(help="Address of the server.")] = "",
     model: Annotated[str, typer.Option(help="Name of the model on the server, or the model of --config.")] = "",
     key_variable: Annotated[str, typer.Option(help="Environment variable with the server's key.")] = "OPENAI_API_KEY",
+    memory: Annotated[Path | None, typer.Option(metavar="FILE", help="memory.json of a run: rules to show.")] = None,
 ) -> None:
     """Measure how often a model or a server solves tasks.
 
-    It gets no hints. The rate has a 95 % interval, and every episode is kept. With --config, any key can be set here as
-    for train: --eval.tasks=50.
+    It gets no hints, unless --memory names an experience memory; then the results say so. The rate has a 95 % interval,
+    and every episode is kept. With --config, any key can be set here as for train: --eval.tasks=50.
     """
     from turngate.commands.eval import evaluate_config, settings_for
     from turngate.config import load, parse_table
@@ -155,14 +156,14 @@ def evaluate(
     if config is not None:
         source = context.get_parameter_source
         given = [name for name in context.params if (found := source(name)) and found.name == "COMMANDLINE"]
-        idle = [name for name in given if name not in ("config", "out", "model", "folder")]
+        idle = [name for name in given if name not in ("config", "out", "model", "folder", "memory")]
         if idle:
             raise ConfigError(f"--{idle[0].replace('_', '-')} has no effect with --config; set a key: --eval.tasks=50")
         named = [f"--model={folder or model}"] if folder or model else []
         settings = load(config, [*overrides, *named])
         if named and not settings.policy.trainable:
             raise ConfigError(f"{named[0]} has no effect on a server; write --policy.model=NAME")
-        evaluate_config(_console(), settings, out=out, temperatures=(settings.policy.temperature, 0.0))
+        evaluate_config(_console(), settings, out=out, temperatures=(settings.policy.temperature, 0.0), memory=memory)
         return
     if overrides:
         raise ConfigError(f"unknown option '{overrides[0]}'; keys of a config can be set only together with --config")
@@ -186,7 +187,7 @@ def evaluate(
         samples=samples,
         seed=seed,
     )
-    evaluate_config(_console(), settings, out=out, temperatures=(temperature,))
+    evaluate_config(_console(), settings, out=out, temperatures=(temperature,), memory=memory)
 
 
 @app.command()

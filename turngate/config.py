@@ -29,12 +29,14 @@ from turngate.rubrics import NamedRubric
 from turngate.runs import RunFolder
 from turngate.sinks import ConsoleLines, SinkPart
 from turngate.trainer.aside import AsidePart
+from turngate.trainer.branching import BranchingPart
+from turngate.trainer.branching.fitting import check_branching, fills_values
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.curriculum import CurriculumPart, InOrderPart
 from turngate.trainer.filters import FilterPart
-from turngate.trainer.guidance import GuidePart, NoGuidePart
+from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.signals.settings import (
@@ -235,6 +237,9 @@ class EvalSection(Section):
     """Number of tasks of each split; more tasks narrow the confidence intervals and take longer."""
     samples: int = Field(1, ge=1)
     """Episodes per task at the training temperature. The evaluation at temperature 0 plays each task once."""
+    memory: bool = False
+    """Evaluate once more after training, with the experience memory of guide "memory" in the context. The report has it
+    apart, as "with memory"; the other evaluations are without help."""
 
 
 class Baselines(Section):
@@ -297,6 +302,10 @@ class Config(Section):
     guide: GuidePart = NoGuidePart()
     """The guide, which decides which episodes get which help in training, and whether a task is played on in further
     waves. Evaluation never uses it. package.module:Class names your own."""
+    branching: BranchingPart | None = None
+    """Where episodes branch off others of their task, so that siblings share turns (arpo, cure, eptree, mc_values,
+    portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes. Leave it out to play every
+    episode from the first turn on."""
     aside: tuple[AsidePart, ...] = ()
     """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
     {type = "relift"}."""
@@ -365,6 +374,9 @@ class Config(Section):
         self.signals.check_effect(reads, self.credit)
         per_token = any(column.endswith("_S") for column in reads)
         self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
+        if self.branching is not None:
+            critic, guided = self.value is not None, not isinstance(self.guide, NoGuidePart)
+            check_branching(self.branching, self.train.group_size, name, reads, critic=critic, guided=guided)
         return self
 
     @property
@@ -374,12 +386,13 @@ class Config(Section):
 
     def columns_given(self, components: Iterable[str] | None) -> frozenset[str]:
         """``columns`` for a rubric with these components; None: any components."""
-        offered = self.signals.offered
+        offered, trees = self.signals.offered, self.branching
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
-        return self.credit.reads(
-            offered, siblings=self.train.group_size, components=components, branching=self.guide.branches
-        )
+        if trees is not None:
+            offered |= trees.fills
+        branching = self.guide.branches or (trees is not None and trees.shares)
+        return self.credit.reads(offered, siblings=self.train.group_size, components=components, branching=branching)
 
     @model_validator(mode="after")
     def _environments(self) -> Self:
@@ -412,9 +425,17 @@ class Config(Section):
             raise ValueError(
                 f"policy.top_k {self.policy.top_k} has no effect: the vocabulary has {self.model.vocabulary} entries"
             )
+        if self.eval.memory and not isinstance(self.guide, MemoryGuidePart):
+            raise ValueError(
+                f"eval.memory has no effect: guide '{self.guide.type}' keeps no memory; guide 'memory' does"
+            )
         kinds = [part.type for part in self.aside]
         if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
             raise ValueError(f"aside '{twice}' is listed twice, so its metrics could not be told apart; keep one")
+        if "lessons" in kinds and self.guide.type != "mel":
+            raise ValueError(f"aside 'lessons' has no effect: guide '{self.guide.type}' writes no lessons; 'mel' does")
+        if self.aside and self.learner.type == "frozen":
+            raise ValueError(f"aside '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
         if self.aside and not self.train.steps:
             raise ValueError("aside has no effect with train.steps = 0; leave it out")
         if self.controls and not self.train.steps:
@@ -555,7 +576,8 @@ def _rule_of(data: Mapping[str, object]) -> tuple[str, bool]:
     signals = data.get("signals")
     evidence = signals.get("evidence", {}) if isinstance(signals, Mapping) else {}
     try:
-        return rule.type, bool(VALUES & rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence)))
+        reads = rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence))
+        return rule.type, bool(VALUES & reads) and not fills_values(data)
     except ConfigError:
         return rule.type, False
 

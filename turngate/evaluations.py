@@ -13,6 +13,9 @@ from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
 from turngate.trainer.evaluate import Evaluation
 
+WITH_MEMORY = "with memory"
+"""Phase of the evaluations after training in which episodes are shown the experience memory."""
+
 
 def read_evaluations(run: Path) -> list[tuple[str, Evaluation]]:
     """(phase, evaluation) in the order in which they were made. Raises DataError for a line that is not one."""

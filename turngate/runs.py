@@ -10,6 +10,7 @@ runs/NAME/
     trajectories/step=000012/           every episode
     set_aside/                          episodes of steps that were not finished and were played again
     verdicts.sqlite                     answers of judges
+    memory.json                         the experience memory after training, with guide "memory"
     warm_start.json                     how each pass of the warm start did on validation tasks
     warm_start/ model/                  the model that training began from, and the trained one
     checkpoints/step=000012/            the last two checkpoints
@@ -110,6 +111,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """The numbers of each training step."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def memory(self) -> Path:
+        """The experience memory after training, of a run whose guide keeps one."""
+        return self.path / "memory.json"
 
     @property
     def overlap(self) -> Path:

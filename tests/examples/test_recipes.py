@@ -119,7 +119,24 @@ def a_spider_folder(stack, folder):
     return [f"--env.tasks.folder={folder / 'data'}", "--warm_start.episodes=8"]
 
 
-NEEDS = {"judged_steps": a_server, "spider": a_spider_folder}
+def a_writer(stack, folder):
+    """A server that writes one rule for a memory, and the same text for whatever else it is asked."""
+    rule = "When a colour is shown, press the key that belongs to it."
+
+    def write(prompt, n):
+        if '{"experiences"' in prompt:
+            return {"experiences": [rule]}
+        return {"operations": [{"op": "ADD", "text": rule}]} if '{"operations"' in prompt else "Look at the colour."
+
+    return [f"--guide.speaker.url={stack.enter_context(serving_prompts(write)).url}"]
+
+
+NEEDS = {
+    "experience_memory": a_writer,
+    "judged_steps": a_server,
+    "spider": a_spider_folder,
+    "teacher": a_writer,
+}
 
 
 # --- what recipes show -----------------------------------------------------------------------------------------------
@@ -283,8 +300,42 @@ def failures_are_tried_again(run, rows):
         assert trajectory.turns[pivot].guidance.text.startswith(f"Key {pivot} was wrong: ")
 
 
+def the_memory_has_a_rule(run, rows):
+    """It is there after the first step, and half of the siblings of the second are shown it."""
+    assert [entry["id"] for entry in json.loads(run.memory.read_text())["entries"]] == ["G1"]
+    assert [row["guide/guided_share"] for row in rows] == [0, 0.5]
+    assert [phase for phase, _ in read_evaluations(run.path)][-2:] == ["with memory"] * 2
+
+
+def the_teacher_helps_second_groups(run, rows):
+    """Groups that failed are followed by one with the teacher's text, which learning takes out of the context."""
+    helped = [one for group in groups_of(run) for one in group.trajectories if one.guidance]
+    assert helped
+    assert {(one.guidance.kind, one.guidance.text) for one in helped} == {("feedback", "Look at the colour.")}
+    assert all(one.guidance.strip_for_train for one in helped)
+    assert sum(row["guide/writer_asked"] for row in rows) * 4 == len(helped)
+
+
+def branches_share_turns(run, rows):
+    learned(run, rows)
+    for step, row in enumerate(rows, start=1):
+        leaves = [leaf for group in Store(run.path).read(step, "train") for leaf in group.trajectories]
+        assert sum(leaf.parent is not None for leaf in leaves) == row["branch/branches"] == 4 * 6
+        assert sum(leaf.parent[1] for leaf in leaves if leaf.parent) == row["branch/saved_env_steps"]
+
+
+def every_turn_is_continued(run, rows):
+    learned(run, rows)
+    assert not any(name.startswith("value/") for row in rows for name in row)
+    for group in groups_of(run):
+        assert sorted(leaf.parent[1] for leaf in group.trajectories if leaf.parent) == [0, 0, 1, 1, 2, 2]
+
+
 SHOWN = {
+    "branching": branches_share_turns,
     "curriculum": a_pool_is_explored,
+    "experience_memory": the_memory_has_a_rule,
+    "teacher": the_teacher_helps_second_groups,
     "hint_ladder": hints_are_tried_after_the_exempt_step,
     "judged_steps": steps_are_judged,
     "kl_in_reward": learned,
@@ -300,5 +351,6 @@ SHOWN = {
     "tensorboard": tensorboard_has_the_numbers,
     "test_weights": rare_tests_weigh_more,
     "tournament": the_policy_is_asked,
+    "turn_values": every_turn_is_continued,
     "two_environments": both_environments_are_played_and_told_apart,
 }

@@ -102,7 +102,7 @@ def test_a_step_is_refilled_and_a_killed_run_goes_on_behind_what_it_played(curri
 
 
 def test_a_run_with_a_guide_teaches_its_curriculum_by_unaided_episodes_alone(tmp_path):
-    """The checkpoint has what a recount of the stored episodes without help gives, whatever replaced them."""
+    """The state in the checkpoint is what counting the stored episodes without help gives, whoever replaced them."""
     curriculum = {"type": "learnability", "pool": 8, "half_life": 1e9}
     train = {**BASE["train"], "steps": 2}
     done = run(tmp_path, env=EASY, curriculum=curriculum, guide={"type": "ladder", "exempt_steps": 0}, train=train)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from turngate.agents.chat import Chat
+from turngate.agents.lent import Lent
 from turngate.errors import EnvError
 from turngate.types import Completion, EndedBy, Guidance
 
@@ -60,5 +61,5 @@ class Forced:
             )
 
 
-Entry: TypeAlias = Guidance | Forced | None
+Entry: TypeAlias = Guidance | Forced | Lent | None
 """The help of one sibling: a text in its context, turns that somebody else takes, or none."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from turngate.agents.chat import Chat, n_shared
 from turngate.agents.forced import Entry, Forced
+from turngate.agents.lent import Actor, Lent
 from turngate.agents.policies.base import Policy
 from turngate.errors import AgentFault, ConfigError, EnvError, OutOfRoom, PolicyError, VerifierError
 from turngate.types import (
@@ -65,6 +66,14 @@ class World(Protocol):
         """End the episode now: the rest of the reward, and info."""
         ...
 
+    async def snapshot(self) -> object:
+        """The running episode at this moment, if the environment can be forked exactly."""
+        ...
+
+    async def restore(self, snapshot: object) -> None:
+        """Continue from a snapshot, also of another environment of the same kind."""
+        ...
+
 
 class Worlds(Protocol):
     """Environments to borrow."""
@@ -98,7 +107,8 @@ class TokenLimits:
 class Episode:
     """One episode to play: its task, the seed of environment and sampling, and the help it gets, if any.
 
-    ``forced``: turns that somebody else takes first; ``guidance`` is then its guidance.
+    ``forced``: turns that somebody else takes first; ``lent``: turns that another policy takes. ``guidance`` is then
+    that of whoever takes them.
     """
 
     id: str
@@ -106,6 +116,24 @@ class Episode:
     seed: int
     guidance: Guidance | None = None
     forced: Forced | None = None
+    lent: Lent | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """Where the policy enters an episode: what it sees next, and what was played, said and measured before.
+
+    ``turns`` belong to the episode, ``said`` are the turns that its context shows: the same, unless the policy is shown
+    turns of another episode. ``context``: the tokens that come next; None = the observation as the chat frames it.
+    """
+
+    observation: Observation
+    tools: tuple[Mapping[str, JSON], ...]
+    turns: tuple[Turn, ...] = ()
+    said: tuple[Turn, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    context: IntArray | None = None
+    parent: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)
@@ -113,6 +141,7 @@ class _Play:
     """An episode that is being played: what has been said and recorded so far."""
 
     episode: Episode
+    parent: tuple[str, int] | None = None
     tools: tuple[Mapping[str, JSON], ...] = ()
     ids: list[IntArray] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
@@ -143,6 +172,12 @@ class _Play:
         return forced if forced is not None and len(self.turns) < len(forced.turns) else None
 
     @property
+    def other(self) -> Actor | None:
+        """The other policy that takes the turn that comes next; None = it is not lent."""
+        lent = self.episode.lent
+        return lent.actor if lent is not None and lent.takes(len(self.turns)) else None
+
+    @property
     def is_whole(self) -> bool:
         """Whether all turns of an episode that somebody else plays from beginning to end are taken."""
         forced = self.episode.forced
@@ -162,7 +197,7 @@ class _Play:
             seed=episode.seed,
             evidence=tuple(self.evidence),
             guidance=episode.guidance,
-            parent=None if episode.forced is None else episode.forced.parent,
+            parent=self.parent,
             error=storable(error, REASON_CHARS),
         )
 
@@ -240,15 +275,12 @@ class Player:
     async def _turns(self, world: World, play: _Play) -> Ending:
         episode, outside = play.episode, self.policy.outside
         start_s = time.monotonic()
-        begun = None if episode.forced is None else episode.forced.seed
-        seed = derive_seed(episode.seed if begun is None else begun, "env")
-        observation, info = await outside(world.reset(episode.task, seed, self.chat.notation))
-        frames = self.chat.frames(info["tools"])
-        play.tools = info["tools"] if self.chat.notation else ()
-        if self.chat.system:
-            play.messages.append(Message(role="system", content=self.chat.system))
-        message = self._message(play, observation, answers=False)
-        context = play.framed(partial(frames.opening, observation.text))
+        entrance = await outside(self._enter(world, episode))
+        frames = self.chat.frames(entrance.tools)
+        observation, context = entrance.observation, entrance.context
+        message = self._begin(play, entrance)
+        if context is None:
+            context = play.framed(partial(frames.opening, observation.text))
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
@@ -262,7 +294,7 @@ class Player:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
             try:
-                reply, _, terminated, truncated, info = await outside(world.step(completion.text))
+                reply, _, terminated, truncated, info = await outside(self._step(world, episode, completion.text))
             except AgentFault as fault:  # raised by the pool: the environment hung, or its process died
                 action = Action(text=completion.text)
                 play.turns.append(self._turn(play, observation, context, completion, action))
@@ -278,7 +310,7 @@ class Player:
             if play.is_whole:
                 return await self._cut(world, play, Ending.MAX_TURNS)
             observation, calls = reply, info["action"].calls
-            play.messages.append(Message(role="assistant", content=completion.text, calls=calls))
+            play.messages.append(_assistant(play.turns[-1]))
             message = self._message(play, observation, answers=bool(calls))
             answered = calls[-1].name if calls else ""
             follow_up = partial(frames.follow_up, observation.text, completion.ended_by, answered=answered)
@@ -286,12 +318,40 @@ class Player:
 
     async def _said(self, play: _Play) -> Completion:
         """The next turn: of the policy, or of whoever takes it instead. Raises OutOfRoom for one that does not fit."""
-        if play.forced is None:
+        if play.other is not None:
+            completion = await self.policy.outside(play.other.act(self._request(play), self.chat))
+        elif play.forced is not None:
+            completion = play.forced.said(len(play.turns), self.chat, self.policy.version)
+        else:
             return await self.policy.complete(self._request(play))
-        completion = play.forced.said(len(play.turns), self.chat, self.policy.version)
         if play.n_tokens + len(completion.ids_K) > self.limits.context:
-            raise OutOfRoom(f"forced turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
+            raise OutOfRoom(f"turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
         return completion
+
+    async def _enter(self, world: World, episode: Episode) -> Entrance:
+        """Put the environment where the policy enters the episode."""
+        forced = episode.forced
+        seed = episode.seed if forced is None or forced.seed is None else forced.seed
+        observation, info = await world.reset(episode.task, derive_seed(seed, "env"), self.chat.notation)
+        return Entrance(observation=observation, tools=info["tools"], parent=None if forced is None else forced.parent)
+
+    async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
+        """One turn of the environment."""
+        return await world.step(text)
+
+    def _begin(self, play: _Play, entrance: Entrance) -> Message:
+        """Take over what was before the entrance; the message of its observation."""
+        play.tools = entrance.tools if self.chat.notation else ()
+        play.parent, play.turns = entrance.parent, list(entrance.turns)
+        play.evidence = list(entrance.evidence)
+        play.ids = [part for turn in entrance.turns for part in (turn.context_ids, turn.completion.ids_K)]
+        if self.chat.system:
+            play.messages.append(Message(role="system", content=self.chat.system))
+        answers = False
+        for turn in entrance.said:
+            play.messages += [self._message(play, turn.observation, answers=answers), _assistant(turn)]
+            answers = bool(turn.action.calls)
+        return self._message(play, entrance.observation, answers=answers and bool(entrance.turns))
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         try:
@@ -334,7 +394,7 @@ class Player:
     @staticmethod
     def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, action: Action) -> Turn:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
-        source[len(context) :] = Source.POLICY if play.forced is None else Source.GUIDE
+        source[len(context) :] = Source.GUIDE if play.forced or play.other else Source.POLICY
         guidance = play.episode.guidance
         source[play.hint] = Source.GUIDE
         shown = guidance is not None and bool(guidance.text) and guidance.insert_turn == len(play.turns)
@@ -391,12 +451,17 @@ async def play_groups(
     return [group(place) for place in range(len(groups))]
 
 
+def _assistant(turn: Turn) -> Message:
+    """What the policy said in a turn, as a message."""
+    return Message(role="assistant", content=turn.completion.text, calls=turn.action.calls)
+
+
 def _episode(task: Task, sibling: int, entry: Entry, seed: int) -> Episode:
-    forced = entry if isinstance(entry, Forced) else None
     return Episode(
         id=f"{task.id}#{sibling}@{seed:x}",
         task=task,
         seed=derive_seed(seed, task.id, sibling),
-        guidance=entry.guidance if isinstance(entry, Forced) else entry,
-        forced=forced,
+        guidance=entry.guidance if isinstance(entry, Forced | Lent) else entry,
+        forced=entry if isinstance(entry, Forced) else None,
+        lent=entry if isinstance(entry, Lent) else None,
     )

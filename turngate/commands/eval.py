@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import product
@@ -16,11 +16,12 @@ from rich.console import Console
 
 from turngate.agents.rollout import Player
 from turngate.config import Config, dump, parse
-from turngate.errors import ConfigError, StoreError
-from turngate.evaluations import add_evaluation
+from turngate.errors import ConfigError, DataError, StoreError
+from turngate.evaluations import WITH_MEMORY, add_evaluation
 from turngate.examine.base import Desk
 from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
+from turngate.jsonl import read_json
 from turngate.report.tables import wilson
 from turngate.run.assemble import check_examiners
 from turngate.run.environments import Environments, naming_key
@@ -31,8 +32,9 @@ from turngate.run.splits import overlaps_with_run
 from turngate.runs import RunFolder
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.evaluate import Evaluation, evaluate
+from turngate.trainer.guidance import MemoryGuide, MemoryGuidePart
 from turngate.trainer.overlap import SplitOverlap, overlap_lines
-from turngate.types import JSON, ScoredGroup, derive_seed
+from turngate.types import JSON, Guidance, ScoredGroup, Task, derive_seed
 
 PHASE = "eval"
 
@@ -63,14 +65,23 @@ def settings_for(
     return parse(table)
 
 
-def evaluate_config(console: Console, config: Config, *, out: Path | None, temperatures: Sequence[float]) -> None:
+def evaluate_config(
+    console: Console,
+    config: Config,
+    *,
+    out: Path | None,
+    temperatures: Sequence[float],
+    memory: Path | None = None,
+) -> None:
     """Play ``eval.splits`` of every environment at each temperature (0: greedy, once), print and keep the results.
 
     The new folder ``out``, by default evaluations/NAME, gets the config, the package versions, every episode and the
     success rates, so that ``turngate show`` and ``rescore`` read it like a run. If the evaluation fails the folder is
-    removed. Raises ConfigError, also if the folder exists, and StoreError if no episode was usable.
+    removed. ``memory``: the ``memory.json`` of a run, whose rules each episode is shown. Raises ConfigError, also if
+    the folder exists, and StoreError if no episode was usable.
     """
     path = Path("evaluations", config.name) if out is None else out
+    shown = None if memory is None else _remembering(config, memory)
     with Environments(config.env, trained=False) as environments:
         for label, env in environments:
             for split in config.eval.splits:
@@ -86,9 +97,13 @@ def evaluate_config(console: Console, config: Config, *, out: Path | None, tempe
             write_text_atomic(folder.config, dump(config))
             if overlaps:
                 write_json_atomic(folder.overlap, {"splits": [asdict(found) for found in overlaps]})
-            results = asyncio.run(_play(config, environments, player, folder, temperatures))
+            results = asyncio.run(_play(config, environments, player, folder, temperatures, shown))
             write_json_atomic(folder.result, {"evaluations": [_row(label, result) for label, result in results]})
-    for line in [*(_line(label, result) for label, result in results), *overlap_lines(overlaps), *lines]:
+    for line in [
+        *(_line(label, result, helped=shown is not None) for label, result in results),
+        *overlap_lines(overlaps),
+        *lines,
+    ]:
         console.print(line, markup=False, highlight=False)
     console.print(
         f"kept in {path}; look at it with: turngate show {path}", markup=False, highlight=False, soft_wrap=True
@@ -115,6 +130,19 @@ def _player(config: Config) -> Player:
     return config.policy.player(rounded_for(config, model), config.policy.chat(model, tokenizer))
 
 
+def _remembering(config: Config, path: Path) -> Callable[[Task], Guidance | None]:
+    """What each task is shown of the memory that a run kept, by the settings of its guide if the config has it."""
+    part = config.guide if isinstance(config.guide, MemoryGuidePart) else MemoryGuidePart()
+    guide = MemoryGuide(most=part.most, share=part.share)
+    try:
+        guide.load(read_json(path))
+    except (DataError, StoreError) as error:
+        raise ConfigError(f"--memory: '{path}' is not the memory.json of a run: {error}") from error
+    if not guide.memory.entries:
+        raise ConfigError(f"--memory: '{path}' holds no rule, so it has no effect; leave it out")
+    return guide.remembered
+
+
 @contextmanager
 def _fresh(path: Path) -> Iterator[RunFolder]:
     """A new folder, which is removed if the block fails. Raises ConfigError for a folder that exists."""
@@ -133,7 +161,12 @@ def _fresh(path: Path) -> Iterator[RunFolder]:
 
 
 async def _play(
-    config: Config, environments: Environments, player: Player, folder: RunFolder, temperatures: Sequence[float]
+    config: Config,
+    environments: Environments,
+    player: Player,
+    folder: RunFolder,
+    temperatures: Sequence[float],
+    memory: Callable[[Task], Guidance | None] | None,
 ) -> list[tuple[str, Evaluation]]:
     """Play every environment, split and temperature in turn; the result of each is on disk before the next begins."""
     sections, results = environments.sections, []
@@ -154,19 +187,20 @@ async def _play(
                 seed=derive_seed(config.seed, PHASE, named, str(temperature)),
                 examining=examining,
                 reads=environments.rubrics[label].readers,
+                memory=memory,
             )
-            _keep(folder, result, played)
+            _keep(folder, result, played, PHASE if memory is None else WITH_MEMORY)
             results.append((label, result))
     return results
 
 
-def _keep(folder: RunFolder, result: Evaluation, played: Sequence[ScoredGroup]) -> None:
+def _keep(folder: RunFolder, result: Evaluation, played: Sequence[ScoredGroup], kind: str) -> None:
     """Write the episodes and their result. Raises StoreError if no episode was usable."""
     if not result.success_B:
         raise StoreError(f"none of the {result.unusable} episodes was usable; the first says: {_problem(played)}")
     phase = f"{PHASE}-{result.split}-{'sampled' if result.temperature else 'greedy'}"
     Store(folder.path).write(0, played, phase=phase.replace("/", ".").replace(":", "."))
-    add_evaluation(folder.path, PHASE, result)
+    add_evaluation(folder.path, kind, result)
 
 
 def _problem(played: Sequence[ScoredGroup]) -> str:
@@ -198,12 +232,13 @@ def _row(label: str, result: Evaluation) -> dict[str, JSON]:
     }
 
 
-def _line(label: str, result: Evaluation) -> str:
+def _line(label: str, result: Evaluation, *, helped: bool) -> str:
     n, successes = len(result.success_B), sum(result.success_B)
     low, high = wilson(successes, n)
     of_all = f", {result.rate_of_all:.1%} if they count as failures" if result.unusable else ""
     return (
         f"{label} {result.split.removeprefix(f'{label}:')}, temperature {result.temperature:g}: {successes} of {n} "
-        f"solved unaided = {successes / n:.1%} (95 % interval {low:.1%} to {high:.1%}); {result.tasks} tasks, "
-        f"{result.questions} distinct questions, {result.episodes} episodes, {result.unusable} unusable{of_all}"
+        f"solved {WITH_MEMORY if helped else 'unaided'} = {successes / n:.1%} (95 % interval {low:.1%} to {high:.1%}); "
+        f"{result.tasks} tasks, {result.questions} distinct questions, {result.episodes} episodes, "
+        f"{result.unusable} unusable{of_all}"
     )

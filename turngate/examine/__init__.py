@@ -7,6 +7,7 @@ evidence. Everything slow or random has therefore happened before scoring, and a
 by those that ask a judge, ``recorded`` by several that read recorded evidence. Every other module holds examiners.
 """
 
+from turngate.examine.adherence import Adherence
 from turngate.examine.appeals import Appeals
 from turngate.examine.base import Desk, Examiner, Facts
 from turngate.examine.likelihood import Likelihood
@@ -20,6 +21,7 @@ from turngate.examine.tournament import Tournament
 from turngate.examine.weighted_tests import WeightedTests
 
 __all__ = [
+    "Adherence",
     "Appeals",
     "Desk",
     "Examiner",

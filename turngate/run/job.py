@@ -7,6 +7,7 @@ its checkpoint exists. What was recorded of later steps is moved to ``set_aside/
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict
 
 from rich.console import Console
@@ -14,13 +15,13 @@ from rich.console import Console
 from turngate.agents.rollout import Worlds
 from turngate.config import Config, dump, modules_of
 from turngate.errors import ConfigError
-from turngate.evaluations import add_evaluation, forget_evaluations, read_evaluations
+from turngate.evaluations import WITH_MEMORY, add_evaluation, forget_evaluations, read_evaluations
 from turngate.jsonl import cut_torn_line
 from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.aside_means import check_teachers
-from turngate.run.assemble import assembled, check_credit, check_examiners
+from turngate.run.assemble import assembled, check_credit, check_examiners, trees_of
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, naming_key
@@ -40,11 +41,12 @@ from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.evaluate import evaluate
+from turngate.trainer.guidance import MemoryGuide
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.overlap import SplitOverlap
 from turngate.trainer.run_parts import Run
 from turngate.trainer.step import train_step
-from turngate.types import derive_seed
+from turngate.types import Guidance, Task, derive_seed
 
 
 class Job:
@@ -89,6 +91,7 @@ class Job:
             check_examiners(config, self.environments)
             check_guide(config, self.environments)
             check_teachers(config)
+            trees_of(config, self.environments)  # raises for an environment that cannot be forked
             check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
             self._curriculum = self._opened_curriculum()
@@ -153,6 +156,7 @@ class Job:
             if config.train.steps:
                 await self._train(run, done, sinks)
                 await self._evaluate(run, "after")
+            await self._evaluate_memory(run)
         save_model(model, chat.tokenizer, self.folder.model)
 
     async def _resume(self, run: Run) -> int:
@@ -182,7 +186,7 @@ class Job:
                     checkpoints.save(step, run.learner, run.checkpointed)
                 progress.update(step, total, "")
 
-    async def _evaluate(self, run: Run, phase: str) -> None:
+    async def _evaluate(self, run: Run, phase: str, memory: Callable[[Task], Guidance | None] | None = None) -> None:
         """Evaluate without hints, at the training temperature and greedy, on every split; skips what is recorded."""
         finished = {(e.split, e.temperature) for p, e in read_evaluations(self.path) if p == phase}
         config = self.config
@@ -201,6 +205,7 @@ class Job:
                     seed=derive_seed(config.seed, "evaluate", phase, named, str(temperature)),
                     examining=run.examining,
                     reads=self.environments.rubrics[label].readers,
+                    memory=memory,
                 )
                 step = 0 if phase == "before" else config.train.steps
                 name = _file_name(f"{phase}-{named}-{'greedy' if temperature == 0 else 'sampled'}")
@@ -208,6 +213,14 @@ class Job:
                 store.discard(step, name)  # left by a process that was killed before it added the evaluation
                 store.write(step, played, phase=name)
                 add_evaluation(self.path, phase, result)
+
+    async def _evaluate_memory(self, run: Run) -> None:
+        """Keep the memory of a guide that has one, and evaluate with it if the config asks for that."""
+        if not isinstance(run.guide, MemoryGuide):
+            return
+        write_json_atomic(self.folder.memory, run.guide.state())
+        if self.config.eval.memory:
+            await self._evaluate(run, WITH_MEMORY, run.guide.remembered)
 
     def _splits(self) -> list[tuple[str, str, str]]:
         """(environment, split, name of the evaluation). The name is the split; ENV:SPLIT with several environments."""
@@ -294,7 +307,8 @@ class Job:
         for step, problem in checkpoints.set_damaged_aside().items():
             last = checkpoints.last()
             self._say(f"the checkpoint of step {step} is damaged ({problem}): set aside; step {last} is the newest")
-            forget_evaluations(self.path, "after")
+            for phase in ("after", WITH_MEMORY):
+                forget_evaluations(self.path, phase)
 
     def _checkpoints(self) -> Checkpoints:
         return Checkpoints(self.folder.checkpoints)
@@ -306,8 +320,8 @@ def _make(side_run: SideRun, console: Console) -> None:
 
 
 def _file_name(phase: str) -> str:
-    """The phase under which episodes are stored: "/" and ":" of an environment's name do not fit a file name."""
-    return phase.replace("/", ".").replace(":", ".")
+    """The phase under which episodes are stored: "/", ":" and blanks do not fit the name of a file."""
+    return phase.replace("/", ".").replace(":", ".").replace(" ", "-")
 
 
 def _without_sinks(text: str) -> dict[str, object]:

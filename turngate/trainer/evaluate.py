@@ -1,4 +1,4 @@
-"""Success on given tasks without guidance: no parameter of ``evaluate`` could pass any."""
+"""Success on given tasks without guidance. The one exception is an experience memory, which is reported apart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.examine.run import Examining
 from turngate.trainer.overlap import question_of
-from turngate.types import Group, ScoredGroup, Task
+from turngate.types import Group, Guidance, ScoredGroup, Task
 
 SUCCESS = 1.0 - 1e-6  # an outcome of 1 is success; partial outcomes are not
 
@@ -61,13 +61,16 @@ async def evaluate(
     seed: int,
     examining: Examining | None = None,
     reads: Collection[str] = (),
+    memory: Callable[[Task], Guidance | None] | None = None,
 ) -> tuple[Evaluation, list[ScoredGroup]]:
     """Play every task ``samples`` times at the player's temperature; returns the results, and the groups to be stored.
 
     ``examining`` holds the examiners of the run; only those are called that record a fact among ``reads``, the evidence
-    that the rubric reads.
+    that the rubric reads. ``memory`` gives what a task is shown of an experience memory; whoever passes it has to
+    report the result apart from that of the policy alone.
     """
-    groups = await play_groups(player, worlds, tasks, [[None] * samples] * len(tasks), seed=seed)
+    shown = [[None if memory is None else memory(task)] * samples for task in tasks]
+    groups = await play_groups(player, worlds, tasks, shown, seed=seed)
     if examining is not None:
         groups, _ = await examining.examined(groups, 0, reads=reads)
     scored = [score(group) for group in groups]

@@ -10,9 +10,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel, Precision
@@ -21,6 +21,7 @@ from turngate.parts import Part, when_used
 from turngate.trainer.loss.tokens import Loss, needs_of
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
+frozen = when_used("turngate.trainer.torch.frozen")
 torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to this protocol, and so imports it
 
 Measured: TypeAlias = Mapping[str, FloatArray]
@@ -180,4 +181,33 @@ class TorchLearnerPart(LearnerPart):
             critic=critic,
             dtype=self.dtype,
         )
+        return learner
+
+
+class FrozenLearnerPart(LearnerPart):
+    """No learning: the weights stay as they are, for a guide that learns without them, such as an experience
+    memory."""
+
+    type: Literal["frozen"] = "frozen"
+
+    @model_validator(mode="after")
+    def _learns_nothing(self) -> Self:
+        for name in ("lr", "max_kl"):
+            if getattr(self, name) != LearnerPart.model_fields[name].default:
+                raise ValueError(
+                    f'learner.{name} has no effect: learner.type = "frozen" makes no updates; leave it out'
+                )
+        return self
+
+    def open(
+        self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
+    ) -> Learner:
+        """A ``FrozenLearner``; with a rate of its own, which a warm start has, one that learns.
+
+        Raises ConfigError for a critic, which would have to learn.
+        """
+        if critic is not None:
+            raise ConfigError('learner.type "frozen" trains no critic; choose a credit rule without one')
+        make = frozen.FrozenLearner if lr is None else torch_learner.TorchLearner
+        learner: Learner = make(model, lr=self.lr if lr is None else lr, sampling=sampling, dtype=self.dtype)
         return learner

@@ -12,11 +12,13 @@ from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds
 from turngate.examine.run import Examining
 from turngate.trainer.aside.learning import Asides
+from turngate.trainer.branched_play import Trees
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
 from turngate.trainer.guidance.guarded_help import LeakGuard
+from turngate.trainer.guidance.writer import Writer
 from turngate.trainer.learner import MAX_KL, Learner
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import unwatched
@@ -58,14 +60,16 @@ class Run:
     max_kl: float = MAX_KL  # furthest that the updates of a step may move the policy, in nats per token
     rounding: str = ""  # advice for the case that sampler and learner differ by rounding alone
     examining: Examining | None = None  # looks at the episodes before they are scored
+    writer: Writer | None = None  # the model that writes for the guide
     reference: Learner | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
-    batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
     guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
+    batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
+    trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
 
     @property
     def policy(self) -> Policy:
@@ -74,17 +78,17 @@ class Run:
 
     @property
     def checkpointed(self) -> Mapping[str, Stateful]:
-        """What a checkpoint saves beside the learner: models that signals train, memory of other parts."""
+        """What a checkpoint saves beside the learner: models that signals train, memories of other parts."""
         found: dict[str, Stateful] = dict(self.signals.learners)
         if self.examining is not None:
             found["examine"] = self.examining
         if isinstance(self.guide, Remembering):
             found["guide"] = _Memory(self.guide)
+        if self.curriculum is not None and self.curriculum.stateful:
+            found["curriculum"] = self.curriculum
         for kind, source in self.asides.sources.items():
             if isinstance(source, Remembering):
                 found[f"aside_{kind}"] = _Memory(source)
-        if self.curriculum is not None and self.curriculum.stateful:
-            found["curriculum"] = self.curriculum
         return found
 
     @property
@@ -93,7 +97,7 @@ class Run:
         return self.examining is not None and bool(self.examining.examiners)
 
     def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
-        """Show everything that a step played to the guide and to the curriculum, and return their metrics."""
+        """Show the results of a step to the guide and to the curriculum, and return their metrics."""
         self.guide.observe(played)
         helped = self.guide.metrics() | self.guard.metrics()
         if self.curriculum is None:

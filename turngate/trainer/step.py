@@ -18,6 +18,7 @@ from turngate.trainer.learner import measured_for
 from turngate.trainer.monitoring import credit_metrics
 from turngate.trainer.pack import by_turn, pack, split
 from turngate.trainer.run_parts import Run
+from turngate.trainer.shared_turns import sampled_turns
 from turngate.trainer.signals.base import AfterCredit
 from turngate.trainer.table import tabulate
 from turngate.trainer.waves import play_waves
@@ -155,7 +156,7 @@ def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     }
     if not usable:
         return of_all
-    sources = [turn.source for trajectory, _ in usable for turn in trajectory.turns]
+    sources = [turn.source for trajectory, _ in usable for turn in sampled_turns(trajectory)]
     n_tokens = sum(int(np.count_nonzero(source == Source.POLICY)) for source in sources)
     return {
         "success": successes / len(usable),

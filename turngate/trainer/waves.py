@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from turngate.metrics import Clock
 from turngate.trainer.filling import Filling
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.results import solved, success_rate, unguided
+from turngate.trainer.guidance.writer import consult, prepare
 from turngate.trainer.run_parts import Run
 from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
@@ -57,18 +59,23 @@ async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -
             examined, n = await _play_batch(run, stage, batch, step, clock)
             courses, waves = courses + batch, waves + n
             with clock("reward"):
-                groups_scored += [group for course in batch for group in course.learned(run, step)]
+                groups_scored += [
+                    run.guide.settle(group, course.scored()) for course in batch for group in course.learned(run, step)
+                ]
                 tasks = filling.further(groups_scored)
     played = [course.scored() for course in courses]
     unused = [group for course in courses for group in course.unused()]
     books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, waves)
-    return Waves(groups=groups_scored, played=played, unused=unused, metrics=examined | books | filling.metrics())
+    written = {} if run.writer is None else run.writer.metrics()
+    metrics = examined | books | written | filling.metrics()
+    return Waves(groups=groups_scored, played=played, unused=unused, metrics=metrics)
 
 
 async def _play_batch(
     run: Run, stage: Stage | None, courses: Sequence[_Course], step: int, clock: Clock
 ) -> tuple[Metrics, int]:
     """Play some tasks until the guide wants no more of any; the metrics of the examiners, and the number of waves."""
+    await prepare(run.guide, run.writer, [course.task for course in courses], seed=_seed(run, step, 0))
     plans: list[Plan | None] = [run.guide.plan(course.task, run.group_size) for course in courses]
     examined: Metrics = {}
     wave = 0
@@ -81,6 +88,8 @@ async def _play_batch(
             for (course, plan), group in zip(active, groups, strict=True):
                 course.add(plan, group, run, step)
         wave += 1
+        asked = [course.scored() for course, _ in active]
+        await consult(run.guide, run.writer, asked, wave=wave, seed=_seed(run, step, wave))
         plans = [
             None if plan is None else run.guide.again(course.scored(), wave)
             for course, plan in zip(courses, plans, strict=True)
@@ -109,10 +118,11 @@ async def _play(
 ) -> tuple[list[Group], Metrics]:
     """The groups of one wave with the facts of all examiners, which begin with a group while others are played."""
     tasks, entries = [course.task for course, _ in active], [plan.entries for _, plan in active]
-    if stage is None:
-        return await play_groups(run.player, run.worlds, tasks, entries, seed=seed), {}
-    played = await play_groups(run.player, run.worlds, tasks, entries, seed=seed, ended=stage.group_done)
-    return await stage.finish(played)
+    play = partial(play_groups, run.player, run.worlds, tasks, entries, seed=seed)
+    if run.trees is not None:  # no guide plans beside branches, so every entry is empty
+        play = partial(run.trees.play, run.player, run.worlds, tasks, budget=run.group_size, seed=seed)
+    groups, metrics = (await play(), {}) if stage is None else await stage.finish(await play(ended=stage.group_done))
+    return groups, metrics if run.trees is None else metrics | run.trees.metrics(groups)
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from turngate.rewards.judge.items import (
     rule_out,
 )
 from turngate.rewards.judge.prompts import PROTOCOL, Question, pairwise, pointwise, steps
-from turngate.rewards.judge.replies import read_answer
+from turngate.rewards.judge.replies import read_answer, read_object
 from turngate.rewards.judge.tournament import Standings, bracket, single_elimination, zero_group
 from turngate.rewards.judge.verdicts import (
     Answer,
@@ -85,6 +85,7 @@ __all__ = [
     "panel_facts",
     "pointwise",
     "read_answer",
+    "read_object",
     "rubric_facts",
     "rubric_score",
     "rule_out",

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from turngate.rewards.judge.fence import is_quoted
 from turngate.rewards.judge.prompts import Question
 from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, PairScores, Quote, Verdict
+from turngate.types import JSON
 
 TOP_SCORE = 10.0
 QuoteRule: TypeAlias = Literal["decisive", "always"]
@@ -31,6 +32,14 @@ def read_answer(question: Question, text: str, *, quotes: QuoteRule = "decisive"
         if data.get("verdict") == "invalid":
             return Fault(kind=FaultKind.INVALID, detail="the judge says that the work cannot be judged")
         return _READERS[question.kind](question, data, quotes == "always")
+    except _Bad as bad:
+        return bad.fault
+
+
+def read_object(text: str) -> dict[str, JSON] | Fault:
+    """The JSON object that the reply ``text`` is, found as strictly as that of a verdict, or what is wrong with it."""
+    try:
+        return _object(text)
     except _Bad as bad:
         return bad.fault
 

@@ -11,6 +11,7 @@ from turngate.trainer.aside.base import AsideMeans, AsidePart, AsideRow, AsideRo
 from turngate.trainer.aside.interventions import Interventions
 from turngate.trainer.aside.kdrl import Kdrl
 from turngate.trainer.aside.learning import Asides
+from turngate.trainer.aside.lessons import Lessons
 from turngate.trainer.aside.oracle_share import OracleDemonstrations
 from turngate.trainer.aside.relift import Relift
 from turngate.trainer.aside.thoughts import Gtr
@@ -25,6 +26,7 @@ __all__ = [
     "Gtr",
     "Interventions",
     "Kdrl",
+    "Lessons",
     "OracleDemonstrations",
     "Relift",
     "row_of",

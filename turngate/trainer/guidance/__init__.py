@@ -12,14 +12,22 @@ never asks a guide.
 
 from turngate.agents.forced import Entry, Forced
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers, Need, NoGuide, NoGuidePart, Remembering
+from turngate.trainer.guidance.experience import MemoryGuide, MemoryGuidePart
+from turngate.trainer.guidance.hindsight import HindsightPart
 from turngate.trainer.guidance.hint_guides import GuideGrpoPart, LadderPart, SageLightPart, SagePart
+from turngate.trainer.guidance.meta_experience import MetaExperiencePart
+from turngate.trainer.guidance.pilot import PilotPart
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.prefix_schedules import G2rpoAPart, ReverseCurriculumPart
 from turngate.trainer.guidance.prefixes import BreadPart, OraclePrefixPart, StepHintPart
 from turngate.trainer.guidance.reflect import ReflectPart
 from turngate.trainer.guidance.screening import SpeedPart
+from turngate.trainer.guidance.second_policy import SecondPolicyPart
 from turngate.trainer.guidance.seele import SeelePart
+from turngate.trainer.guidance.self_hints import SelfHintsPart
+from turngate.trainer.guidance.self_reflection import SelfReflectionPart
 from turngate.trainer.guidance.solutions import AcnchorPart, GhpoPart, LuffyPart, QuestAPart
+from turngate.trainer.guidance.teacher import TeacherPart
 
 __all__ = [
     "AcnchorPart",
@@ -32,12 +40,17 @@ __all__ = [
     "GuideGrpoPart",
     "GuidePart",
     "Helpers",
+    "HindsightPart",
     "LadderPart",
     "LuffyPart",
+    "MemoryGuide",
+    "MemoryGuidePart",
+    "MetaExperiencePart",
     "Need",
     "NoGuide",
     "NoGuidePart",
     "OraclePrefixPart",
+    "PilotPart",
     "Plan",
     "QuestAPart",
     "ReflectPart",
@@ -45,7 +58,11 @@ __all__ = [
     "ReverseCurriculumPart",
     "SageLightPart",
     "SagePart",
+    "SecondPolicyPart",
     "SeelePart",
+    "SelfHintsPart",
+    "SelfReflectionPart",
     "SpeedPart",
     "StepHintPart",
+    "TeacherPart",
 ]

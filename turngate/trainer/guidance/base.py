@@ -52,6 +52,11 @@ class Guide:
         """
         return None
 
+    def settle(self, group: ScoredGroup, played: ScoredGroup) -> ScoredGroup:
+        """A group as it is learned from, after the last wave; ``played`` has all episodes of its task. By default as it
+        is; a guide may add lines to ledgers."""
+        return group
+
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """Take in the results of a step: of each task all episodes that were played, also those not learned from."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from turngate.agents.forced import Entry, Forced
+from turngate.agents.lent import Lent
 from turngate.envs.leak import held
 from turngate.trainer.guidance.base import Helpers
 from turngate.trainer.guidance.plan import Plan
@@ -59,8 +60,10 @@ class LeakGuard:
         return found
 
     def _allowed(self, task: Task, entry: Entry) -> Entry:
+        if entry is None or isinstance(entry, Lent):  # another policy acts: there is no text
+            return entry
         guidance = entry.guidance if isinstance(entry, Forced) else entry
-        if guidance is None or not guidance.text:
+        if not guidance.text:
             return entry
         if not self.refuses(guidance.text, task, kind=guidance.kind, level=guidance.level):
             return entry

@@ -1,0 +1,128 @@
+"""HeRL: failures are rewritten with their unmet requirements in view, and what can be mended is worth a little more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
+from turngate.trainer.guidance.plan import Plan
+from turngate.trainer.guidance.reflect import retry_from
+from turngate.trainer.guidance.results import solved, unguided
+from turngate.trainer.guidance.transcripts import first_unmet, met
+from turngate.types import Metrics, RewardEvent, Score, ScoredGroup
+
+BONUS = "hindsight"
+"""Name of the bonus in the ledger."""
+
+
+def hindsight_bonus(reward: float, rewritten: float, *, alpha: float, cap: float) -> float:
+    """What is added to a draft's reward R for its rewrite's R′: ``alpha·(R′ − R)``, between ``−cap`` and ``cap``."""
+    return float(np.clip(alpha * (rewritten - reward), -cap, cap))
+
+
+class HindsightPart(GuidePart):
+    """HeRL: the best failures of a task without a success are rewritten from their first unmet turn on, with the lists
+    of what they met and what not in view. The best rewrite takes the place of the best failure, if it is better.
+
+    ``R ← R + alpha·(R′ − R)`` for each failure of reward R whose rewrite got R′: what is easily mended is worth more.
+    The bonus stands in the ledger as "hindsight"; rescoring, which sees one episode at a time, leaves it out. Rewrites
+    are learned from under the context without the lists; the loss of such rows is that of loss.guided. Source: the code
+    of HeRL (https://github.com/sikelifei/HeRL), where a text is rewritten as a whole.
+    """
+
+    type: Literal["herl"] = "herl"
+    branches: ClassVar[bool] = True
+    drafts: int = Field(2, ge=1)
+    """Most failures of a task that are rewritten; those with the largest payment first."""
+    alpha: float = Field(0.05, ge=0, le=1)
+    """Share of what the rewrite gained that the failure is paid for; 0 = no bonus. A large one rewards bad drafts that
+    are easily mended."""
+    cap: float = Field(0.1, gt=0)
+    """Largest bonus, and largest deduction for a rewrite that is worse."""
+    strip: bool = True
+    """Whether the lists are taken out of the context that is learned from."""
+
+    def open(self, helpers: Helpers) -> Hindsight:
+        """The guide of one run."""
+        return Hindsight(drafts=self.drafts, alpha=self.alpha, cap=self.cap, strip=self.strip)
+
+
+class Hindsight(Guide):
+    """See ``HindsightPart``."""
+
+    def __init__(self, *, drafts: int, alpha: float, cap: float, strip: bool) -> None:
+        self._drafts, self._alpha, self._cap, self._strip = drafts, alpha, cap, strip
+        self._bonuses: list[float] = []
+
+    def again(self, group: ScoredGroup, wave: int) -> Plan | None:
+        """A rewrite of each of the best failures, where nobody has succeeded."""
+        drafts = [] if wave > 1 or any(map(solved, group.scores)) else best_drafts(group)[: self._drafts]
+        if not drafts:
+            return None
+        entries = [
+            retry_from(
+                group.trajectories[at], first_unmet(group.scores[at]) or 0, note(group.scores[at]), strip=self._strip
+            )
+            for at in drafts
+        ]
+        return Plan(entries=entries, into="replace", row=drafts[0])
+
+    def settle(self, group: ScoredGroup, played: ScoredGroup) -> ScoredGroup:
+        """The group with the bonus of every draft in it."""
+        rewritten = _rewards_of_rewrites(played)
+        scores = [
+            self._with_bonus(score, rewritten[one.id]) if one.id in rewritten and score.usable else score
+            for one, score in zip(group.trajectories, group.scores, strict=True)
+        ]
+        return replace(group, scores=tuple(scores))
+
+    def metrics(self) -> Metrics:
+        """``guide/hindsight_bonus``: mean of the bonuses of this step; nothing if there were none."""
+        bonuses, self._bonuses = self._bonuses, []
+        return {"guide/hindsight_bonus": float(np.mean(bonuses))} if bonuses else {}
+
+    def _with_bonus(self, score: Score, rewritten: float) -> Score:
+        bonus = hindsight_bonus(score.total, rewritten, alpha=self._alpha, cap=self._cap)
+        self._bonuses.append(bonus)
+        if not bonus:
+            return score
+        reward_T = score.reward_T.copy()
+        reward_T[-1:] += bonus
+        event = RewardEvent(name=BONUS, kind="process", turn=None, value=bonus, weight=1.0)
+        return replace(score, ledger=(*score.ledger, event), reward_T=reward_T)
+
+
+def best_drafts(group: ScoredGroup) -> list[int]:
+    """Places of the failures without help, those that were paid most first; of equal ones those that met more verdicts,
+    then the first."""
+    places = [
+        at
+        for at, (one, score) in enumerate(zip(group.trajectories, group.scores, strict=True))
+        if score.usable and unguided(one) and one.turns and not solved(score)
+    ]
+    return sorted(places, key=lambda at: (-group.scores[at].total, -len(met(group.scores[at], True)), at))
+
+
+def note(score: Score) -> str:
+    """What a rewrite is shown: the requirements that the draft met, and those that it did not."""
+    lines = ["This is a second attempt. Keep what was right and mend the rest."]
+    lines += [f"{title}: {', '.join(names)}." for title, names in _lists(score).items() if names]
+    return "\n".join(lines)
+
+
+def _lists(score: Score) -> Mapping[str, Sequence[str]]:
+    return {"The first attempt met": met(score, True), "It did not meet": met(score, False)}
+
+
+def _rewards_of_rewrites(played: ScoredGroup) -> dict[str, float]:
+    """Id of a draft → the largest payment of its rewrites."""
+    found: dict[str, float] = {}
+    for one, score in zip(played.trajectories, played.scores, strict=True):
+        if one.parent is not None and score.usable:
+            found[one.parent[0]] = max(score.total, found.get(one.parent[0], score.total))
+    return found

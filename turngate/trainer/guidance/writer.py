@@ -1,0 +1,152 @@
+"""Guides in which a model writes words: who is asked, within which limits, and what happens when nobody answers.
+
+The model is named as a judge is: the running policy, another model in this process, or a server. A text that is not
+there in time is missing: it is counted, and the guide goes on without help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pydantic import model_validator
+
+from turngate.agents.rollout import Player
+from turngate.judging import Ask, JudgePart, JudgeSettings, PolicyJudge, Reply, Speaker
+from turngate.rewards.judge import Fault, FaultKind
+from turngate.rewards.judge.replies import is_refusal
+from turngate.trainer.guidance.base import Guide, GuidePart
+from turngate.types import Metrics, ScoredGroup, Task, derive_seed
+
+_log = logging.getLogger(__name__)
+_OF_JUDGES = ("votes", "vote_temperature", "doubt", "canary_share", "canary_min", "quotes")
+
+
+class Writer:
+    """A model that writes texts for a guide; ``settings`` says how long it may take and how long a text may be."""
+
+    def __init__(self, speaker: Speaker, settings: JudgeSettings) -> None:
+        self.settings = settings
+        self._speaker = speaker
+        self._counts: Counter[str] = Counter()
+
+    async def write(self, prompts: Mapping[str, str], *, seed: int) -> dict[str, str]:
+        """The text for each prompt, by name; without those that were not written in time, which are counted."""
+        texts: dict[str, str] = {}
+        faults: list[Fault] = []
+        queue = iter(sorted(prompts))
+        try:
+            async with asyncio.TaskGroup() as lanes:
+                for _ in range(min(len(prompts), self._speaker.lanes)):
+                    lanes.create_task(self._lane(queue, prompts, texts, faults, seed))
+        except BaseExceptionGroup as errors:
+            first = errors.exceptions[0]
+            raise first from first.__cause__
+        self._counts["asked"] += len(prompts)
+        self._counts["unreachable"] += len(faults)
+        if faults:
+            _log.warning("%d of %d texts were not written: %s", len(faults), len(prompts), faults[0].detail)
+        return texts
+
+    def metrics(self) -> Metrics:
+        """How many texts were asked for and how many were not written, since the last call (``guide/writer_…``)."""
+        counts, self._counts = self._counts, Counter()
+        return {f"guide/writer_{name}": float(counts[name]) for name in ("asked", "unreachable")}
+
+    async def _lane(
+        self, queue: Iterator[str], prompts: Mapping[str, str], texts: dict[str, str], faults: list[Fault], seed: int
+    ) -> None:
+        async with self._speaker.lane():
+            for name in queue:
+                reply = await self._reply(name, prompts[name], seed)
+                if reply.fault is None:
+                    texts[name] = reply.text
+                else:
+                    faults.append(reply.fault)
+
+    async def _reply(self, name: str, prompt: str, seed: int) -> Reply:
+        """Ask until there is a reply, or attempts or time run out."""
+        settings, end_s = self.settings, time.monotonic() + self.settings.deadline_s
+        for attempt in range(settings.attempts):
+            ask = Ask(
+                name=f"{name}/{attempt}",
+                prompt=prompt,
+                seed=derive_seed(seed, name, attempt),
+                max_tokens=settings.max_tokens,
+                temperature=settings.temperature,
+            )
+            reply = await self._say(ask, min(settings.call_s, end_s - time.monotonic()))
+            pause_s = max(min(settings.backoff_s * 2.0**attempt, settings.backoff_max_s), reply.wait_s)
+            last = attempt + 1 == settings.attempts or time.monotonic() + pause_s >= end_s
+            if reply.fault is None or not reply.again or last:
+                return reply
+            await self._speaker.outside(asyncio.sleep(pause_s))
+        raise AssertionError("the last attempt returns")
+
+    async def _say(self, ask: Ask, limit_s: float) -> Reply:
+        try:
+            async with asyncio.timeout(limit_s):
+                reply = await self._speaker.say(ask)
+        except TimeoutError:
+            return Reply(fault=Fault(kind=FaultKind.TIMEOUT, detail=f"no reply within {limit_s:.3g} s"))
+        if reply.fault is None and is_refusal(reply.text):
+            return Reply(fault=Fault(kind=FaultKind.REFUSAL, detail=reply.text[:200]))
+        return reply
+
+
+class WritingGuide(Guide):
+    """A guide that asks a model for texts: before the first wave of a step, and after each wave."""
+
+    async def prepare(self, tasks: Sequence[Task], writer: Writer, seed: int) -> None:
+        """Write what ``plan`` needs, before the step is planned. Everything random derives from ``seed``."""
+
+    async def write(self, groups: Sequence[ScoredGroup], wave: int, writer: Writer, seed: int) -> None:
+        """Write what ``again`` needs to plan wave number ``wave`` of these groups, the first time 1."""
+
+
+class WritingGuidePart(GuidePart):
+    """A guide in which a model writes words. A subclass sets ``type`` and writes ``open``, which returns a
+    ``WritingGuide``."""
+
+    speaker: JudgePart = PolicyJudge()
+    """Who writes: "policy" (the model that is trained, with its current weights), "model" (another one in this
+    process) or "server". Of a judge's settings those about time, length, temperature and limit have an effect."""
+
+    @model_validator(mode="after")
+    def _is_no_judge(self) -> Any:
+        if idle := sorted(self.speaker.model_fields_set.intersection(_OF_JUDGES) & _changed(self.speaker)):
+            raise ValueError(f"speaker.{idle[0]} has no effect: a model that writes for a guide judges nothing")
+        return self
+
+
+def _changed(speaker: JudgePart) -> set[str]:
+    """The settings that are not as by default; a config that was written back names them all."""
+    fields = type(speaker).model_fields
+    return {name for name in _OF_JUDGES if getattr(speaker, name) != fields[name].default}
+
+
+@asynccontextmanager
+async def opened_writer(part: GuidePart, player: Player) -> AsyncIterator[Writer | None]:
+    """The model that writes for a guide, for as long as the block lasts; None for a guide that writes nothing."""
+    if not isinstance(part, WritingGuidePart):
+        yield None
+        return
+    async with part.speaker.speaker(player) as speaker:
+        yield Writer(speaker, part.speaker)
+
+
+async def prepare(guide: Guide, writer: Writer | None, tasks: Sequence[Task], *, seed: int) -> None:
+    """Let a guide that writes do so before a step is planned; the others have nothing to write."""
+    if isinstance(guide, WritingGuide) and writer is not None:
+        await guide.prepare(tasks, writer, derive_seed(seed, "guide", "prepare"))
+
+
+async def consult(guide: Guide, writer: Writer | None, groups: Sequence[ScoredGroup], *, wave: int, seed: int) -> None:
+    """Let a guide that writes do so before it is asked for wave number ``wave``."""
+    if isinstance(guide, WritingGuide) and writer is not None:
+        await guide.write(groups, wave, writer, derive_seed(seed, "guide", wave))
