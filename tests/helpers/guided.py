@@ -5,10 +5,17 @@ from dataclasses import dataclass, replace
 
 from tests.helpers import models
 from turngate.agents.forced import Entry, Forced
-from turngate.trainer.guidance import Guide, Plan
+from turngate.trainer.guidance import Guide, GuidePart, Plan
 from turngate.types import Guidance, ScoredGroup, Task
 
+MODULES = {"hint_guides", "solutions", "seele", "prefixes", "prefix_schedules", "reflect", "screening"}
 TASK = Task(id="t", env_id="e", prompt="")
+
+
+def shipped() -> list[str]:
+    """The guides that ship and need no model to write anything."""
+    home = "turngate.trainer.guidance"
+    return [kind for kind, part in GuidePart.types.items() if part.__module__ in {f"{home}.{one}" for one in MODULES}]
 
 
 @dataclass

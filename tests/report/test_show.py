@@ -128,7 +128,8 @@ def test_turns_of_somebody_else_are_marked():
     """Two turns by the oracle, then one by the policy."""
     forced = [turn(source=np.array([0, 0, 2], np.uint8)), turn("press b", source=np.array([0, 0, 2], np.uint8))]
     guidance = Guidance(kind="prefix", level=2, text="", source="oracle", joins=True)
-    mixed = replace(TRAJECTORY, turns=(*forced, turn("press c")), guidance=guidance)
+    hinted = turn("press c", source=np.array([0, 2, 1], np.uint8))  # a hint in the context is no forced turn
+    mixed = replace(TRAJECTORY, turns=(*forced, hinted), guidance=guidance)
     lines = [line.strip() for line in shown(mixed, replace(SCORE, reward_T=np.zeros(3, np.float32))).splitlines()]
     assert "guided      prefix, level 2, from oracle, seen in training, compared with unguided siblings" in lines
     assert "forced      2 of 3 turns, by oracle" in lines

@@ -199,6 +199,8 @@ def test_turns_of_a_guide_are_no_copies():
     (turn,) = one.turns
     forced = replace(turn, action=replace(turn.action, text="go on"), source=np.full_like(turn.source, Source.GUIDE))
     hint = Guidance(kind="hint", level=1, text="go on", source="env", strip_for_train=True)
-    for turns, stays in (((forced,), True), ((forced, replace(forced, source=turn.source)), False)):
+    own = turn.source.copy()
+    own[: len(turn.context_ids)] = Source.GUIDE  # the hint itself is marked so in the context
+    for turns, stays in (((forced,), True), ((forced, replace(forced, source=own)), False)):
         group = replace(base, trajectories=(replace(one, turns=turns, guidance=hint),))
         assert without_copies(group).tolist() == [stays]

@@ -208,7 +208,6 @@ def test_every_episode_is_booked_once(shape):
     [
         (Plan(entries=[]), "Scripted plans wave 0 of task 'lock/train/0' without an episode"),
         ([None] * 4, r"Scripted plans \[None, None, None, None\]; it must return a Plan"),
-        (Plan(entries=[help_of(strip_for_train=True)]), "guidance of kind 'hint' asks for strip_for_train"),
     ],
 )
 def test_plans_that_cannot_be_played_are_refused(plan, says):

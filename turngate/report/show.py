@@ -101,8 +101,8 @@ def _show_turn(console: Console, turn: Turn, guide: str) -> None:
 
 
 def is_forced(turn: Turn) -> bool:
-    """Whether somebody else than the policy took the turn."""
-    return bool((turn.source == Source.GUIDE).any())
+    """Whether somebody else than the policy took the turn; hints are marked so in its context only."""
+    return bool((turn.source[len(turn.context_ids) :] == Source.GUIDE).any())
 
 
 def _show_action(console: Console, action: Action) -> None:

@@ -21,7 +21,7 @@ from turngate.run.helping import EnvironmentHelp
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.trainer.guidance.guarded_help import GuardedHelp
+from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.guidance.writer import opened_writer
 from turngate.trainer.monitoring import Watch
 from turngate.trainer.run_parts import Run
@@ -55,7 +55,8 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
-    help_ = GuardedHelp(EnvironmentHelp(environments, chat.notation))
+    help_ = EnvironmentHelp(environments, chat.notation)
+    guard = LeakGuard(help_.secrets)
     async with Examining(config.examine, desk) as examining, opened_writer(config.guide, player) as writer:
         yield Run(
             player=player,
@@ -63,8 +64,8 @@ async def assembled(
             examining=examining,
             score=environments.score,
             writer=writer,
-            guide=config.guide.open(help_),
-            refusals=help_.refusals,
+            guide=config.guide.open(GuardedHelp(help_, guard)),
+            guard=guard,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,

@@ -15,6 +15,7 @@ from turngate.trainer.aside.learning import Asides
 from turngate.trainer.checkpoint import Stateful
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
+from turngate.trainer.guidance.guarded_help import LeakGuard
 from turngate.trainer.guidance.writer import Writer
 from turngate.trainer.learner import MAX_KL, Learner
 from turngate.trainer.loss import Loss
@@ -63,7 +64,7 @@ class Run:
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
-    refusals: Callable[[], Metrics] = dict  # how many hints the leak guard refused in the step
+    guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
 
     @property
     def policy(self) -> Policy:

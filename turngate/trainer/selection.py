@@ -16,7 +16,7 @@ from pydantic import Field
 from turngate.envs.leak import MOST_COPIED, leak_score
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
-from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, derive_seed
+from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, Turn, derive_seed
 
 NKeep: TypeAlias = Annotated[int, Field(description="How many siblings of a group stay.", ge=1)]
 Dropped: TypeAlias = Annotated[
@@ -164,8 +164,12 @@ def _copied(trajectory: Trajectory) -> float:
     guidance = trajectory.guidance
     if guidance is None or not guidance.strip_for_train or guidance.kind == "pointer":
         return 0.0
-    own = [turn.action.text for turn in trajectory.turns if not (turn.source == Source.GUIDE).any()]
+    own = [turn.action.text for turn in trajectory.turns if not _by_guide(turn)]
     return leak_score(own, guidance.text)
+
+
+def _by_guide(turn: Turn) -> bool:
+    return bool((turn.source[len(turn.context_ids) :] == Source.GUIDE).any())
 
 
 def _outcome(group: ScoredGroup, row: int) -> float:

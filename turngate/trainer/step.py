@@ -70,7 +70,7 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
         if waves.unused:
             run.store.write(step, waves.unused, phase=UNUSED)
         metrics |= run.watch(step, scored, metrics)
-    return metrics | run.guide.metrics() | run.refusals() | clock
+    return metrics | run.guide.metrics() | run.guard.metrics() | clock
 
 
 def learn(

@@ -56,6 +56,7 @@ async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -
     async with nullcontext() if run.examining is None else run.examining.begin(step) as stage:
         while active := [(course, plan) for course, plan in zip(courses, plans, strict=True) if plan is not None]:
             _check(run.guide, active, wave)
+            active = [(course, run.guard.allowed(course.task, plan)) for course, plan in active]
             with clock("collect"):
                 groups, examined = await _play(run, stage, active, _seed(run, step, wave))
             with clock("reward"):

@@ -65,3 +65,13 @@ def test_a_look_up_task_says_what_to_look_up_and_not_what_it_finds():
         columns = [need["column"] for need in task.private["needs"]]
         assert f"Look up: {', '.join(columns)}." in env.hint(task, 2)
         assert env.hint(task, 4).endswith(task.private["frame"].format(*["…"] * len(columns)))
+
+
+@pytest.mark.parametrize("tasks", [None, {"type": "lookup_sql"}])
+def test_the_whole_of_a_solution_gives_a_task_away_and_its_first_steps_do_not(tasks):
+    with turngate.make("turngate/Sql-v1", tasks=tasks) as env:
+        for index in range(10):
+            task = env.tasks.task("train", index)
+            (solution,) = env.solutions(task)
+            assert held("\n".join(solution), env.secrets(task), task.prompt)
+            assert not held("\n".join(solution[:2]), env.secrets(task), task.prompt)

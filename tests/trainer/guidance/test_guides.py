@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import models
-from tests.helpers.guided import TASK, Known, group_of, guidance_of, levels, solution, visit
+from tests.helpers.guided import TASK, Known, group_of, guidance_of, levels, shipped, solution, visit
 from turngate.agents.forced import Forced
 from turngate.errors import ConfigError
 from turngate.trainer.credit import dr_grpo, grpo
@@ -383,14 +383,8 @@ def test_how_often_speed_plays_on(p, passes):
 
 # --- all of them -----------------------------------------------------------------------------------------------------
 
-PARTS = [
-    GuidePart.load({"type": kind, **more})
-    for kind, more in {
-        **{kind: {} for kind in GuidePart.types if ":" not in kind},
-        "ladder": {"exempt_steps": 0},
-        "reflect": {"evidence": "right_key"},
-    }.items()
-]
+NEEDED = {"ladder": {"exempt_steps": 0}, "reflect": {"evidence": "right_key"}}
+PARTS = [GuidePart.load({"type": kind, **NEEDED.get(kind, {})}) for kind in shipped()]
 BOTH = Known(hints=("a", "b"), actions=solution(5))
 
 

@@ -1,44 +1,83 @@
-"""The leak guard of a run: what environments say about their tasks, without the hints that hold an answer."""
+"""The leak guard of a run: no guide gives the policy a text that holds the answer, wherever the text comes from."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from turngate.agents.forced import Entry, Forced
+from turngate.agents.lent import Lent
 from turngate.envs.leak import held
 from turngate.trainer.guidance.base import Helpers
+from turngate.trainer.guidance.plan import Plan
 from turngate.types import Metrics, Task
 
 _log = logging.getLogger(__name__)
 
 
-class GuardedHelp:
-    """The ``Helpers`` that a guide gets. A hint that holds the answer is as good as none: it is counted, and named in
-    a warning once for each environment and level."""
+class LeakGuard:
+    """Refuses texts that hold one of the ``secrets`` of a task which its prompt does not show.
 
-    def __init__(self, helpers: Helpers) -> None:
-        self._helpers = helpers
-        self._asked = False
-        self._refused: set[tuple[str, int]] = set()
-        self._named: set[tuple[str, int]] = set()
+    Each is counted, and named in a warning once for each environment, kind and level. ``secrets``: see
+    ``TurnEnv.secrets``; None: there are none, so nothing is refused.
+    """
 
-    def hint(self, task: Task, level: int) -> str | None:
-        """See ``Helpers``; None also for a hint that holds one of ``secrets`` which the task itself does not show."""
-        self._asked = True
-        text = self._helpers.hint(task, level)
-        secret = held(text, self.secrets(task), task.prompt) if text else ""
+    def __init__(self, secrets: Callable[[Task], Sequence[str]] | None = None) -> None:
+        self._secrets = secrets if secrets is not None else (lambda task: ())
+        self._looked = False
+        self._refused: set[tuple[str, str, int]] = set()
+        self._named: set[tuple[str, str, int]] = set()
+
+    def refuses(self, text: str, task: Task, *, kind: str, level: int) -> bool:
+        """Whether ``text`` gives the task away."""
+        self._looked = True
+        secret = held(text, self._secrets(task), task.prompt) if text else ""
         if not secret:
-            return text
-        self._refused.add((task.id, level))
-        if (task.env_id, level) not in self._named:
-            self._named.add((task.env_id, level))
+            return False
+        self._refused.add((task.id, kind, level))
+        if (task.env_id, kind, level) not in self._named:
+            self._named.add((task.env_id, kind, level))
             _log.warning(
-                "hint of level %d refused: that of task '%s' holds the answer, '%.60s'; see 'turngate hints'",
+                "%s of level %d refused: that of task '%s' holds the answer, '%.60s'; see 'turngate hints'",
+                kind,
                 level,
                 task.id,
                 secret,
             )
-        return None
+        return True
+
+    def allowed(self, task: Task, plan: Plan) -> Plan:
+        """The plan without texts that give the task away: an episode that was to have one is played without it."""
+        entries = [self._allowed(task, entry) for entry in plan.entries]
+        same = all(one is other for one, other in zip(entries, plan.entries, strict=True))
+        return plan if same else replace(plan, entries=entries)
+
+    def metrics(self) -> Metrics:
+        """``guide/refused_hints``: different texts refused since the last call; missing if there were no texts."""
+        found = {"guide/refused_hints": float(len(self._refused))} if self._looked else {}
+        self._refused, self._looked = set(), False
+        return found
+
+    def _allowed(self, task: Task, entry: Entry) -> Entry:
+        guidance = entry.guidance if isinstance(entry, Forced | Lent) else entry
+        if guidance is None or not guidance.text:
+            return entry
+        if not self.refuses(guidance.text, task, kind=guidance.kind, level=guidance.level):
+            return entry
+        return replace(entry, guidance=replace(guidance, text="")) if isinstance(entry, Forced | Lent) else None
+
+
+class GuardedHelp:
+    """The ``Helpers`` that a guide gets: a hint that the guard refuses is a level that does not exist."""
+
+    def __init__(self, helpers: Helpers, guard: LeakGuard) -> None:
+        self._helpers, self._guard = helpers, guard
+
+    def hint(self, task: Task, level: int) -> str | None:
+        """See ``Helpers``."""
+        text = self._helpers.hint(task, level)
+        return None if text is None or self._guard.refuses(text, task, kind="hint", level=level) else text
 
     def hint_levels(self, task: Task) -> int:
         """See ``Helpers``."""
@@ -51,9 +90,3 @@ class GuardedHelp:
     def secrets(self, task: Task) -> Sequence[str]:
         """See ``Helpers``."""
         return self._helpers.secrets(task)
-
-    def refusals(self) -> Metrics:
-        """``guide/refused_hints``: different hints refused since the last call; missing if none was asked for."""
-        found = {"guide/refused_hints": float(len(self._refused))} if self._asked else {}
-        self._refused, self._asked = set(), False
-        return found
