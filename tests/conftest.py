@@ -64,7 +64,9 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
 SLOW = """
     agents/policies/test_lean.py
     agents/policies/test_local.py
+    agents/policies/test_prefix_memory.py
     agents/test_rollout.py
+    agents/test_tree_rollout.py
     benchmarks/credit_lab
     commands/test_disk.py
     commands/test_end_to_end.py
@@ -86,6 +88,7 @@ SLOW = """
     report/test_monitors.py
     rewards/test_known_parts.py
     rewards/test_safety.py
+    run/test_branching.py
     run/test_credit.py
     run/test_side_runs.py
     run/test_supervised.py

@@ -136,6 +136,31 @@ def test_all_parts_of_the_package_train_in_one_run(acme: Path) -> None:
     assert (numbers["drop/not_long_enough_trajectories"], numbers["examine/polite/failed"]) == ("0", "0")
 
 
+def test_the_branching_of_the_package_grows_a_tree_of_its_environment(acme: Path) -> None:
+    script = """
+        import asyncio, turngate
+        from turngate.agents.chat import Chat
+        from turngate.agents.tiny import train_tokenizer
+        from turngate.agents.policies.scripted import ScriptedPolicy
+        from turngate.agents.rollout import Player, TokenLimits
+        from turngate.agents.tree_rollout import play_tree
+        from turngate.envs.pool import EnvPool
+        from turngate.trainer.branching import BranchingPart
+        async def main():
+            chat = Chat(train_tokenizer(["Say a."] * 4, vocabulary=300))
+            policy = ScriptedPolicy(lambda request: f"say {request.seed % 1000}", chat, lanes=2)
+            async with EnvPool(lambda: turngate.make("acme/Echo-v0"), size=2) as worlds:
+                env = turngate.make("acme/Echo-v0")
+                player = Player(policy, chat, TokenLimits(turn_tokens=50, context=5000))
+                tasks, part = [env.tasks.task("train", 0)], BranchingPart.load("from_the_middle")
+                fork = lambda task: env.turn_spec.fork
+                (group,) = await play_tree(player, worlds, tasks, part, budget=3, fork=fork, seed=0)
+            print([leaf.parent and leaf.parent[1] for leaf in group.trajectories])
+        asyncio.run(main())
+    """
+    assert run(acme, script) == "[None, 1, 1]\n"
+
+
 def test_the_picture_of_the_layers_is_the_contract() -> None:
     assert f"```\n{picture()}```" in (ROOT / "CONTRIBUTING.md").read_text(), (
         "paste what tests.source.layers_picture prints"

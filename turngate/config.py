@@ -29,9 +29,12 @@ from turngate.rubrics import NamedRubric
 from turngate.runs import RunFolder
 from turngate.sinks import ConsoleLines, SinkPart
 from turngate.trainer.aside import AsidePart
+from turngate.trainer.branching import BranchingPart
+from turngate.trainer.branching.fitting import check_branching, fills_values
 from turngate.trainer.credit import VALUE_TARGETS
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
+from turngate.trainer.curriculum import CurriculumPart, InOrderPart
 from turngate.trainer.filters import FilterPart
 from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
 from turngate.trainer.learner import LearnerPart, TorchLearnerPart
@@ -170,6 +173,15 @@ class WarmStart(Section):
         return self
 
 
+class Refill(Section):
+    """Dynamic sampling: where filters drop the groups of some tasks, a step plays further tasks, until the groups of
+    tasks_per_step are left. The curriculum picks them."""
+
+    batches: int = Field(10, ge=2)
+    """Most batches of tasks of a step, the first one included. A step that still lacks tasks then is trained on what
+    there is, and ``refill/missing_tasks`` says how many it lacks."""
+
+
 class TrainSection(Section):
     """The reinforcement-learning loop."""
 
@@ -186,6 +198,7 @@ class TrainSection(Section):
     but every update after the first is off-policy: older weights sampled its episodes."""
     filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
     """Filters that choose which of the played episodes are learned from; what a filter drops is counted."""
+    refill: Refill | None = None
     checkpoint_every: int = Field(1, ge=1)
     """Steps between checkpoints. A run that was killed goes on from its last checkpoint, so a larger number costs more
     repeated steps and saves time on writing."""
@@ -198,6 +211,16 @@ class TrainSection(Section):
         if twice is not None:
             raise ValueError(f"the filter '{twice}' is listed twice, so its drops could not be told apart; keep one")
         return filters
+
+    @model_validator(mode="after")
+    def _drops_something(self) -> Self:
+        if self.refill is not None and not self.filters:
+            raise ValueError("refill has no effect without filters, which drop groups; name some, or leave refill out")
+        if self.refill is not None and any(part.type == "top_std" for part in self.filters):
+            raise ValueError(
+                "refill does not go with the filter 'top_std', which drops its share of however many groups are played"
+            )
+        return self
 
     @property
     def filters_by_name(self) -> dict[str, FilterPart]:
@@ -279,12 +302,18 @@ class Config(Section):
     guide: GuidePart = NoGuidePart()
     """The guide, which decides which episodes get which help in training, and whether a task is played on in further
     waves. Evaluation never uses it. package.module:Class names your own."""
+    branching: BranchingPart | None = None
+    """Where episodes branch off others of their task, so that siblings share turns (arpo, cure, eptree, mc_values,
+    portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes. Leave it out to play every
+    episode from the first turn on."""
     aside: tuple[AsidePart, ...] = ()
     """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
     {type = "relift"}."""
     examine: tuple[Examiner, ...] = ()
     """Examiners, which look at episodes after they were played and before they are scored, and record facts that the
     rubric reads: judges, votes, probes …"""
+    curriculum: CurriculumPart = InOrderPart()
+    """The curriculum, which decides which tasks are played: in their order, or by the results so far."""
     sink: tuple[SinkPart, ...] = (ConsoleLines(),)
     """Where the metrics of each step are sent besides metrics.jsonl. It is the only setting that may be changed when a
     run goes on."""
@@ -345,6 +374,9 @@ class Config(Section):
         self.signals.check_effect(reads, self.credit)
         per_token = any(column.endswith("_S") for column in reads)
         self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
+        if self.branching is not None:
+            critic, guided = self.value is not None, not isinstance(self.guide, NoGuidePart)
+            check_branching(self.branching, self.train.group_size, name, reads, critic=critic, guided=guided)
         return self
 
     @property
@@ -354,12 +386,13 @@ class Config(Section):
 
     def columns_given(self, components: Iterable[str] | None) -> frozenset[str]:
         """``columns`` for a rubric with these components; None: any components."""
-        offered = self.signals.offered
+        offered, trees = self.signals.offered, self.branching
         if self.value is None:
             offered = offered - CRITIC_COLUMNS | frozenset(self.signals.evidence)
-        return self.credit.reads(
-            offered, siblings=self.train.group_size, components=components, branching=self.guide.branches
-        )
+        if trees is not None:
+            offered |= trees.fills
+        branching = self.guide.branches or (trees is not None and trees.shares)
+        return self.credit.reads(offered, siblings=self.train.group_size, components=components, branching=branching)
 
     @model_validator(mode="after")
     def _environments(self) -> Self:
@@ -371,6 +404,8 @@ class Config(Section):
             raise ValueError("env.weight has no effect in a run of one environment; leave it out")
         if len(self.env) > 1 and any(env.together > 1 for env in self.env):
             raise ValueError("env.together needs a run of one environment")
+        if self.train.refill is not None and any(env.together > 1 for env in self.env):
+            raise ValueError("train.refill needs env.together = 1, as it plays single further tasks; leave one out")
         if len(self.env) > self.train.tasks_per_step:
             raise ValueError(
                 f"{len(self.env)} environments need train.tasks_per_step of at least as many, found "
@@ -543,7 +578,8 @@ def _rule_of(data: Mapping[str, object]) -> tuple[str, bool]:
     signals = data.get("signals")
     evidence = signals.get("evidence", {}) if isinstance(signals, Mapping) else {}
     try:
-        return rule.type, bool(VALUES & rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence)))
+        reads = rule.reads(MODEL_COLUMNS | ENTROPY_COLUMNS | set(evidence))
+        return rule.type, bool(VALUES & reads) and not fills_values(data)
     except ConfigError:
         return rule.type, False
 

@@ -273,6 +273,17 @@ def rare_tests_weigh_more(run, rows):
         assert earned(score, "test_score") == [(None, pytest.approx(paid))]
 
 
+def a_pool_is_explored(run, rows):
+    """Only tasks of the pool are played, which begins after those of the warm start, and dropped ones are replaced."""
+    learned(run, rows)
+    pool = {f"lock/train/{index}" for index in range(96, 128)}
+    tasks = [group.task.id for group in groups_of(run)]
+    assert set(tasks) <= pool
+    assert len(tasks) == sum(row["refill/tasks"] for row in rows)
+    assert rows[-1]["curriculum/seen_share"] == len(set(tasks)) / 32
+    assert all(4 <= row["refill/tasks"] <= 12 for row in rows)
+
+
 def hints_are_tried_after_the_exempt_step(run, rows):
     first, second = rows[:2]
     assert first["guide/guided_share"] == 0
@@ -305,7 +316,24 @@ def the_teacher_helps_second_groups(run, rows):
     assert sum(row["guide/writer_asked"] for row in rows) * 4 == len(helped)
 
 
+def branches_share_turns(run, rows):
+    learned(run, rows)
+    for step, row in enumerate(rows, start=1):
+        leaves = [leaf for group in Store(run.path).read(step, "train") for leaf in group.trajectories]
+        assert sum(leaf.parent is not None for leaf in leaves) == row["branch/branches"] == 4 * 6
+        assert sum(leaf.parent[1] for leaf in leaves if leaf.parent) == row["branch/saved_env_steps"]
+
+
+def every_turn_is_continued(run, rows):
+    learned(run, rows)
+    assert not any(name.startswith("value/") for row in rows for name in row)
+    for group in groups_of(run):
+        assert sorted(leaf.parent[1] for leaf in group.trajectories if leaf.parent) == [0, 0, 1, 1, 2, 2]
+
+
 SHOWN = {
+    "branching": branches_share_turns,
+    "curriculum": a_pool_is_explored,
     "experience_memory": the_memory_has_a_rule,
     "teacher": the_teacher_helps_second_groups,
     "hint_ladder": hints_are_tried_after_the_exempt_step,
@@ -323,5 +351,6 @@ SHOWN = {
     "tensorboard": tensorboard_has_the_numbers,
     "test_weights": rare_tests_weigh_more,
     "tournament": the_policy_is_asked,
+    "turn_values": every_turn_is_continued,
     "two_environments": both_environments_are_played_and_told_apart,
 }

@@ -73,6 +73,23 @@ def test_a_run_is_drawn_panel_by_panel(tmp_path, monkeypatch):
     assert labels == ["rollout 75%", "learn 24%", "other 1%"]
 
 
+def test_a_curriculum_has_panels_of_its_own(tmp_path, monkeypatch):
+    figures = drawn(monkeypatch)
+    own = {"curriculum/pass_rate": 0.4, "curriculum/weight/a:1": 0.3, "curriculum/weight/a:2": 0.7, "refill/tasks": 5}
+    rows = [{"step": 1, "train/success": 0.5}, {"step": 2, "train/success": 0.5, **own}]
+    plot_curves(rows, tmp_path / "c.png", title="t", about="a")
+    (figure,) = figures
+    assert [axes.get_title() for axes in figure.axes] == [
+        "Success in training",
+        "Pass rate of the curriculum's tasks",
+        "Tasks played to fill a step",
+        "Where the tasks come from",
+    ]
+    sources = figure.axes[3]
+    assert [text.get_text() for text in sources.get_legend().get_texts()] == ["a:1", "a:2"]
+    assert [line.get_xydata().tolist() for line in sources.lines] == [[[2, 0.3]], [[2, 0.7]]]
+
+
 @pytest.mark.parametrize(
     ("metric", "low", "high", "bottom", "top"),
     [

@@ -96,7 +96,7 @@ def test_a_trajectory_word_for_word():
         "  prompt",
         "      Open the lock.",
         "  parent      branched from t/0 at turn 1",
-        "turn 0 " + "─" * 93,
+        "turn 0 (shared: before the branch) " + "─" * 65,
         "  observed (2 tokens)",
         "      click red",
         "  wrote (1 tokens, ended by stop, policy version 7)",

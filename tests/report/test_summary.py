@@ -3,6 +3,7 @@
 from tests.helpers.command_line import turngate
 from turngate.config import dump, parse
 from turngate.metrics import JsonlSink
+from turngate.report.summary import episodes_line
 
 FARMED = {
     "rewards": [
@@ -36,3 +37,10 @@ def test_a_report_names_each_environment_whose_rubric_is_unsafe(tmp_path, capsys
 def test_a_report_of_safe_rubrics_says_nothing_of_safety(tmp_path, capsys):
     told, summary = reported(tmp_path, capsys, {"id": LOCK})
     assert "unsafe" not in told + summary
+
+
+def test_curves_say_how_their_tasks_were_chosen():
+    base = {"model": "m", "env": {"id": "turngate/Lock-v1"}}
+    chosen = episodes_line(parse({**base, "curriculum": {"type": "band", "pool": 99}}), {})
+    assert chosen.startswith("split 'train' of turngate/Lock-v1, tasks chosen by curriculum 'band', sampled at")
+    assert "chosen" not in episodes_line(parse(base), {})

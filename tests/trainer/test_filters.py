@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import models
+from turngate.config import parse
 from turngate.errors import ConfigError, ShapeError
-from turngate.trainer.filters import keep, varied
+from turngate.trainer.filters import FilterPart, keep, varied
 from turngate.types import Guidance, RewardEvent, ScoredGroup, Task
 
 
@@ -222,3 +223,81 @@ def test_the_books_balance(groups):
         assert all(score.usable for score in each.scores)
         assert set(cohorts) == {one.cohort for one in each.trajectories if one.turns}
         assert varied(each, by="outcome").all()
+
+
+# --- balanced: neither too easy nor too hard -------------------------------------------------------------------------
+
+
+def won(name, successes, siblings, **more):
+    return paid(name, [1.0] * successes + [0.0] * (siblings - successes), **more)
+
+
+@pytest.mark.parametrize(
+    ("table", "siblings", "stays"),
+    [
+        ({"low": 0.2, "high": 0.8}, 8, [2, 4]),
+        ({}, 8, [2, 4]),
+        ({}, 4, [1, 2, 3]),
+        ({"high": 0.5}, 8, [2, 4]),
+        ({"low": 0.125}, 8, [1, 2, 4]),
+        ({"low": 0.0}, 4, [0, 1, 2, 3]),
+    ],
+)
+def test_balanced_worked_numbers(table, siblings, stays):
+    """B2: of the means 0, .125, .25, .5, .875 and 1 of eight, .25 and .5 stay."""
+    counts = [0, 1, 2, 4, 7, 8] if siblings == 8 else range(5)
+    groups = [won(str(count), count, siblings) for count in counts]
+    kept, drops = keep(groups, {"balanced": FilterPart.load({"type": "balanced", **table})})
+    assert [int(group.task.id) for group in kept] == stays
+    assert drops["drop/not_balanced_groups"] == len(groups) - len(stays)
+
+
+def test_balanced_judges_guided_and_unguided_siblings_apart():
+    mixed = won("a", 4, 8, help=[("hint", 1)] * 4 + [None, None] * 2)
+    assert keep([mixed], {"balanced": FilterPart.load("balanced")})[0] == []
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"low": 0.8, "high": 0.2}, r"train\.filters\[0\]: low 0\.8 is above high 0\.2, so no siblings would stay"),
+        ({"low": 0, "high": 1}, r"train\.filters\[0\]: low = 0 and high = 1 have no effect"),
+    ],
+)
+def test_a_band_without_effect_is_refused(table, said):
+    with pytest.raises(ConfigError, match=said):
+        parse({"model": "m", "train": {"filters": [{"type": "balanced", **table}]}})
+
+
+# --- top_std: the groups that differ most -----------------------------------------------------------------------------
+
+
+def test_top_std_worked_numbers():
+    """D8: of the standard deviations .5, 0, .3 and .1 a quarter is one group, the first; of three groups still one."""
+    groups = [paid(str(std), [0.5 - std, 0.5 + std]) for std in (0.5, 0.0, 0.3, 0.1)]
+    top = FilterPart.load("top_std")
+    assert names(keep(groups, {"top_std": top})[0]) == [["0.50", "0.51"]]
+    assert names(keep(groups[1:], {"top_std": top})[0]) == [["0.30", "0.31"]]
+    half = FilterPart.load({"type": "top_std", "share": 0.5})
+    assert [group.task.id for group in keep(groups, {"top_std": half})[0]] == ["0.5", "0.3"]
+    assert keep([], {"top_std": top})[0] == []
+
+
+def test_top_std_counts_what_earlier_filters_left_and_cohorts_apart():
+    one = paid("a", [0, 1, 0.4, 0.6], help=[None, None, ("hint", 1), ("hint", 1)])
+    same = [paid(name, [1, 1]) for name in "bcdefg"]
+    half = FilterPart.load({"type": "top_std", "share": 0.5})
+    kept, drops = keep([*same, one], {"varied": varied, "top_std": half})
+    assert names(kept) == [["a0", "a1"]]
+    assert dropped(drops) == {"not_varied_trajectories": 12, "not_varied_groups": 6, "not_top_std_trajectories": 2}
+
+
+@given(totals=st.lists(st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=2, max_size=4), max_size=6))
+def test_top_std_keeps_its_share_and_the_books_balance(totals):
+    groups = [paid(str(number), one) for number, one in enumerate(totals)]
+    kept, drops = keep(groups, {"top_std": FilterPart.load({"type": "top_std", "share": 0.5, "by": "outcome"})})
+    assert len(kept) == (max(1, len(groups) // 2) if groups else 0)
+    assert len(groups) == len(kept) + drops["drop/not_top_std_groups"]
+    stds = {group.task.id: float(np.std(one)) for group, one in zip(groups, totals, strict=True)}
+    stayed = {group.task.id for group in kept}
+    assert all(stds[a] >= stds[b] for a in stayed for b in set(stds) - stayed)

@@ -66,6 +66,14 @@ class World(Protocol):
         """End the episode now: the rest of the reward, and info."""
         ...
 
+    async def snapshot(self) -> object:
+        """The running episode at this moment, if the environment can be forked exactly."""
+        ...
+
+    async def restore(self, snapshot: object) -> None:
+        """Continue from a snapshot, also of another environment of the same kind."""
+        ...
+
 
 class Worlds(Protocol):
     """Environments to borrow."""
@@ -111,11 +119,29 @@ class Episode:
     lent: Lent | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """Where the policy enters an episode: what it sees next, and what was played, said and measured before.
+
+    ``turns`` belong to the episode, ``said`` are the turns that its context shows: the same, unless the policy is shown
+    turns of another episode. ``context``: the tokens that come next; None = the observation as the chat frames it.
+    """
+
+    observation: Observation
+    tools: tuple[Mapping[str, JSON], ...]
+    turns: tuple[Turn, ...] = ()
+    said: tuple[Turn, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    context: IntArray | None = None
+    parent: tuple[str, int] | None = None
+
+
 @dataclass(slots=True)
 class _Play:
     """An episode that is being played: what has been said and recorded so far."""
 
     episode: Episode
+    parent: tuple[str, int] | None = None
     tools: tuple[Mapping[str, JSON], ...] = ()
     ids: list[IntArray] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
@@ -171,7 +197,7 @@ class _Play:
             seed=episode.seed,
             evidence=tuple(self.evidence),
             guidance=episode.guidance,
-            parent=None if episode.forced is None else episode.forced.parent,
+            parent=self.parent,
             error=storable(error, REASON_CHARS),
         )
 
@@ -249,15 +275,12 @@ class Player:
     async def _turns(self, world: World, play: _Play) -> Ending:
         episode, outside = play.episode, self.policy.outside
         start_s = time.monotonic()
-        begun = None if episode.forced is None else episode.forced.seed
-        seed = derive_seed(episode.seed if begun is None else begun, "env")
-        observation, info = await outside(world.reset(episode.task, seed, self.chat.notation))
-        frames = self.chat.frames(info["tools"])
-        play.tools = info["tools"] if self.chat.notation else ()
-        if self.chat.system:
-            play.messages.append(Message(role="system", content=self.chat.system))
-        message = self._message(play, observation, answers=False)
-        context = play.framed(partial(frames.opening, observation.text))
+        entrance = await outside(self._enter(world, episode))
+        frames = self.chat.frames(entrance.tools)
+        observation, context = entrance.observation, entrance.context
+        message = self._begin(play, entrance)
+        if context is None:
+            context = play.framed(partial(frames.opening, observation.text))
         while True:
             if play.n_tokens + len(context) + self.limits.turn_tokens > self.limits.context:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
@@ -271,7 +294,7 @@ class Player:
                 return await self._cut(world, play, Ending.TOKEN_BUDGET)
             play.ids.append(completion.ids_K)
             try:
-                reply, _, terminated, truncated, info = await outside(world.step(completion.text))
+                reply, _, terminated, truncated, info = await outside(self._step(world, episode, completion.text))
             except AgentFault as fault:  # raised by the pool: the environment hung, or its process died
                 action = Action(text=completion.text)
                 play.turns.append(self._turn(play, observation, context, completion, action))
@@ -287,7 +310,7 @@ class Player:
             if play.is_whole:
                 return await self._cut(world, play, Ending.MAX_TURNS)
             observation, calls = reply, info["action"].calls
-            play.messages.append(Message(role="assistant", content=completion.text, calls=calls))
+            play.messages.append(_assistant(play.turns[-1]))
             message = self._message(play, observation, answers=bool(calls))
             answered = calls[-1].name if calls else ""
             follow_up = partial(frames.follow_up, observation.text, completion.ended_by, answered=answered)
@@ -304,6 +327,31 @@ class Player:
         if play.n_tokens + len(completion.ids_K) > self.limits.context:
             raise OutOfRoom(f"turn {len(play.turns)} has {len(completion.ids_K)} tokens, more than are left")
         return completion
+
+    async def _enter(self, world: World, episode: Episode) -> Entrance:
+        """Put the environment where the policy enters the episode."""
+        forced = episode.forced
+        seed = episode.seed if forced is None or forced.seed is None else forced.seed
+        observation, info = await world.reset(episode.task, derive_seed(seed, "env"), self.chat.notation)
+        return Entrance(observation=observation, tools=info["tools"], parent=None if forced is None else forced.parent)
+
+    async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
+        """One turn of the environment."""
+        return await world.step(text)
+
+    def _begin(self, play: _Play, entrance: Entrance) -> Message:
+        """Take over what was before the entrance; the message of its observation."""
+        play.tools = entrance.tools if self.chat.notation else ()
+        play.parent, play.turns = entrance.parent, list(entrance.turns)
+        play.evidence = list(entrance.evidence)
+        play.ids = [part for turn in entrance.turns for part in (turn.context_ids, turn.completion.ids_K)]
+        if self.chat.system:
+            play.messages.append(Message(role="system", content=self.chat.system))
+        answers = False
+        for turn in entrance.said:
+            play.messages += [self._message(play, turn.observation, answers=answers), _assistant(turn)]
+            answers = bool(turn.action.calls)
+        return self._message(play, entrance.observation, answers=answers and bool(entrance.turns))
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         try:
@@ -401,6 +449,11 @@ async def play_groups(
 
     await player.play(worlds, [episode for _, siblings in groups for episode in siblings], ended=one_ended)
     return [group(place) for place in range(len(groups))]
+
+
+def _assistant(turn: Turn) -> Message:
+    """What the policy said in a turn, as a message."""
+    return Message(role="assistant", content=turn.completion.text, calls=turn.action.calls)
 
 
 def _episode(task: Task, sibling: int, entry: Entry, seed: int) -> Episode:

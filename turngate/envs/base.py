@@ -108,6 +108,7 @@ class Snapshot:
     episode: _Episode
     random: Mapping[str, object]  # as numpy describes its generators
     world: object
+    notation: str = ""
 
 
 class TurnEnv(gymnasium.Env[Observation, Action | str]):
@@ -309,11 +310,12 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         environment with the same settings."""
         episode = self._running()
         kept = replace(episode, evidence=list(episode.evidence))
-        return Snapshot(episode=kept, random=self.np_random.bit_generator.state, world=self.save())
+        random = self.np_random.bit_generator.state
+        return Snapshot(episode=kept, random=random, world=self.save(), notation=self.notation)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Continue from a snapshot; an episode that was running here is dropped."""
-        self._episode = None
+        self._episode, self.notation = None, snapshot.notation
         self.load(snapshot.world)
         self._episode = replace(snapshot.episode, evidence=list(snapshot.episode.evidence))
         self.np_random.bit_generator.state = snapshot.random

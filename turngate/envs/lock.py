@@ -91,7 +91,7 @@ class LockEnv(TurnEnv):
         max_turns=N_DIALS,
         tasks=LockSource(),
         deadline_s=1.0,
-        fork="replay",
+        fork="exact",
         has_oracle=True,
         hint_levels=3,
     )
@@ -144,6 +144,16 @@ class LockEnv(TurnEnv):
     def secrets(self, task: Task) -> Sequence[str]:
         """The keys in the order of the dials."""
         return (" ".join(key_of(colour) for colour in colours_of(task)),)
+
+    def save(self) -> object:
+        """The colours, and the keys pressed so far."""
+        return self._colours, tuple(self._pressed), tuple(self._right)
+
+    def load(self, saved: object) -> None:
+        """See ``TurnEnv.load``."""
+        assert isinstance(saved, tuple)
+        self._colours, pressed, right = saved
+        self._pressed, self._right = list(pressed), list(right)
 
     def _key(self) -> str:
         return "-".join([*self._colours[: len(self._right) + 1], *("01"[right] for right in self._right)])

@@ -14,7 +14,7 @@ What happens to a call:
   as its cause. After an error that is not the caller's own (UserError), the environment is closed, and built anew for
   the next episode;
 * it takes longer than its deadline, or its process dies: AgentFault in ``step`` and ``finish``, where an action of the
-  agent can be the cause, EnvError in ``reset``; the worker is abandoned, counted in ``lost_workers`` and replaced.
+  agent can be the cause, EnvError in the others; the worker is abandoned, counted in ``lost_workers`` and replaced.
 
 An abandoned process is killed. An abandoned thread cannot be killed and runs until its call ends, perhaps for ever. So
 there is a bound: when as many threads hang as the pool may have environments (at least ``LEAST_STUCK``), ``lease``
@@ -166,6 +166,15 @@ class LeasedEnv:
         """End the episode now: the rest of the reward, and info."""
         result: tuple[float, Info] = await self._pool.call(self._worker, "finish", ending)
         return result
+
+    async def snapshot(self) -> object:
+        """The running episode at this moment; see ``TurnEnv.snapshot``."""
+        result: object = await self._pool.call(self._worker, "snapshot")
+        return result
+
+    async def restore(self, snapshot: object) -> None:
+        """Continue from a snapshot, also of another environment of the pool; see ``TurnEnv.restore``."""
+        await self._pool.call(self._worker, "restore", snapshot)
 
 
 class EnvPool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from turngate.envs.base import TurnEnv
+from turngate.envs.base import Snapshot, TurnEnv
 from turngate.errors import AgentFault, ConfigError, EnvError, EpisodeError, TurngateError
 from turngate.sandbox.reaper import end_all, processes_below
 from turngate.types import Action, Ending, Info, Observation
@@ -66,6 +66,15 @@ class ProcessEnv:
         """As ``TurnEnv.finish``."""
         result: tuple[float, Info] = self._ask("finish", ending)
         return result
+
+    def snapshot(self) -> Snapshot:
+        """As ``TurnEnv.snapshot``."""
+        result: Snapshot = self._ask("snapshot")
+        return result
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """As ``TurnEnv.restore``."""
+        self._ask("restore", snapshot)
 
     def close(self) -> None:
         """Let the environment close, or kill it after ``CLOSE_S``. Safe to repeat."""
@@ -140,7 +149,7 @@ class _Unclosed:
 
 def broken(method: str, problem: str) -> EpisodeError:
     """The error for a call that hung or whose process died: AgentFault if an action of the agent can be the cause."""
-    return (EnvError if method in ("construction", "reset") else AgentFault)(problem)
+    return (AgentFault if method in ("step", "finish") else EnvError)(problem)
 
 
 def pickled(make_env: Callable[[], TurnEnv]) -> bytes:

@@ -44,7 +44,10 @@ PANELS = (
     CurvePanel("policy/entropy_nats", "Entropy of the policy", "nats per token"),
     CurvePanel("policy/kl_to_sampler_nats", "Distance from the sampler", "KL, nats per token"),
     CurvePanel("train/turns", "Length", "turns per usable episode"),
+    CurvePanel("curriculum/pass_rate", "Pass rate of the curriculum's tasks", "mean estimate", 1.0),
+    CurvePanel("refill/tasks", "Tasks played to fill a step", "tasks"),
 )
+SOURCE = "curriculum/weight/"
 
 
 def plot_success(runs: Mapping[str, Rows], path: str | Path, *, title: str, about: str) -> None:
@@ -72,13 +75,15 @@ def plot_success(runs: Mapping[str, Rows], path: str | Path, *, title: str, abou
 
 
 def plot_curves(rows: Rows, path: str | Path, *, title: str, about: str) -> None:
-    """Draw a panel for each of ``PANELS`` that the metrics contain, and one of the time that each stage took.
+    """Draw a panel for each of ``PANELS`` in the metrics, one of a curriculum's sources, and one of the stages' times.
 
     Raw values are faint lines and their moving average is a bold one. ``about`` says below the plots what the episodes
     are. Raises DataError when there is nothing to draw, and MissingExtra without matplotlib.
     """
     panels = [panel for panel in PANELS if len(curve_of(rows, panel.metric)[0])]
     draws: list[Callable[[Axes], None]] = [partial(_draw_panel, panel=panel, rows=rows) for panel in panels]
+    if _sources(rows):
+        draws.append(partial(_draw_sources, rows=rows))
     if _stages(rows):
         draws.append(partial(_draw_time, rows=rows))
     if not draws:
@@ -113,6 +118,11 @@ def smooth(values: Floats, window: int) -> Floats:
     return np.asarray((sums[stop] - sums[start]) / (stop - start))
 
 
+def _sources(rows: Rows) -> list[str]:
+    """The sources of tasks that a curriculum weighed, in their order."""
+    return list(dict.fromkeys(name for row in rows for name in row if name.startswith(SOURCE)))
+
+
 def _stages(rows: Rows) -> list[str]:
     """The timed stages of a run, the slowest first."""
     names = dict.fromkeys(name for row in rows for name in row if name.startswith("time/"))
@@ -134,6 +144,16 @@ def _draw_panel(axes: Axes, panel: CurvePanel, rows: Rows) -> None:
         axes.set_ylim(0, panel.top or high)
     elif y.max() <= 0:
         axes.set_ylim(top=0)
+
+
+def _draw_sources(axes: Axes, rows: Rows) -> None:
+    for number, name in enumerate(_sources(rows)):
+        label, colour = name.removeprefix(SOURCE), COLOURS[number % len(COLOURS)]
+        axes.plot(*curve_of(rows, name), color=colour, linewidth=1.4, label=label, clip_on=False)
+    axes.set_title("Where the tasks come from", fontsize=10)
+    axes.set_ylabel("weight of a source")
+    axes.set_ylim(0, 1)
+    axes.legend(fontsize=8, frameon=False)
 
 
 def _draw_time(axes: Axes, rows: Rows) -> None:

@@ -41,8 +41,10 @@ def show(
             raise ShapeError(f"{name} has {len(values)} entries, but trajectory '{trajectory.id}' has {n_turns} turns")
     _show_head(console, trajectory)
     guide = trajectory.guidance.source if trajectory.guidance else ""
+    n_shared = trajectory.parent[1] if trajectory.parent and not trajectory.guidance else 0
     for index, turn in enumerate(trajectory.turns):
-        console.print(Rule(Text(f"turn {index}", "bold"), align="left"))
+        shared = " (shared: before the branch)" if index < n_shared else ""
+        console.print(Rule(Text(f"turn {index}{shared}", "bold"), align="left"))
         _show_turn(console, turn, guide)
         _show_evidence(console, trajectory.facts_of(index))
         _show_ledger(console, [event for event in score.ledger if event.turn == index])
@@ -77,7 +79,8 @@ def _show_head(console: Console, trajectory: Trajectory) -> None:
     _line(console, "task", f"{task.id} of {task.env_id}, split {task.split}, seed {trajectory.seed}")
     _block(console, "prompt", task.prompt)
     if trajectory.parent:
-        _line(console, "parent", f"branched from {trajectory.parent[0]} at turn {trajectory.parent[1]}")
+        parent, turn = trajectory.parent
+        _line(console, "parent", f"branched from {parent} at turn {turn}", "magenta")
     if trajectory.guidance:
         _show_guidance(console, trajectory)
 

@@ -158,7 +158,8 @@ def episodes_line(config: Config, runs: Mapping[str, Sequence[Metrics]]) -> str:
     hints = "no hints" if isinstance(config.guide, NoGuidePart) else f"hints by guide '{config.guide.type}'"
     shares = [row["train/unusable_share"] for rows in runs.values() for row in rows if "train/unusable_share" in row]
     lost = f"{fmean(shares):.1%} unusable" if shares else "unusable ones not counted"
-    return f"{splits}, sampled at temperature {config.policy.temperature:g}, {hints}; {lost}"
+    chosen = "" if config.curriculum.type == "order" else f", tasks chosen by curriculum '{config.curriculum.type}'"
+    return f"{splits}{chosen}, sampled at temperature {config.policy.temperature:g}, {hints}; {lost}"
 
 
 def _metrics(run: RunFolder) -> list[Metrics]:

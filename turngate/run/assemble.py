@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from turngate.agents.chat import Chat
 from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Worlds
+from turngate.agents.tree_rollout import refuse_unforkable
 from turngate.config import Config
 from turngate.errors import ConfigError, UnknownName
 from turngate.examine.base import Desk, Examiner
@@ -21,6 +22,8 @@ from turngate.run.helping import EnvironmentHelp
 from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.branched_play import Trees
+from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.guidance.writer import opened_writer
 from turngate.trainer.monitoring import Watch
@@ -40,6 +43,7 @@ async def assembled(
     control: str | None,
     answer: Answer | None,
     watch: Watch,
+    curriculum: Curriculum | None,
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
@@ -63,9 +67,11 @@ async def assembled(
             worlds=worlds,
             examining=examining,
             score=environments.score,
+            curriculum=curriculum,
             writer=writer,
             guide=config.guide.open(GuardedHelp(help_, guard)),
             guard=guard,
+            batches=config.train.refill.batches if config.train.refill else 1,
             credit=rule_of(config, control),
             filters=config.train.filters_by_name,
             learner=learner,
@@ -83,6 +89,7 @@ async def assembled(
             rounding=rounding_of(config, sampler),
             seed=config.seed,
             reference=reference,
+            trees=trees_of(config, environments),
             watch=watch,
             signals=signals_of(
                 config,
@@ -94,6 +101,15 @@ async def assembled(
                 answer=answer,
             ),
         )
+
+
+def trees_of(config: Config, environments: Environments) -> Trees | None:
+    """How episodes branch off others; None where they do not. Raises ConfigError for an environment without forks."""
+    if config.branching is None:
+        return None
+    for label, env in environments:
+        refuse_unforkable(label, env.turn_spec.fork)
+    return Trees(expander=config.branching, fork=lambda task: environments.of(task).turn_spec.fork)
 
 
 def check_credit(config: Config, environments: Environments) -> None:

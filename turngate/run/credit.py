@@ -18,6 +18,7 @@ from turngate.trainer.learner import Learner
 from turngate.trainer.pack import by_turn
 from turngate.trainer.signals.base import Signal, Signals
 from turngate.trainer.signals.beliefs import Beliefs, Entropies
+from turngate.trainer.signals.continuations import ContinuationValues
 from turngate.trainer.signals.kl_reward import Divergence, with_kl_in_reward
 from turngate.trainer.signals.log_ratios import LogRatios
 from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
@@ -79,6 +80,8 @@ def signals_of(
         sources.append(EvidenceColumns(section.evidence))
     if config.value is not None:
         sources.append(_values(config, learner, per_token="value_S" in reads))
+    if config.branching is not None and config.branching.values:
+        sources.append(ContinuationValues(config.branching.values))
     if reads & {"entropy_N", "entropy_S"}:
         sources.append(Entropies(learner))
     if answer is not None:

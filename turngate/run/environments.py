@@ -12,7 +12,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Self
 
 from turngate.agents.rollout import Worlds
@@ -23,7 +23,7 @@ from turngate.envs.pools import EnvPools, maker
 from turngate.envs.registry import find, make
 from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
 from turngate.rewards import Rubric
-from turngate.trainer.curriculum import TaskStream, shares
+from turngate.trainer.curriculum import Supply, TaskPool, TaskStream, pool_of, shares
 from turngate.types import Group, ScoredGroup, Task, derive_seed
 
 _log = logging.getLogger(__name__)
@@ -155,6 +155,19 @@ class Environments:
 
         return at
 
+    def supply(
+        self, *, per_step: int, group_size: int, seed: int, first: Mapping[str, int], refilled: bool = False
+    ) -> Supply:
+        """What a curriculum chooses from; the arguments are those of ``stream`` and the fields of ``Supply``."""
+        return Supply(
+            in_order=lru_cache(maxsize=2)(self.stream(per_step=per_step, seed=seed, first=first)),
+            pools=partial(self._pools, per_step, first),
+            per_step=per_step,
+            group_size=group_size,
+            seed=seed,
+            refilled=refilled,
+        )
+
     @asynccontextmanager
     async def worlds(self, size: int) -> AsyncIterator[Worlds]:
         """The pools of environment instances that play episodes: at most ``size`` at once of each environment."""
@@ -165,18 +178,53 @@ class Environments:
         async with EnvPools(pools) as worlds:
             yield worlds
 
+    def _pools(self, per_step: int, first: Mapping[str, int], most: int | None) -> list[TaskPool]:
+        """The pool of each environment; see ``pool_of`` for what it raises."""
+        if largest := self._largest(most):
+            raise ConfigError(
+                f"curriculum.pool = {most} has no effect: no split has more than {largest} tasks; leave it out"
+            )
+        return [self._pool(label, first.get(label, 0), most, per_step) for label in self.sections]
+
+    def _largest(self, most: int | None) -> int:
+        """The number of tasks of the largest split, where that is no more than ``most``; else 0."""
+        sizes = [self._envs[label].tasks.size(section.split) for label, section in self.sections.items()]
+        known = [size for size in sizes if size is not None]
+        return max(known) if most is not None and len(known) == len(sizes) and max(known) <= most else 0
+
+    def _pool(self, label: str, first: int, most: int | None, per_step: int) -> TaskPool:
+        section = self.sections[label]
+        if section.together > 1:
+            raise ConfigError(
+                f"env.together = {section.together} has no effect with a curriculum that picks single tasks; leave it "
+                'out, or use curriculum.type = "order"'
+            )
+        size = self._envs[label].tasks.size(section.split)
+        start = first if size is None else 0  # the warm start is over a part of a finite split, which is all there is
+        return pool_of(
+            label,
+            section.weight,
+            size,
+            most,
+            per_step=self._most_of(label, per_step),
+            task=lambda index: self.task(label, section.split, start + index),
+        )
+
+    def _most_of(self, label: str, per_step: int) -> int:
+        """How many tasks an environment can get of the ``per_step`` of a step."""
+        whole = sum(section.weight for section in self.sections.values())
+        return min(per_step, math.ceil(per_step * self.sections[label].weight / whole - 1e-9))
+
     def _streams(self, per_step: int, seed: int, first: Mapping[str, int]) -> Iterator[tuple[str, TaskStream]]:
         """The tasks of each environment, as many per step as it can ever get."""
-        whole = sum(section.weight for section in self.sections.values())
         for label, section in self.sections.items():
-            most = min(per_step, math.ceil(per_step * section.weight / whole - 1e-9))
             own_seed = seed if len(self.sections) == 1 else derive_seed(seed, label)
             yield (
                 label,
                 TaskStream(
                     self._envs[label].tasks,
                     section.split,
-                    per_step=most,
+                    per_step=self._most_of(label, per_step),
                     seed=own_seed,
                     first=first.get(label, 0),
                     together=section.together,

@@ -21,7 +21,7 @@ from turngate.metrics import JsonlSink
 from turngate.progress_bar import Progress
 from turngate.rewards.monitors.alarm import Alarm
 from turngate.run.aside_means import check_teachers
-from turngate.run.assemble import assembled, check_credit, check_examiners
+from turngate.run.assemble import assembled, check_credit, check_examiners, trees_of
 from turngate.run.credit import answer_of
 from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, naming_key
@@ -39,6 +39,7 @@ from turngate.sinks import Opening, Sinks, open_sinks
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.evaluate import evaluate
 from turngate.trainer.guidance import MemoryGuide
 from turngate.trainer.monitoring import Watch, console_line, recorded
@@ -90,8 +91,10 @@ class Job:
             check_examiners(config, self.environments)
             check_guide(config, self.environments)
             check_teachers(config)
+            trees_of(config, self.environments)  # raises for an environment that cannot be forked
             check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
+            self._curriculum = self._opened_curriculum()
             require_torch()
             self._overlaps = self._compared(strict=strict)
             if not (self._start.warm_start.exists() or self.folder.is_complete):
@@ -145,6 +148,7 @@ class Job:
             control=self.control,
             answer=self._answer,
             watch=self._watch,
+            curriculum=self._curriculum,
         ) as run:
             done = await self._resume(run)
             if done == 0:
@@ -173,16 +177,11 @@ class Job:
 
     async def _train(self, run: Run, done: int, sinks: Sinks) -> None:
         config, checkpoints = self.config, self._checkpoints()
-        shown = config.warm_start.episodes or 0 if config.warm_start else 0
-        tasks_at = self.environments.stream(
-            per_step=config.train.tasks_per_step,
-            seed=derive_seed(config.seed, "tasks"),
-            first=self.environments.split(shown),
-        )
+        assert run.curriculum is not None, "a run that trains has one"
         total = config.train.steps
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
-                sinks.write(step, await train_step(run, tasks_at(step), step))
+                sinks.write(step, await train_step(run, run.curriculum.pick(step), step))
                 if step % config.train.checkpoint_every == 0 or step == total:
                     checkpoints.save(step, run.learner, run.checkpointed)
                 progress.update(step, total, "")
@@ -235,6 +234,21 @@ class Job:
         ]
 
     # --- small parts --------------------------------------------------------------------------------------------------
+
+    def _opened_curriculum(self) -> Curriculum | None:
+        """The curriculum of a run that trains; of an endless source it has the tasks after those of the warm start."""
+        config = self.config
+        if not config.train.steps:
+            return None
+        shown = config.warm_start.episodes or 0 if config.warm_start else 0
+        supply = self.environments.supply(
+            per_step=config.train.tasks_per_step,
+            group_size=config.train.group_size,
+            seed=derive_seed(config.seed, "tasks"),
+            first=self.environments.split(shown),
+            refilled=config.train.refill is not None,
+        )
+        return config.curriculum.open(supply)
 
     def _check_start(self) -> None:
         """Check that a run which has not begun finds its model and the demonstrations of its warm start."""

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Literal, Self, TypeAlias
+from typing import Literal, NoReturn, Self, TypeAlias
 
 from turngate.errors import ConfigError, EnvError, UserError
 
@@ -128,6 +128,12 @@ class FolderSnapshot:
     """
 
     __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            'a snapshot of a sandbox\'s folders cannot be sent to another process; env.isolation = "thread" keeps all '
+            "environments in one"
+        )
 
 
 class Session(ABC):

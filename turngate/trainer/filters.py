@@ -8,14 +8,14 @@ Trajectories in = trajectories kept + Σ ``drop/REASON_trajectories``, and group
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from turngate.errors import ConfigError, ShapeError
 from turngate.parts import Part
-from turngate.trainer.selection import dcpo, prof, without_copies, without_void
+from turngate.trainer.selection import balanced, dcpo, prof, without_copies, without_void
 from turngate.types import BoolArray, Metrics, ScoredGroup
 
 Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
@@ -46,10 +46,7 @@ def varied(group: ScoredGroup, *, by: By = "total") -> BoolArray:
     """
     if by not in ("total", "outcome"):
         raise ConfigError(f"varied: by is '{by}'; it must be 'total' or 'outcome'")
-    values: dict[object, list[float | None]] = {}
-    for trajectory, score in zip(group.trajectories, group.scores, strict=True):
-        values.setdefault(trajectory.cohort, []).append(score.total if by == "total" else score.outcome)
-    differs = {cohort: _differ(found) for cohort, found in values.items()}
+    differs = {cohort: _differ(found) for cohort, found in _by_cohort([group], by).items()}
     return np.array([differs[trajectory.cohort] for trajectory in group.trajectories], np.bool_)
 
 
@@ -59,6 +56,10 @@ class FilterPart(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "filter"
     from_function: ClassVar[bool] = True
+
+    def survey(self, groups: Sequence[ScoredGroup]) -> Filter:
+        """The filter for these groups, which are all that earlier filters left; for what depends on all of them."""
+        return self
 
     def __call__(self, group: ScoredGroup) -> bool | BoolArray:
         """Whether to keep the group, or which of its trajectories: bool[B]."""
@@ -71,33 +72,93 @@ for _function in (varied, prof, dcpo, without_void, without_copies):
     FilterPart.of_function(_function.__name__, _function)
 
 
-def keep(groups: Sequence[ScoredGroup], filters: Mapping[str, Filter]) -> tuple[list[ScoredGroup], Metrics]:
+class BalancedPart(FilterPart):
+    """Keeps siblings of whom neither too few nor too many succeeded, https://arxiv.org/abs/2504.03380.
+
+    Left out, the bounds are 0.2 and 0.8, and for fewer than 8 siblings whatever is neither all nor none.
+    """
+
+    type: Literal["balanced"] = "balanced"
+    low: float | None = Field(None, ge=0, le=1)
+    """Least success rate of siblings that stay."""
+    high: float | None = Field(None, ge=0, le=1)
+    """Largest success rate of siblings that stay."""
+
+    @model_validator(mode="after")
+    def _is_a_band(self) -> Self:
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}, so no siblings would stay")
+        if (self.low, self.high) == (0, 1):
+            raise ValueError("low = 0 and high = 1 have no effect: every success rate lies between them")
+        return self
+
+    def __call__(self, group: ScoredGroup) -> bool | BoolArray:
+        """See ``selection.balanced``."""
+        return balanced(group, low=self.low, high=self.high)
+
+
+class TopStdPart(FilterPart):
+    """StarPO-S: keeps the groups whose siblings differ most in what they were paid, or in their outcome.
+
+    Of n cohorts the ``max(1, ⌊share·n⌋)`` with the largest standard deviation stay; of equals, those that come first.
+
+    Source: RAGEN, https://arxiv.org/abs/2504.20073, which keeps a quarter to put off the collapse of a run. Known
+    weakness: it prefers noisy payments.
+    """
+
+    type: Literal["top_std"] = "top_std"
+    share: float = Field(0.25, gt=0, lt=1)
+    """Share of the groups of a step that are learned from, of those that earlier filters left."""
+    by: By = "total"
+
+    def survey(self, groups: Sequence[ScoredGroup]) -> Filter:
+        """The filter that keeps the cohorts of ``groups`` which differ most."""
+        spread = {cohort: _std(found) for cohort, found in _by_cohort(groups, self.by).items()}
+        ranked = sorted(spread, key=lambda cohort: -spread[cohort])
+        best = set(ranked[: max(1, int(self.share * len(ranked)))])
+        return lambda group: np.array([trajectory.cohort in best for trajectory in group.trajectories], np.bool_)
+
+    def __call__(self, group: ScoredGroup) -> bool | BoolArray:
+        """Whether to keep the group where it is the only one."""
+        return self.survey([group])(group)
+
+
+def keep(
+    groups: Sequence[ScoredGroup], filters: Mapping[str, Filter], *, most: int | None = None
+) -> tuple[list[ScoredGroup], Metrics]:
     """The groups that are left, and metrics: how many trajectories and groups were dropped for which reason.
 
     Dropped are, in this order: "unusable" trajectories; "lonely" ones, whose cohort has no other member left; "empty"
     ones, whose cohort has no member with a turn; then those that each filter NAME refuses ("not_NAME"), and after it
-    those that became lonely or empty by that. An episode without turns (its prompt left no room for one) is a result
-    like others: it stays beside siblings that have turns, and counts in their baseline. Raises ShapeError for a filter
-    that answers with anything but a bool or bool[B].
+    those that became lonely or empty by that; at last, with ``most``, the groups of all but the first ``most`` tasks
+    ("surplus"). An episode without turns (its prompt left no room for one) is a result like others: it stays beside
+    siblings that have turns, and counts in their baseline. Raises ShapeError for a filter that answers with anything
+    but a bool or bool[B].
     """
     left: list[tuple[str, Filter]] = [("lonely", _accompanied), ("empty", _spoken)]
     stages: list[tuple[str, Filter]] = [("unusable", _usable), *left]
     for name, passes in filters.items():
         stages += [(f"not_{name}", passes), *left]
+    if most is not None:
+        stages.append(("surplus", _first_tasks(most)))
     drops = {f"drop/{reason}_{what}": 0.0 for reason, _ in stages for what in ("trajectories", "groups")}
-    kept: list[ScoredGroup] = []
-    for group in groups:
-        rest = group
-        for reason, passes in stages:
-            stays_B = _answer(passes(rest), rest, reason)
-            drops[f"drop/{reason}_trajectories"] += float((~stays_B).sum())
-            if not stays_B.any():
-                drops[f"drop/{reason}_groups"] += 1
-                break
-            rest = _only(rest, stays_B)
-        else:
-            kept.append(rest)
+    kept = list(groups)
+    for reason, passes in stages:
+        chooses = passes.survey(kept) if isinstance(passes, FilterPart) else passes
+        answers = [_answer(chooses(group), group, reason) for group in kept]
+        drops[f"drop/{reason}_trajectories"] += float(sum((~stays_B).sum() for stays_B in answers))
+        drops[f"drop/{reason}_groups"] += sum(not stays_B.any() for stays_B in answers)
+        kept = [_only(group, stays_B) for group, stays_B in zip(kept, answers, strict=True) if stays_B.any()]
     return kept, drops
+
+
+def _by_cohort(groups: Sequence[ScoredGroup], by: By) -> dict[object, list[float | None]]:
+    """What the members of each cohort were paid, or their outcomes."""
+    values: dict[object, list[float | None]] = {}
+    for group in groups:
+        for trajectory, score in zip(group.trajectories, group.scores, strict=True):
+            values.setdefault(trajectory.cohort, []).append(score.total if by == "total" else score.outcome)
+    return values
 
 
 def _usable(group: ScoredGroup) -> BoolArray:
@@ -114,9 +175,26 @@ def _spoken(group: ScoredGroup) -> BoolArray:
     return np.array([trajectory.cohort in with_turns for trajectory in group.trajectories], np.bool_)
 
 
+def _first_tasks(most: int) -> Filter:
+    """A filter that keeps the groups of the first ``most`` tasks that it is shown."""
+    seen: set[str] = set()
+
+    def passes(group: ScoredGroup) -> bool:
+        if len(seen) < most:
+            seen.add(group.task.id)
+        return group.task.id in seen
+
+    return passes
+
+
 def _differ(values: Sequence[float | None]) -> bool:
     known = [value for value in values if value is not None]
     return bool(known) and max(known) - min(known) > ALIKE
+
+
+def _std(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return float(np.std(known)) if known else 0.0
 
 
 def _answer(found: bool | BoolArray, group: ScoredGroup, reason: str) -> BoolArray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from turngate.errors import ConfigError, ShapeError, UnknownName
 from turngate.trainer.contexts import Origin, origins
+from turngate.trainer.shared_turns import times_played
 from turngate.types import Batch, FloatArray, IntArray, ScoredGroup, Source, TokenCredit, Trajectory
 
 Aggregate: TypeAlias = Literal["token", "sequence", "turn", "sum"] | int
@@ -45,8 +46,9 @@ def pack(
                                           token budget of an episode, never a measured length
     ============== ====================== ============================================================================
 
-    The first three sum to 1 over the batch. Raises ShapeError when ``credit`` does not have one finite entry per turn,
-    or per policy token in the order of the batch, UnknownName or ConfigError for another ``aggregate``.
+    The first three sum to 1 over the batch. A turn that k trajectories share, because they branched off after it, is in
+    all of them with 1/k of its weight, so it counts once. Raises ShapeError when ``credit`` does not have one finite
+    entry per turn, or per policy token in the order of the batch, UnknownName or ConfigError for another ``aggregate``.
     """
     if isinstance(aggregate, str) and aggregate not in AGGREGATES:
         raise UnknownName("aggregate", aggregate, AGGREGATES)
@@ -70,7 +72,8 @@ def pack(
         if credit.shape != (n_turns,):
             raise ShapeError(f"advantage_N has shape {credit.shape}, expected ({n_turns},): one entry per turn")
         advantage_L[trained] = _finite("advantage_N", credit, "turn")[turn_L[trained]]
-    weight_L = _weights(trained, flat.segment_L, turn_L, aggregate)
+    times_L = times_played(trajectories)[turn_L]
+    weight_L = _weights(trained, flat.segment_L, turn_L, times_L, aggregate)
     return replace(flat, advantage_L=advantage_L, policy_weight_L=weight_L)
 
 
@@ -174,10 +177,13 @@ def _flatten(trajectories: Sequence[Trajectory]) -> Batch:
     )
 
 
-def _weights(trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, aggregate: Aggregate) -> FloatArray:
+def _weights(
+    trained: np.ndarray, segment_L: np.ndarray, turn_L: np.ndarray, times_L: np.ndarray, aggregate: Aggregate
+) -> FloatArray:
     weight = trained.astype(np.float64)
     if aggregate == "turn":
         weight = _share(weight, turn_L)
+    weight = weight / times_L
     if aggregate in ("turn", "sequence"):
         weight = _share(weight, segment_L)
     total = weight.sum()

@@ -12,7 +12,9 @@ from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds
 from turngate.examine.run import Examining
 from turngate.trainer.aside.learning import Asides
+from turngate.trainer.branched_play import Trees
 from turngate.trainer.checkpoint import Stateful
+from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
 from turngate.trainer.guidance.guarded_help import LeakGuard
@@ -64,7 +66,10 @@ class Run:
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
     signals: Signals = field(default_factory=Signals)  # what the credit rule reads beyond rewards
+    curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
     guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
+    batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
+    trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
 
     @property
     def policy(self) -> Policy:
@@ -73,13 +78,14 @@ class Run:
 
     @property
     def checkpointed(self) -> Mapping[str, Stateful]:
-        """What a checkpoint saves beside the learner: models that signals train, memory of examiners, guide and
-        asides."""
+        """What a checkpoint saves beside the learner: models that signals train, memories of other parts."""
         found: dict[str, Stateful] = dict(self.signals.learners)
         if self.examining is not None:
             found["examine"] = self.examining
         if isinstance(self.guide, Remembering):
             found["guide"] = _Memory(self.guide)
+        if self.curriculum is not None and self.curriculum.stateful:
+            found["curriculum"] = self.curriculum
         for kind, source in self.asides.sources.items():
             if isinstance(source, Remembering):
                 found[f"aside_{kind}"] = _Memory(source)
@@ -89,6 +95,15 @@ class Run:
     def waits(self) -> bool:
         """Whether scores can depend on facts of examiners, which may be missing."""
         return self.examining is not None and bool(self.examining.examiners)
+
+    def observe(self, played: Sequence[ScoredGroup]) -> Metrics:
+        """Show the results of a step to the guide and to the curriculum, and return their metrics."""
+        self.guide.observe(played)
+        helped = self.guide.metrics() | self.guard.metrics()
+        if self.curriculum is None:
+            return helped
+        self.curriculum.observe(played)
+        return helped | self.curriculum.metrics()
 
     def seed_at(self, step: int) -> int:
         """The seed from which everything random in one step derives."""

@@ -16,7 +16,11 @@ from pydantic import Field
 from turngate.envs.leak import MOST_COPIED, leak_score
 from turngate.errors import ConfigError, ShapeError
 from turngate.rewards.consistency import Mode, Odd, OneSided, consistency, prof_keep
+from turngate.trainer.guidance.results import solved
 from turngate.types import BoolArray, IntArray, Score, ScoredGroup, Source, Trajectory, Turn, derive_seed
+
+ROUNDING = 1e-9
+"""A rate may miss a threshold by so much and still count as equal to it."""
 
 NKeep: TypeAlias = Annotated[int, Field(description="How many siblings of a group stay.", ge=1)]
 Dropped: TypeAlias = Annotated[
@@ -104,6 +108,26 @@ def prof(
         odd=odd,
         seed=own_seed,
     )
+
+
+def balanced(group: ScoredGroup, *, low: float | None = None, high: float | None = None) -> BoolArray:
+    """Balanced difficulty filtering: keeps siblings of whom neither too few nor too many succeeded.
+
+    ``low ≤ successes/G ≤ high`` in a cohort of G; by default [0.2, 0.8], and [1/G, 1 − 1/G] for G < 8, which is all
+    that differ in success.
+
+    Source: https://arxiv.org/abs/2504.03380: what a policy can gain at most grows with p(1 − p), so bands are symmetric
+    around 1/2. ⚠ Its thresholds are swept; these are ours. Known weakness: it starves while nearly every task fails.
+    """
+    cohort_B = _cohorts(group.trajectories)
+    won_B = np.array([solved(score) for score in group.scores], np.float64)
+    n_C = np.bincount(cohort_B)
+    edge_C = np.where(n_C >= 8, 0.2, 1 / n_C)
+    rate_C = np.bincount(cohort_B, won_B) / n_C
+    least_C = edge_C if low is None else np.full(len(n_C), low)
+    most_C = 1 - edge_C if high is None else np.full(len(n_C), high)
+    stays_B: BoolArray = ((least_C - ROUNDING <= rate_C) & (rate_C <= most_C + ROUNDING))[cohort_B]
+    return stays_B
 
 
 def dcpo(group: ScoredGroup, *, n_keep: HalfOrSo = None) -> BoolArray:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from turngate.trainer.credit.cohorts import Int64Array, validate
 from turngate.trainer.credit.tree import Merge, grow
-from turngate.types import Action, Trajectory, Turn, TurnTable, derive_seed
+from turngate.types import Action, Source, Trajectory, Turn, TurnTable, derive_seed
 
 
 def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
@@ -31,6 +32,32 @@ def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
         "act_N": np.array([_act(env_id, turn) for env_id, turn in turns], np.int64),
         "said_N": np.array([_said(turn) for _, turn in turns], np.int64),
     }
+
+
+def times_played(trajectories: Sequence[Trajectory]) -> Int64Array:
+    """In how many of these trajectories each turn is, because they branched off each other after it: int64[N].
+
+    Copies of a turn that the policy did not write itself, such as the forced turns of a retry, do not count.
+    """
+    by_id = {trajectory.id: trajectory for trajectory in trajectories}
+    keys: list[tuple[str, int]] = []
+    for trajectory in trajectories:
+        for index in range(len(trajectory.turns)):
+            owner, place = trajectory, trajectory.id
+            while owner.parent is not None and index < owner.parent[1]:
+                place = owner.parent[0]
+                if place not in by_id:
+                    break
+                owner = by_id[place]
+            keys.append((place, index))
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    times = Counter(key for key, turn in zip(keys, turns, strict=True) if (turn.source == Source.POLICY).any())
+    return np.array([max(1, times[key]) for key in keys], np.int64)
+
+
+def sampled_turns(trajectory: Trajectory) -> tuple[Turn, ...]:
+    """The turns that were sampled for this trajectory; a branch shares those before them with its parent."""
+    return trajectory.turns if trajectory.parent is None else trajectory.turns[trajectory.parent[1] :]
 
 
 def merged_share(table: TurnTable, merge: Merge) -> float:

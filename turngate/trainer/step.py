@@ -18,6 +18,7 @@ from turngate.trainer.learner import measured_for
 from turngate.trainer.monitoring import credit_metrics
 from turngate.trainer.pack import by_turn, pack, split
 from turngate.trainer.run_parts import Run
+from turngate.trainer.shared_turns import sampled_turns
 from turngate.trainer.signals.base import AfterCredit
 from turngate.trainer.table import tabulate
 from turngate.trainer.waves import play_waves
@@ -44,7 +45,7 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     clock = Clock()
     waves = await play_waves(run, tasks, step, clock)
     scored = waves.groups
-    kept, drops = keep(scored, run.filters)
+    kept, drops = keep(scored, run.filters, most=len(tasks) if run.batches > 1 else None)
     kept = without_hints(kept)
     metrics = summarize(scored, waits=run.waits) | drops | waves.metrics
     with clock("collect"):
@@ -64,13 +65,13 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
     if kept or asides:
         with clock("publish"):
             metrics |= await publish_checked(run, scored, step)
-    run.guide.observe(waves.played)
+    metrics |= run.observe(waves.played)
     with clock("record"):
         run.store.write(step, scored)
         if waves.unused:
             run.store.write(step, waves.unused, phase=UNUSED)
         metrics |= run.watch(step, scored, metrics)
-    return metrics | run.guide.metrics() | run.guard.metrics() | clock
+    return metrics | clock
 
 
 def learn(
@@ -155,7 +156,7 @@ def _means(pairs: Sequence[tuple[Trajectory, Score]]) -> Metrics:
     }
     if not usable:
         return of_all
-    sources = [turn.source for trajectory, _ in usable for turn in trajectory.turns]
+    sources = [turn.source for trajectory, _ in usable for turn in sampled_turns(trajectory)]
     n_tokens = sum(int(np.count_nonzero(source == Source.POLICY)) for source in sources)
     return {
         "success": successes / len(usable),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from turngate.agents.rollout import play_groups
 from turngate.errors import ConfigError, RunError
 from turngate.examine.run import Stage
 from turngate.metrics import Clock
+from turngate.trainer.filling import Filling
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.results import solved, success_rate, unguided
 from turngate.trainer.guidance.writer import consult, prepare
@@ -44,40 +46,55 @@ class Waves:
 
 
 async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -> Waves:
-    """Play the tasks of a step until the guide wants no more of any.
+    """Play the tasks of a step until the guide wants no more of any; and further ones, where a run refills its steps.
 
     Raises ConfigError for a plan that cannot be played, RunError for a guide that does not stop.
     """
-    courses = [_Course(task) for task in tasks]
-    await prepare(run.guide, run.writer, tasks, seed=_seed(run, step, 0))
-    plans: list[Plan | None] = [run.guide.plan(task, run.group_size) for task in tasks]
-    examined: Metrics = {}
-    wave = 0
+    courses: list[_Course] = []
+    groups_scored: list[ScoredGroup] = []
+    filling, examined, waves = Filling(run, len(tasks)), dict[str, float](), 0
     async with nullcontext() if run.examining is None else run.examining.begin(step) as stage:
-        while active := [(course, plan) for course, plan in zip(courses, plans, strict=True) if plan is not None]:
-            _check(run.guide, active, wave)
-            active = [(course, run.guard.allowed(course.task, plan)) for course, plan in active]
-            with clock("collect"):
-                groups, examined = await _play(run, stage, active, _seed(run, step, wave))
+        while tasks:
+            batch = [_Course(task) for task in tasks]
+            examined, n = await _play_batch(run, stage, batch, step, clock)
+            courses, waves = courses + batch, waves + n
             with clock("reward"):
-                for (course, plan), group in zip(active, groups, strict=True):
-                    course.add(plan, group, run, step)
-            wave += 1
-            asked = [course.scored() for course, _ in active]
-            await consult(run.guide, run.writer, asked, wave=wave, seed=_seed(run, step, wave))
-            plans = [
-                None if plan is None else run.guide.again(course.scored(), wave)
-                for course, plan in zip(courses, plans, strict=True)
-            ]
-    with clock("reward"):
-        groups_scored = [
-            run.guide.settle(group, course.scored()) for course in courses for group in course.learned(run, step)
-        ]
+                groups_scored += [
+                    run.guide.settle(group, course.scored()) for course in batch for group in course.learned(run, step)
+                ]
+                tasks = filling.further(groups_scored)
     played = [course.scored() for course in courses]
     unused = [group for course in courses for group in course.unused()]
-    books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, wave)
+    books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, waves)
     written = {} if run.writer is None else run.writer.metrics()
-    return Waves(groups=groups_scored, played=played, unused=unused, metrics=examined | books | written)
+    metrics = examined | books | written | filling.metrics()
+    return Waves(groups=groups_scored, played=played, unused=unused, metrics=metrics)
+
+
+async def _play_batch(
+    run: Run, stage: Stage | None, courses: Sequence[_Course], step: int, clock: Clock
+) -> tuple[Metrics, int]:
+    """Play some tasks until the guide wants no more of any; the metrics of the examiners, and the number of waves."""
+    await prepare(run.guide, run.writer, [course.task for course in courses], seed=_seed(run, step, 0))
+    plans: list[Plan | None] = [run.guide.plan(course.task, run.group_size) for course in courses]
+    examined: Metrics = {}
+    wave = 0
+    while active := [(course, plan) for course, plan in zip(courses, plans, strict=True) if plan is not None]:
+        _check(run.guide, active, wave)
+        active = [(course, run.guard.allowed(course.task, plan)) for course, plan in active]
+        with clock("collect"):
+            groups, examined = await _play(run, stage, active, _seed(run, step, wave))
+        with clock("reward"):
+            for (course, plan), group in zip(active, groups, strict=True):
+                course.add(plan, group, run, step)
+        wave += 1
+        asked = [course.scored() for course, _ in active]
+        await consult(run.guide, run.writer, asked, wave=wave, seed=_seed(run, step, wave))
+        plans = [
+            None if plan is None else run.guide.again(course.scored(), wave)
+            for course, plan in zip(courses, plans, strict=True)
+        ]
+    return examined, wave
 
 
 def _seed(run: Run, step: int, wave: int) -> int:
@@ -101,10 +118,11 @@ async def _play(
 ) -> tuple[list[Group], Metrics]:
     """The groups of one wave with the facts of all examiners, which begin with a group while others are played."""
     tasks, entries = [course.task for course, _ in active], [plan.entries for _, plan in active]
-    if stage is None:
-        return await play_groups(run.player, run.worlds, tasks, entries, seed=seed), {}
-    played = await play_groups(run.player, run.worlds, tasks, entries, seed=seed, ended=stage.group_done)
-    return await stage.finish(played)
+    play = partial(play_groups, run.player, run.worlds, tasks, entries, seed=seed)
+    if run.trees is not None:  # no guide plans beside branches, so every entry is empty
+        play = partial(run.trees.play, run.player, run.worlds, tasks, budget=run.group_size, seed=seed)
+    groups, metrics = (await play(), {}) if stage is None else await stage.finish(await play(ended=stage.group_done))
+    return groups, metrics if run.trees is None else metrics | run.trees.metrics(groups)
 
 
 @dataclass(slots=True)

@@ -115,3 +115,14 @@ def test_the_watch_tells_the_conversion_as_a_metric_of_the_guide():
     first = watch(1, [group((helped, episode()[1]), alone)], {})
     assert "guide/conversion" not in first
     assert watch(2, [group(episode("c", outcome=1.0), alone)], {})["guide/conversion"] == 1.0
+
+
+def test_a_watch_that_was_restored_tells_the_same():
+    helped = (replace(episode("a", outcome=1.0)[0], guidance=HINT), episode()[1])
+    alone = episode("b", outcome=0.0)
+    steps = [(1, [group(helped, alone)], {}), (2, [group(alone, alone)], {}), (3, [group(episode("c"), alone)], {})]
+    one, other = Watch(), Watch()
+    told = [one(*step) for step in steps]
+    other.replay(iter(steps[:2]))
+    assert other(*steps[2]) == told[2]
+    assert told[2]["guide/conversion"] == 1.0

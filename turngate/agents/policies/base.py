@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeAlias, TypeVar
 
 from turngate.types import Completion, Request
@@ -36,6 +36,11 @@ class Policy(ABC):
 
     def release(self, episode: str) -> None:  # noqa: B027 (most policies keep nothing)
         """The episode is over: forget what was kept for it."""
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Inside of this, what ended episodes left may be kept for others that begin like them, such as branches."""
+        yield
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:

@@ -8,8 +8,8 @@ cumulative distribution with uniforms derived from the request's seed, so a comp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from turngate.agents.pace import AsReady, FixedOrder, Pace
 from turngate.agents.policies.base import Policy, Weights
 from turngate.agents.policies.forward import Feed
 from turngate.agents.policies.lean import forward_of
+from turngate.agents.policies.prefix_memory import PrefixMemory
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.policies.truncation import truncated_logits
 from turngate.agents.protocols import LanguageModel
@@ -66,11 +67,12 @@ class LocalPolicy(Policy):
         self._model, self._chat = model.eval(), chat
         self._head = model.get_output_embeddings()
         parameter = next(model.parameters())
-        self._device = parameter.device
+        self._device, self._dtype = parameter.device, parameter.dtype
         self._cache = SlotCache(model.config, lanes, device=parameter.device, dtype=parameter.dtype)
         self._forward = forward_of(model, self._cache)
         self._pace: Pace = FixedOrder() if order == "fixed" else AsReady()
         self._rows: list[_CacheRow] = []
+        self._memory: PrefixMemory | None = None
         self._waiting: list[_Job] = []
         self._engine: asyncio.Task[None] | None = None
         self._room = asyncio.Semaphore(lanes)
@@ -115,11 +117,23 @@ class LocalPolicy(Policy):
         index = self._find(episode)
         if index is None:
             return
+        if self._memory is not None:
+            self._memory.put(self._cache, index, self._rows[index].fed)
         last = len(self._rows) - 1
         if index != last:
             self._cache.copy(last, index, self._rows[last].filled)
             self._rows[index] = self._rows[last]
         self._rows.pop()
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Keep the cache rows of ended episodes, as many as there are lanes; branches are fed only what they add."""
+        rows = SlotCache(self._model.config, self.lanes, device=self._device, dtype=self._dtype)
+        self._memory = PrefixMemory(rows, self.lanes)
+        try:
+            yield
+        finally:
+            self._memory = None
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:
@@ -200,14 +214,22 @@ class LocalPolicy(Policy):
         if index is None:
             if len(self._rows) == self.lanes:
                 raise PolicyError(f"more than {self.lanes} episodes at once; raise policy.lanes")
-            self._rows.append(_CacheRow(job.request.episode))
-            index = len(self._rows) - 1
+            index = self._new_row(job.request)
         row, ids = self._rows[index], job.request.ids
         n = min(len(row.fed), len(ids) - 1)
         differs = np.flatnonzero(row.fed[:n] != ids[:n])
         row.fed = row.fed[: differs[0] if len(differs) else n]
         row.job = job
         self._cache.reserve(len(ids) + job.request.max_tokens)
+        return index
+
+    def _new_row(self, request: Request) -> int:
+        """A row for an episode that has none, with what the memory knows of its context."""
+        row, index = _CacheRow(request.episode), len(self._rows)
+        if self._memory is not None:
+            self._cache.reserve(len(request.ids))
+            row.fed = self._memory.recall(self._cache, index, request.ids)
+        self._rows.append(row)
         return index
 
     def _twins(self, fresh: Sequence[int]) -> dict[int, int]:

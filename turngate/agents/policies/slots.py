@@ -63,6 +63,11 @@ class SlotCache:
         for store in self._stores:
             store[target, :, :n_tokens] = store[source, :, :n_tokens]
 
+    def copy_from(self, other: SlotCache, source: int, target: int, n_tokens: int) -> None:
+        """Row ``target`` starts with the first ``n_tokens`` of row ``source`` of another cache of the same model."""
+        for mine, theirs in zip(self._stores, other._stores, strict=True):
+            mine[target, :, :n_tokens] = theirs[source, :, :n_tokens]
+
     @property
     def scratch(self) -> int:
         """The column that padding is written to and nothing reads."""

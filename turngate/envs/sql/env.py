@@ -43,6 +43,21 @@ class Gold:
     ranks: list[int] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlState:
+    """What an episode knows at one moment; for forks. The database is not in it, because nothing changes it."""
+
+    task: Task
+    turn: int
+    shown: str
+    described: frozenset[str]
+    ran: frozenset[str]
+    last: tuple[str, QueryResult, str] | None
+    answer: tuple[str, QueryResult] | None
+    gold: Gold | VerifierError | None
+    wanted: tuple[Wanted, ...] | None
+
+
 _golds: Cache[tuple[str, str], Gold] = Cache(room=1_000_000)  # weighed in cells
 
 
@@ -58,7 +73,7 @@ class SqlEnv(ToolEnv):
         max_turns=12,
         tasks=GeneratedSql(),
         deadline_s=DEADLINE_S,
-        fork="replay",
+        fork="exact",
         side_effects="none",
         has_oracle=True,
         hint_levels=LEVELS,
@@ -156,6 +171,30 @@ class SqlEnv(ToolEnv):
         """The gold query, its skeleton (literals masked) and the database."""
         gold = task.private["gold"]
         return {"gold query": normalised(gold), "query skeleton": skeleton(gold), "database": task.private["key"]}
+
+    def save(self) -> SqlState:
+        """See ``TurnEnv.save``."""
+        return SqlState(
+            task=self.task,
+            turn=self.turn,
+            shown=self.shown,
+            described=frozenset(self._described),
+            ran=frozenset(self._ran),
+            last=self._last,
+            answer=self._answer,
+            gold=self._gold,
+            wanted=self._wanted,
+        )
+
+    def load(self, saved: object) -> None:
+        """See ``TurnEnv.load``. The database is a fresh copy of the task's, unless a copy of it is here already."""
+        assert isinstance(saved, SqlState)
+        if self._database.key != saved.task.private["key"]:
+            self._database.load(saved.task.private["database"], key=saved.task.private["key"])
+        self.turn, self.shown = saved.turn, saved.shown
+        self._described, self._ran = set(saved.described), set(saved.ran)
+        self._last, self._answer = saved.last, saved.answer
+        self._gold, self._wanted = saved.gold, saved.wanted
 
     def close(self) -> None:
         """Give the database back."""

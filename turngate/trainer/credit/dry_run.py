@@ -26,7 +26,9 @@ _MEASURED = frozenset(
     {"value_S", "bootstrap_B", "logratio_N", "logratio_S", "gain_N", "turn_S", "surprisal_S", "sharing_S"}
 )
 _ADVICE = {
-    "value_N": "a critic measures it in training with turn_gae, or evidence fills it (signals.evidence)",
+    "value_N": "a critic measures it in training with turn_gae, or branching 'mc_values', or evidence fills it "
+    "(signals.evidence)",
+    "count_N": "branching 'mc_values' measures it",
     "similar_N": "set signals.similar",
 } | dict.fromkeys(_MEASURED, "only training measures it")
 
@@ -100,8 +102,9 @@ def _refusal(name: str) -> str:
     """Why a rule that needs this column cannot be used, and what to do."""
     if name in BRANCHES:
         return (
-            "it needs branches (parent_B, branch_B), which no rollout of this run makes; take a rule for siblings that "
-            "were sampled independently, or tempo or lambda_grpo with merge = 'tokens' or 'action_observation'"
+            "it needs branches (parent_B, branch_B), which no rollout of this run makes; add [branching] with a type "
+            "such as tree_grpo, or take a rule for siblings that were sampled independently, or tempo or lambda_grpo "
+            "with merge = 'tokens' or 'action_observation'"
         )
     if name.startswith(PAID):
         return f"it needs column '{name}', but the rubric has no component '{name.removeprefix(PAID)[:-2]}'"

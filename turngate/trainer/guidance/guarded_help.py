@@ -60,12 +60,14 @@ class LeakGuard:
         return found
 
     def _allowed(self, task: Task, entry: Entry) -> Entry:
-        guidance = entry.guidance if isinstance(entry, Forced | Lent) else entry
-        if guidance is None or not guidance.text:
+        if entry is None or isinstance(entry, Lent):  # another policy acts: there is no text
+            return entry
+        guidance = entry.guidance if isinstance(entry, Forced) else entry
+        if not guidance.text:
             return entry
         if not self.refuses(guidance.text, task, kind=guidance.kind, level=guidance.level):
             return entry
-        return replace(entry, guidance=replace(guidance, text="")) if isinstance(entry, Forced | Lent) else None
+        return replace(entry, guidance=replace(guidance, text="")) if isinstance(entry, Forced) else None
 
 
 class GuardedHelp:

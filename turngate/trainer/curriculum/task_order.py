@@ -1,12 +1,17 @@
-"""Which tasks a step trains on: a pure function of seed and step, so a resumed run neither repeats nor skips any."""
+"""The tasks in the order of their splits: a function of seed and number, so a resumed run repeats and skips none."""
 
+from __future__ import annotations
+
+import json
 from collections.abc import Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
 import numpy as np
 
 from turngate.errors import ConfigError
-from turngate.types import Task, derive_seed
+from turngate.trainer.curriculum.base import CurriculumPart, Supply
+from turngate.types import Metrics, ScoredGroup, Task, derive_seed
 
 
 class Tasks(Protocol):
@@ -69,3 +74,69 @@ def shares(weights: Sequence[float], n: int, *, seed: int, step: int) -> tuple[i
     reached = np.floor(ends + offset + 1e-9).astype(int)
     reached[-1] = n + int(np.floor(offset + 1e-9))
     return tuple(int(count) for count in np.diff(reached, prepend=int(np.floor(offset + 1e-9))))
+
+
+class InOrderPart(CurriculumPart):
+    """Plays the tasks in the order of their split, whatever their results; a finite split is shuffled in each pass."""
+
+    type: Literal["order"] = "order"
+
+    def open(self, supply: Supply) -> InOrder:
+        """See ``InOrder``."""
+        return InOrder(supply)
+
+
+class InOrder:
+    """Gives each step the next tasks of the order; ``more`` takes those that follow, so that later steps move on.
+
+    The order is that of all batches of the supply, end to end. Without ``more``, the tasks of a step are the batch of
+    its number. A task that the step has already is passed over.
+    """
+
+    def __init__(self, supply: Supply) -> None:
+        self.stateful = supply.refilled
+        self._supply = supply
+        self._at = self._ahead = 0  # tasks before the next one; and how many of them no step would have had by itself
+        self._taken: set[str] = set()
+
+    def pick(self, step: int) -> list[Task]:
+        """The tasks of one step."""
+        self._at, self._taken = (step - 1) * self._supply.per_step + self._ahead, set()
+        tasks = self._next(self._supply.per_step)
+        self._ahead = self._at - step * self._supply.per_step
+        return tasks
+
+    def more(self, n: int) -> list[Task]:
+        """The tasks that follow; fewer where a whole batch has none that the step does not have already."""
+        before = self._at
+        tasks = self._next(n)
+        self._ahead += self._at - before
+        return tasks
+
+    def observe(self, groups: Sequence[ScoredGroup]) -> None:
+        """Results change nothing."""
+
+    def metrics(self) -> Metrics:
+        """No metrics."""
+        return {}
+
+    def save(self, path: Path) -> None:
+        """Write how far the order is ahead of the steps."""
+        path.write_text(json.dumps({"ahead": self._ahead}))
+
+    def load(self, path: Path) -> None:
+        """Read what ``save`` wrote."""
+        self._ahead = int(json.loads(path.read_text())["ahead"])
+
+    def _next(self, n: int) -> list[Task]:
+        found: list[Task] = []
+        in_vain = 0
+        while len(found) < n and in_vain < self._supply.per_step:
+            number, place = divmod(self._at, self._supply.per_step)
+            task = self._supply.in_order(number + 1)[place]
+            self._at += 1
+            in_vain = in_vain + 1 if task.id in self._taken else 0
+            if task.id not in self._taken:
+                self._taken.add(task.id)
+                found.append(task)
+        return found

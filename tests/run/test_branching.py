@@ -1,0 +1,188 @@
+"""Branched rollouts in whole runs of the toy, from a config to stored episodes.
+
+1. All eight tree rules train on real branches, every way to branch grows them, and the books balance: leaves = budget.
+2. A run with branches that is resumed goes on bit for bit.
+3. What cannot work is refused before any work: rules without branches, guides, environments without forks.
+"""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from turngate.config import parse
+from turngate.envs.lock import LockEnv
+from turngate.errors import ConfigError
+from turngate.metrics import read_metrics
+from turngate.report.show import show
+from turngate.run.job import Job
+from turngate.runs import RunFolder
+from turngate.store import Store
+
+PAID = {
+    "rewards": [
+        {"type": "from_evidence", "name": "opened", "evidence": "opened", "kind": "outcome", "levels": [0, 1]},
+        {"type": "from_evidence", "name": "right_key", "evidence": "right_key", "kind": "process", "per_turn": True},
+    ]
+}
+SIZE = 6
+
+
+def config(folder: Path, name: str, *, steps: int = 1, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "folder": str(folder),
+        "model": {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300},
+        "env": {"id": "turngate/Lock-v1", "rubric": PAID, "allow_unsafe": True},
+        "warm_start": {"episodes": 48, "epochs": 5, "episodes_per_batch": 8, "lr": 1e-2},
+        "policy": {"turn_tokens": 8, "context": 400, "lanes": 8},
+        "train": {"steps": steps, "tasks_per_step": 2, "group_size": SIZE},
+        "eval": {"tasks": 1},
+    } | changes
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run that has done the warm start only."""
+    folder = tmp_path_factory.mktemp("runs")
+    Job(parse(config(folder, "start", steps=0)), Console(quiet=True)).run()
+    return folder
+
+
+def trained(folder: Path, name: str, **changes: Any) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Metrics and groups of a run."""
+    job = Job(parse(config(folder, name, **changes)), Console(quiet=True), start=RunFolder(folder / "start"))
+    job.run()
+    return list(read_metrics(RunFolder(folder / name).metrics)), list(Store(folder / name).read(1, "train"))
+
+
+def check(rows: list[dict[str, Any]], groups: list[Any], *, shares: bool = True) -> None:
+    assert [len(group.trajectories) for group in groups] == [SIZE, SIZE]
+    branched = [one for group in groups for one in group.trajectories if one.parent]
+    assert rows[0]["branch/branches"] == len(branched) > 0
+    saved = sum(one.parent[1] for one in branched)
+    assert rows[0]["branch/saved_turns"] == rows[0]["branch/saved_env_steps"] == saved
+    assert (saved > 0) == shares
+    assert rows[0]["learner/grad_norm"] > 0
+    assert np.isfinite(list(rows[0].values())).all()
+
+
+TREE_RULES: list[dict[str, Any]] = [
+    {"type": "tempo", "merge": "recorded"},
+    {"type": "tempo"},
+    {"type": "tree_grpo"},
+    {"type": "tree_rl"},
+    {"type": "tree_rpo"},
+    {"type": "portool"},
+    {"type": "arpo", "mode": "hard"},
+    {"type": "arpo"},
+    {"type": "r3l"},
+    {"type": "step_grpo"},
+]
+
+
+@pytest.mark.parametrize("rule", TREE_RULES, ids=lambda rule: "-".join(rule.values()))
+def test_a_tree_rule_trains_on_real_branches(rule: dict[str, Any], started: Path):
+    name = "rule-" + "-".join(rule.values())
+    check(*trained(started, name, branching={"type": "tree_grpo", "trees": 2}, credit=rule))
+
+
+BRANCHINGS: list[dict[str, Any]] = [
+    {"type": "arpo", "chains": 2},
+    {"type": "tree_grpo", "rounds": 2},
+    {"type": "tree_rpo"},
+    {"type": "portool"},
+    {"type": "eptree", "rounds": 2},
+    {"type": "cure"},
+    {"type": "mc_values"},
+    {"type": "prover"},
+    {"type": "rise"},
+]
+RULE_OF = {"mc_values": {"type": "turn_gae"}, "prover": {"type": "progress", "read": "value", "prover_k": 4}}
+
+
+@pytest.mark.parametrize("branching", BRANCHINGS, ids=lambda one: one["type"])
+def test_every_way_to_branch_trains(branching: dict[str, Any], started: Path):
+    kind = branching["type"]
+    rows, groups = trained(started, kind, branching=branching, credit=RULE_OF.get(kind, {"type": "grpo"}))
+    check(rows, groups, shares=kind != "rise")
+    assert "value/loss" not in rows[0]  # continuations measure the values, no critic does
+
+
+def test_a_resumed_run_goes_on_bit_for_bit(started: Path):
+    settings = {"branching": {"type": "arpo", "chains": 2}, "credit": {"type": "tree_rpo"}}
+    whole, _ = trained(started, "whole", steps=2, **settings)
+    trained(started, "again", steps=2, **settings)
+    run = RunFolder(started / "again")
+    last = run.checkpoints / "step=000002"
+    for file in sorted(last.iterdir()):
+        file.unlink()
+    last.rmdir()
+    for file in run.model.glob("*"):  # as a run that was killed in its second step leaves it
+        file.unlink()
+    run.model.rmdir()
+    again, _ = trained(started, "again", steps=2, **settings)
+    assert [_timeless(row) for row in again] == [_timeless(row) for row in whole]
+    one, other = ({n: p for n, p in _weights(started / name).items()} for name in ("whole", "again"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def _timeless(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("time")}
+
+
+def _weights(run: Path) -> dict[str, torch.Tensor]:
+    (file,) = RunFolder(run).model.glob("*.safetensors")
+    return load_file(file)
+
+
+def test_show_says_off_which_episode_a_branch_went(started: Path):
+    _, groups = trained(started, "shown", branching={"type": "tree_rpo"}, credit={"type": "tree_rpo"})
+    pairs = [pair for group in groups for pair in zip(group.trajectories, group.scores, strict=True)]
+    leaf, score = next((one, score) for one, score in pairs if one.parent and one.parent[1] == 1)
+    page = io.StringIO()
+    show(Console(file=page, width=200), leaf, score)
+    text = page.getvalue()
+    assert f"branched from {leaf.parent[0]} at turn 1" in text
+    assert text.count("shared") == 1
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"credit": "tree_rl"}, r"credit 'tree_rl' cannot be used here: it needs branches .* add \[branching\]"),
+    ({"credit": "tree_rl", "branching": "rise"}, r"credit 'tree_rl' cannot be used here: it needs branches"),
+    ({"branching": "arpp"}, "did you mean 'arpo'"),
+    ({"branching": {"type": "arpo", "chains": 6}}, "group_size 6 cannot be shared out by chains = 6"),
+    (
+        {"branching": {"type": "tree_grpo", "trees": 4}},
+        "2 leaves are left to branch off, which must be a multiple of 4",
+    ),
+    ({"branching": {"type": "cure", "chains": 4}}, "group_size 6 cannot be shared out by chains = 4"),
+    ({"branching": {"type": "tree_rpo", "children": 6}}, "children = 6 has no effect beyond the first turn"),
+    ({"branching": {"type": "rise", "attempts": 4}}, "attempts = 4 does not divide train.group_size 6"),
+    ({"branching": {"type": "mc_values", "continuations": 5}, "credit": "turn_gae"}, "group_size of at least 7"),
+    ({"branching": "mc_values"}, "credit 'grpo' reads neither value_N nor count_N"),
+    ({"branching": "mc_values", "credit": "turn_gae", "value": {}}, "value_N would be measured twice"),
+    ({"branching": "tree_grpo", "credit": "lambda_grpo"}, "credit 'lambda_grpo' divides the credit of shared turns"),
+    ({"branching": "tree_grpo", "guide": "ladder"}, "branching and guide cannot be used together yet"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), REFUSED)
+def test_what_cannot_work_is_told_from_the_config(changes: dict[str, Any], said: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match=said):
+        parse(config(tmp_path, "refused", **changes))
+
+
+def test_an_environment_without_forks_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(LockEnv, "turn_spec", replace(LockEnv.turn_spec, fork="none"))
+    with pytest.raises(ConfigError, match=r"\[branching\] cannot be used with 'turngate/Lock-v1'"):
+        Job(parse(config(tmp_path, "none", branching={"type": "arpo", "chains": 2})), Console(quiet=True))
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,102 @@
+"""Where an episode branches off another one, and how an environment is brought to that place.
+
+An environment whose ``fork`` is "exact" is restored from a snapshot. One whose ``fork`` is "replay" plays the recorded
+actions again, and its state is compared with the recorded one before every turn. Turns before the branch are shared:
+the branch holds the same ``Turn`` objects, so their tokens are identical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+from turngate.agents.rollout import Entrance, World
+from turngate.errors import RunError
+from turngate.types import JSON, Evidence, Info, Observation, Task, Trajectory, Turn
+
+ForkKind: TypeAlias = Literal["exact", "replay", "none"]
+"""How the state of an environment is copied (see ``TurnSpec.fork``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """Where a further leaf of a tree begins: before turn ``turn`` of trajectory ``id``.
+
+    ``note``: the leaf is a new attempt instead. The environment begins again, and the policy sees the whole earlier
+    attempt, then this note, then the first observation; no turn is shared.
+    """
+
+    id: str
+    turn: int = 0
+    note: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Trail:
+    """What is noted while an episode is played, so that others can branch off it.
+
+    ``facts_T`` and ``snapshots_T`` belong to the state before each turn: how many facts were measured by then, and the
+    snapshot (none where the environment is replayed). ``seed`` is that of the environment.
+    """
+
+    seed: int
+    tools: tuple[Mapping[str, JSON], ...] = ()
+    evidence: list[Evidence] = field(default_factory=list)
+    facts_T: list[int] = field(default_factory=list)
+    snapshots_T: list[object] = field(default_factory=list)
+
+    def until(self, turn: int) -> Trail:
+        """The trail of an episode that leaves this one before ``turn``."""
+        n_facts = self.facts_T[turn]
+        return Trail(
+            seed=self.seed,
+            tools=self.tools,
+            evidence=self.evidence[:n_facts],
+            facts_T=self.facts_T[: turn + 1],
+            snapshots_T=self.snapshots_T[: turn + 1],
+        )
+
+
+def joined(parent: Trajectory, turn: int, trail: Trail) -> Entrance:
+    """The entrance of a branch that leaves ``parent`` before ``turn``; ``trail`` is the branch's own."""
+    return Entrance(
+        observation=parent.turns[turn].observation,
+        tools=trail.tools,
+        turns=parent.turns[:turn],
+        said=parent.turns[:turn],
+        evidence=tuple(trail.evidence),
+        context=parent.turns[turn].context_ids,
+        parent=(parent.id, turn),
+    )
+
+
+async def replay(world: World, task: Task, seed: int, notation: str, turns: Sequence[Turn]) -> Info:
+    """Play recorded turns again, up to the state before the last of ``turns``; the info of the reset.
+
+    Raises RunError if the environment does not come to the same states, naming the first turn that differs.
+    """
+    observation, begun = await world.reset(task, seed, notation)
+    _compare(task, 0, observation, turns[0].observation)
+    for number, (turn, following) in enumerate(pairwise(turns), start=1):
+        observation, _, terminated, truncated, _ = await world.step(turn.action.text)
+        if terminated or truncated:
+            raise RunError(_differs(task, number, "the episode is over", "it went on when it was recorded"))
+        _compare(task, number, observation, following.observation)
+    return begun
+
+
+def _compare(task: Task, turn: int, found: Observation, recorded: Observation) -> None:
+    """States are compared by their keys, by their texts where the environment gives no key."""
+    one, other = (found.state_key, recorded.state_key) if recorded.state_key else (found.text, recorded.text)
+    if one != other:
+        raise RunError(_differs(task, turn, f"the state is '{one:.200}'", f"'{other:.200}' was recorded"))
+
+
+def _differs(task: Task, turn: int, found: str, recorded: str) -> str:
+    return (
+        f"the environment of task '{task.id}' cannot be branched by replay, because it does not repeat itself: before "
+        f"turn {turn} {found}, but {recorded}. Make it deterministic (all randomness from its np_random, no clock), "
+        'write save and load and declare fork = "exact", or leave [branching] out'
+    )

@@ -1,0 +1,199 @@
+"""Plays trees: episodes that branch off others, so that several leaves share the turns before the branch.
+
+A tree grows in rounds. In each round an ``Expander`` sees the trees of its task and says where further leaves begin;
+all leaves of a round are played side by side. The number of leaves of a task is always its budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from turngate.agents.branches import Fork, ForkKind, Trail, joined, replay
+from turngate.agents.rollout import Entrance, Episode, Player, World, Worlds, nobody
+from turngate.errors import ConfigError
+from turngate.types import Group, Info, Observation, Task, Trajectory, derive_seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forest:
+    """The leaves of one task so far, in the order in which they were begun. ``context``: most tokens of an episode."""
+
+    leaves: tuple[Trajectory, ...]
+    context: int
+
+    @property
+    def sound(self) -> tuple[Trajectory, ...]:
+        """Leaves from which others can branch off: they have turns, and nothing broke."""
+        return tuple(one for one in self.leaves if one.turns and one.ending.usable)
+
+    @property
+    def states(self) -> tuple[tuple[Trajectory, int], ...]:
+        """Every state in which the policy acted, once: the leaf that came there first, and the turn before which."""
+        return tuple((leaf, turn) for leaf in self.sound for turn in range(_own(leaf), len(leaf.turns)))
+
+    def root(self, leaf: Trajectory) -> str:
+        """Id of the leaf that began the tree of ``leaf``."""
+        by_id = {one.id: one for one in self.leaves}
+        while leaf.parent is not None:
+            leaf = by_id[leaf.parent[0]]
+        return leaf.id
+
+    @property
+    def used(self) -> Mapping[tuple[str, int], int]:
+        """How many leaves branch off at each state, by the leaf that came there first, and the turn."""
+        counts: dict[tuple[str, int], int] = {}
+        for leaf in self.leaves:
+            if leaf.parent is not None:
+                counts[leaf.parent] = counts.get(leaf.parent, 0) + 1
+        return counts
+
+
+def _own(leaf: Trajectory) -> int:
+    """The first turn before which no other leaf stood."""
+    return 0 if leaf.parent is None else leaf.parent[1] + 1
+
+
+class Expander(Protocol):
+    """Says where trees grow."""
+
+    def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
+        """Where the leaves of the next round begin; None = a tree of its own, from the task's first state.
+
+        ``room``: how many leaves are missing yet. Whatever exceeds it is ignored; if nothing is chosen, all that are
+        missing become trees of their own. A fork may name any leaf that passes through the state.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _Growing:
+    """One task: its leaves so far, what was noted of them, and its source of randomness."""
+
+    task: Task
+    rng: np.random.Generator
+    leaves: list[Trajectory] = field(default_factory=list)
+
+    def chosen(self, expander: Expander, budget: int, player: Player) -> list[tuple[int, Fork | None]]:
+        """The leaves of the next round, numbered on: what the expander chose, or all that are missing."""
+        room = budget - len(self.leaves)
+        forest = Forest(leaves=tuple(self.leaves), context=player.limits.context)
+        found = list(expander.choose(forest, room, self.rng))[:room] or [None] * room
+        return list(enumerate(found, start=len(self.leaves)))
+
+    def group(self) -> Group:
+        return Group(task=self.task, trajectories=tuple(self.leaves))
+
+
+class TreePlayer(Player):
+    """A player whose episodes may begin inside of others. One is used for one step, because it keeps all snapshots."""
+
+    def __init__(self, player: Player, fork: Callable[[Task], ForkKind]) -> None:
+        super().__init__(player.policy, player.chat, player.limits, sampling=player.sampling)
+        self._fork = fork
+        self._trails: dict[str, Trail] = {}
+        self._branches: dict[str, tuple[Trajectory, Fork]] = {}
+
+    def leaf(self, growing: _Growing, at: tuple[int, Fork | None], seed: int) -> Episode:
+        """The episode of the next leaf of a task. Raises ValueError for a fork at a turn that nobody played."""
+        number, fork = at
+        task = growing.task
+        own = Episode(id=f"{task.id}#{number}@{seed:x}", task=task, seed=derive_seed(seed, task.id, number))
+        if fork is not None:
+            parent = next((leaf for leaf in growing.leaves if leaf.id == fork.id), None)
+            if parent is None or not 0 <= fork.turn < len(parent.turns):
+                raise ValueError(f"fork before turn {fork.turn} of '{fork.id}': no leaf of task '{task.id}' has it")
+            self._branches[own.id] = parent, fork
+        return own
+
+    async def _enter(self, world: World, episode: Episode) -> Entrance:
+        parent, fork = self._branches.get(episode.id, (None, None))
+        if parent is None or fork is None:
+            return await self._noted(world, episode, await super()._enter(world, episode))
+        if fork.note:
+            return await self._again(world, episode, parent, fork)
+        before = self._trails[parent.id]
+        self._trails[episode.id] = trail = before.until(fork.turn)
+        if trail.snapshots_T:
+            await world.restore(trail.snapshots_T[fork.turn])
+        else:
+            await replay(world, episode.task, trail.seed, self.chat.notation, parent.turns[: fork.turn + 1])
+        return joined(parent, fork.turn, trail)
+
+    async def _again(self, world: World, episode: Episode, parent: Trajectory, fork: Fork) -> Entrance:
+        """A new attempt, which is shown the earlier one."""
+        first = await super()._enter(world, episode)
+        seen = replace(first.observation, text=f"{fork.note}\n{first.observation.text}")
+        last = parent.turns[-1]
+        following = self.chat.frames(first.tools).follow_up(seen.text, last.completion.ended_by)
+        context = np.concatenate([parent.ids(), following]).astype(np.int32)
+        entrance = replace(first, observation=seen, said=parent.turns, context=context, parent=(parent.id, 0))
+        return await self._noted(world, episode, entrance)
+
+    async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
+        reply = await super()._step(world, episode, text)
+        _, _, terminated, truncated, info = reply
+        trail = self._trails[episode.id]
+        trail.evidence += info["evidence"]
+        if not (terminated or truncated):
+            await self._mark(world, episode, trail)
+        return reply
+
+    async def _noted(self, world: World, episode: Episode, entrance: Entrance) -> Entrance:
+        """Begin the trail of an episode that starts from the task's first state."""
+        trail = Trail(seed=derive_seed(episode.seed, "env"), tools=entrance.tools)
+        self._trails[episode.id] = trail
+        await self._mark(world, episode, trail)
+        return entrance
+
+    async def _mark(self, world: World, episode: Episode, trail: Trail) -> None:
+        """Note the state before the next turn."""
+        trail.facts_T.append(len(trail.evidence))
+        if self._fork(episode.task) == "exact":
+            trail.snapshots_T.append(await world.snapshot())
+
+
+async def play_tree(
+    player: Player,
+    worlds: Worlds,
+    tasks: Sequence[Task],
+    expander: Expander,
+    *,
+    budget: int,
+    fork: Callable[[Task], ForkKind],
+    seed: int,
+    ended: Callable[[Group], None] = nobody,
+) -> list[Group]:
+    """Play ``budget`` leaves per task, in trees as ``expander`` grows them: one group per task.
+
+    ``Trajectory.parent`` says off which leaf of its group one branched, and before which turn. ``fork`` says how the
+    environment of a task is copied. Every leaf has a seed of its own (``seed``, task, number of the leaf), which its
+    turns after the branch are sampled with; ``seed`` must differ from step to step. ``ended`` is called with each group
+    that is complete. Raises ConfigError for a task whose environment cannot be forked, RunError for one that does not
+    replay.
+    """
+    for task in tasks:
+        refuse_unforkable(task.env_id, fork(task))
+    trees = TreePlayer(player, fork)
+    growing = [_Growing(task, np.random.default_rng(derive_seed(seed, task.id, "branching"))) for task in tasks]
+    with player.policy.keeping():
+        while waiting := [one for one in growing if len(one.leaves) < budget]:
+            begun = [[trees.leaf(one, at, seed) for at in one.chosen(expander, budget, player)] for one in waiting]
+            played = iter(await trees.play(worlds, [episode for some in begun for episode in some]))
+            for one, some in zip(waiting, begun, strict=True):
+                one.leaves += [next(played) for _ in some]
+                if len(one.leaves) == budget:
+                    ended(one.group())
+    return [one.group() for one in growing]
+
+
+def refuse_unforkable(env: str, fork: ForkKind) -> None:
+    """Raise ConfigError for an environment that declares that it cannot be forked."""
+    if fork == "none":
+        raise ConfigError(
+            f"[branching] cannot be used with '{env}': its environment declares fork = \"none\". If equal actions "
+            'always lead to equal states, declare fork = "replay"; or write save and load and declare "exact"'
+        )
