@@ -425,6 +425,8 @@ class Config(Section):
             raise ValueError(
                 f"policy.top_k {self.policy.top_k} has no effect: the vocabulary has {self.model.vocabulary} entries"
             )
+        if self.eval.memory and not self.train.steps:
+            raise ValueError("eval.memory has no effect with train.steps = 0; leave it out")
         if self.eval.memory and not isinstance(self.guide, MemoryGuidePart):
             raise ValueError(
                 f"eval.memory has no effect: guide '{self.guide.type}' keeps no memory; guide 'memory' does"

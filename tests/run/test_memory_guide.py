@@ -178,12 +178,14 @@ def test_a_server_that_is_down_is_counted_and_nothing_changes(tmp_path):
     assert sum(row["guide/writer_asked"] for row in rows) == sum(row["guide/writer_unreachable"] for row in rows) > 0
     assert {row["guide/guided_share"] for row in rows} == {0}
     assert rules(run) == {}
+    assert "with memory" not in {phase for phase, _ in read_evaluations(run.path)}  # there is none to be shown
 
 
 @pytest.mark.parametrize(
     ("section", "settings", "problem"),
     [
         ("guide", {"type": "none"}, "eval.memory has no effect: guide 'none' keeps no memory"),
+        ("train", {"steps": 0}, "eval.memory has no effect with train.steps = 0"),
         ("guide", {"type": "memory", "speaker": {"type": "policy", "votes": 3}}, "speaker.votes has no effect"),
         ("learner", {"type": "frozen", "lr": 1e-3}, "lr has no effect"),
     ],

@@ -72,7 +72,7 @@ def test_a_teacher_helps_a_second_group_where_all_failed(tmp_path):
     assert helped(run) == [("plan", 1, "Look at the colour first.", "teacher")] * 8
     assert len(episodes(run)) == 16
     assert total(run, "writer_asked") == total(run, "unsolved_helped") == 4
-    assert total(run, "refused_hints") == 0
+    assert total(run, "refused_texts") == 0
 
 
 def test_a_teacher_that_writes_the_answer_is_refused_and_counted(tmp_path):
@@ -86,7 +86,7 @@ def test_a_teacher_that_writes_the_answer_is_refused_and_counted(tmp_path):
         speaker = {"type": "server", "url": server.url, "model": "x"}
         run = train(config(tmp_path, {"type": "teacher", "speaker": speaker}))
     assert helped(run) == []
-    assert total(run, "refused_hints") == 4
+    assert total(run, "refused_texts") == 4
 
 
 def test_a_teacher_that_is_down_is_counted_and_nobody_is_helped(tmp_path):

@@ -219,8 +219,10 @@ class Job:
         if not isinstance(run.guide, MemoryGuide):
             return
         write_json_atomic(self.folder.memory, run.guide.state())
-        if self.config.eval.memory:
+        if self.config.eval.memory and run.guide.memory.entries:
             await self._evaluate(run, WITH_MEMORY, run.guide.remembered)
+        elif self.config.eval.memory:
+            self._say("the memory is empty, so there is no evaluation with memory")
 
     def _splits(self) -> list[tuple[str, str, str]]:
         """(environment, split, name of the evaluation). The name is the split; ENV:SPLIT with several environments."""

@@ -97,7 +97,7 @@ class MetaExperience(WritingGuide):
             if isinstance(lesson, Fault):
                 self._counts["unreadable"] += 1
             elif copied(lesson, pairs[name][0].task):
-                self._counts["refused_hints"] += 1
+                self._counts["refused_texts"] += 1
             else:
                 self._lessons[name] = lesson
 
@@ -123,9 +123,9 @@ class MetaExperience(WritingGuide):
         self._lessons = {}
 
     def metrics(self) -> Metrics:
-        """``guide/validated`` lessons, ``guide/unreadable`` replies, ``guide/refused_hints`` that named the task."""
+        """``guide/validated`` lessons, ``guide/unreadable`` replies, ``guide/refused_texts`` that named the task."""
         counts, self._counts = self._counts, Counter()
-        return {f"guide/{name}": float(counts[name]) for name in ("validated", "unreadable", "refused_hints")}
+        return {f"guide/{name}": float(counts[name]) for name in ("validated", "unreadable", "refused_texts")}
 
 
 def contrast(group: ScoredGroup) -> tuple[int, int] | None:

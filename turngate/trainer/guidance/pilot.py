@@ -55,7 +55,7 @@ class PilotPart(WritingGuidePart):
     """Share of the siblings that get the plan, at least one. Lower it to keep practising without."""
     sees_solution: bool = True
     """Whether the planner is shown a solution of the task where there is one. A plan that holds the answer is refused,
-    and counted (guide/refused_hints)."""
+    and counted (guide/refused_texts)."""
     strip: bool = False
     """Whether the plan is taken out of the context that is learned from. In the paper it stays."""
 
@@ -83,7 +83,7 @@ class Pilot(WritingGuide):
                 continue
             text = "\n".join(["Plan:", *(f"{number}. {step}" for number, step in enumerate(steps, 1))])
             if refused(text, by_id[name], self._helpers):
-                self._counts["refused_hints"] += 1
+                self._counts["refused_texts"] += 1
             else:
                 self._plans[name] = text
 
@@ -101,9 +101,9 @@ class Pilot(WritingGuide):
         self._plans = {}
 
     def metrics(self) -> Metrics:
-        """``guide/unreadable`` replies were no plans, ``guide/refused_hints`` held the answer."""
+        """``guide/unreadable`` replies were no plans, ``guide/refused_texts`` held the answer."""
         counts, self._counts = self._counts, Counter()
-        return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "refused_hints")}
+        return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "refused_texts")}
 
     def _prompt(self, task: Task, limit: int) -> str:
         solution = solution_piece(self._helpers, task) if self._sees else []

@@ -60,7 +60,7 @@ class SelfHints(WritingGuide):
             if isinstance(levels, Fault):
                 self._counts["unreadable"] += 1
             elif any(refused(text, stuck[name].task, self._helpers) for text in levels):
-                self._counts["refused_hints"] += 1
+                self._counts["refused_texts"] += 1
             else:
                 self._levels[name] = levels
 
@@ -74,9 +74,9 @@ class SelfHints(WritingGuide):
         return Plan(entries=[hint] * n_unguided(group.trajectories), into="own")
 
     def metrics(self) -> Metrics:
-        """``guide/unreadable`` replies were no hints, ``guide/refused_hints`` held the answer."""
+        """``guide/unreadable`` replies were no hints, ``guide/refused_texts`` held the answer."""
         counts, self._counts = self._counts, Counter()
-        return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "refused_hints")}
+        return {f"guide/{name}": float(counts[name]) for name in ("unreadable", "refused_texts")}
 
     def state(self) -> JSON:
         """The hints of every task."""

@@ -44,7 +44,7 @@ class TeacherPart(WritingGuidePart):
     one is drawn for each task and step."""
     sees_solution: bool = True
     """Whether the teacher is shown a solution of the task where there is one. What it writes is refused if it holds the
-    answer, and counted (guide/refused_hints)."""
+    answer, and counted (guide/refused_texts)."""
     strip: bool = True
     """Whether the text is taken out of the context that is learned from."""
 
@@ -69,7 +69,7 @@ class Teacher(WritingGuide):
         prompts = {task: self._prompt(group, kinds[task], limit) for task, group in stuck.items()}
         for task, text in (await writer.write(prompts, seed=seed)).items():
             if refused(text, stuck[task].task, self._helpers):
-                self._counts["refused_hints"] += 1
+                self._counts["refused_texts"] += 1
             elif text.strip():
                 self._help[task] = Guidance(
                     kind=kinds[task], level=1, text=text.strip(), source="teacher", strip_for_train=self._strip
@@ -90,9 +90,9 @@ class Teacher(WritingGuide):
         self._help = {}
 
     def metrics(self) -> Metrics:
-        """``guide/refused_hints`` held the answer; ``guide/unsolved_helped`` tasks failed with help too."""
+        """``guide/refused_texts`` held the answer; ``guide/unsolved_helped`` tasks failed with help too."""
         counts, self._counts = self._counts, Counter()
-        return {f"guide/{name}": float(counts[name]) for name in ("refused_hints", "unsolved_helped")}
+        return {f"guide/{name}": float(counts[name]) for name in ("refused_texts", "unsolved_helped")}
 
     def _prompt(self, group: ScoredGroup, kind: HelpKind, limit: int) -> str:
         one, score = best_failure(group)
