@@ -79,7 +79,7 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
     seeds = sorted({run.seed for run in runs})
     figure = Figure(figsize=(11.5, 4.4), dpi=110, layout="constrained")
     figure.suptitle(
-        f"a lock of twelve dials, seeds {', '.join(map(str, seeds))}; means of {LAST} updates; thin: a seed, bold: mean",
+        f"a lock of twelve dials, seeds {', '.join(map(str, seeds))}; means of {LAST} updates; bold: all seeds",
         fontsize=11,
     )
     titles = ("success of unaided training episodes", "share of episodes with help")

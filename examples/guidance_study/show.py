@@ -1,8 +1,8 @@
 """Demonstrations of the lock that teach to press keys and to follow hints, and nothing about which key is right.
 
-Each has keys of its own, drawn at random for every colour. Three of four come with a hint that names some of these keys,
-as the hints of the environment name the right ones; what a hint does not name, and all keys without one, are drawn turn
-by turn.
+Each has keys of its own, drawn at random for every colour. Three of four come with a hint that names some of these
+keys, as the hints of the environment name the right ones; what a hint does not name, and all keys without one, are
+drawn turn by turn.
 """
 
 from __future__ import annotations
