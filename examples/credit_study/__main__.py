@@ -18,34 +18,22 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 from examples.credit_study.report import read_run, table, write_csv, write_figure
 from examples.credit_study.settings import ENVIRONMENTS, RULES
 from examples.credit_study.training import Wanted, train
-from examples.farming.report import MOST_SEEDS, write_page
-from examples.jobs import each
+from examples.farming.report import write_page
 from examples.measured import about, commit
+from examples.study import in_stages, parsed, study_parser
 from turngate.runs import RunFolder
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study_parser(__doc__, "runs/credit_study")
     parser.add_argument("--envs", nargs="+", choices=ENVIRONMENTS, default=list(ENVIRONMENTS), help="train in these")
     parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES), help="train with these")
-    parser.add_argument("--seeds", type=int, default=5, help="seeds 0, 1, … of each rule")
-    parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
-    parser.add_argument("--updates", type=int, help="of each run; left out: what each environment has")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, a process of one thread each")
-    parser.add_argument("--out", type=Path, default=Path("runs/credit_study"), help="folder for the runs")
-    parser.add_argument("--results", type=Path, help="folder for what is written about them; left out: --out")
-    chosen = parser.parse_args(arguments)
-    if not 1 <= chosen.seeds <= MOST_SEEDS:
-        parser.error(f"--seeds is {chosen.seeds}; choose 1 to {MOST_SEEDS}")
-    if min(chosen.jobs, 1 if chosen.updates is None else chosen.updates) < 1:
-        parser.error("--updates and --jobs must be at least 1")
-    return chosen
+    return parsed(parser, arguments)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -55,19 +43,16 @@ def main(arguments: Sequence[str]) -> None:
     fixed = {"out": chosen.out, "updates": chosen.updates}
     starts = [Wanted(label, None, seed, **fixed) for label, seed in product(chosen.envs, seeds)]
     learning = [Wanted(*run, **fixed) for run in product(chosen.envs, chosen.rules, seeds)]
-    for stage in (starts, learning):  # every start is there before a run needs it
-        for line in each(train, stage, chosen.jobs):
-            print(line, flush=True)
-    results = chosen.results or chosen.out
+    in_stages(train, (starts, learning), chosen.jobs)  # every start is there before a run needs it
     for label in chosen.envs:
         places = [(chosen.out / label / f"{rule}-{seed}", label, rule, seed) for rule, seed in product(RULES, seeds)]
         runs = [read_run(*place) for place in places if RunFolder(place[0]).is_complete]
-        file = results / f"credit_study_{label}"
+        file = chosen.results / f"credit_study_{label}"
         write_csv(runs, file.with_suffix(".csv"))
         write_figure(runs, file.with_suffix(".png"))
         said = about("credit_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
         text = f"{said}\n\n{table(runs)}"
-        page = results / "credit_study.md"
+        page = chosen.results / "credit_study.md"
         if page.exists():
             write_page(text, page, label)
         print(f"\n{text}\n\nEvery number: {file}.csv; the curves: {file}.png")

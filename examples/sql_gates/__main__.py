@@ -20,32 +20,21 @@ from itertools import product
 from pathlib import Path
 
 from examples.code_repair.report import write_csv
-from examples.farming.report import MOST_SEEDS, write_page
-from examples.jobs import each
+from examples.farming.report import write_page
 from examples.measured import about, commit
 from examples.sql_gates.report import foretold, read_run, tables, time_of, write_figure
 from examples.sql_gates.settings import PAYMENTS, SETTINGS
 from examples.sql_gates.training import Wanted, train
+from examples.study import in_stages, parsed, study_parser
 from turngate.runs import RunFolder
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = study_parser(__doc__, "runs/sql_gates")
     parser.add_argument("--kinds", nargs="+", choices=PAYMENTS, default=list(PAYMENTS), help="train with these")
-    parser.add_argument("--seeds", type=int, default=5, help="seeds 0, 1, … of each")
-    parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
-    parser.add_argument("--updates", type=int, help="of each run; left out: what the settings say")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, a process of one thread each")
-    parser.add_argument("--out", type=Path, default=Path("runs/sql_gates"), help="folder for the runs")
-    parser.add_argument("--results", type=Path, help="folder for what is written about them; left out: --out")
     parser.add_argument("--settings", type=Path, default=SETTINGS, help="config that all runs share")
-    chosen = parser.parse_args(arguments)
-    if not 1 <= chosen.seeds <= MOST_SEEDS:
-        parser.error(f"--seeds is {chosen.seeds}; choose 1 to {MOST_SEEDS}")
-    if min(chosen.jobs, 1 if chosen.updates is None else chosen.updates) < 1:
-        parser.error("--updates and --jobs must be at least 1")
-    return chosen
+    return parsed(parser, arguments)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -56,13 +45,11 @@ def main(arguments: Sequence[str]) -> None:
     fixed = {"settings": chosen.settings, "out": chosen.out, "updates": chosen.updates}
     starts = [Wanted(None, seed, **fixed) for seed in seeds]
     learning = [Wanted(kind, seed, **fixed) for seed, kind in product(seeds, chosen.kinds)]
-    for stage in (starts, learning):  # every start is there before a run needs it
-        for line in each(train, stage, chosen.jobs):
-            print(line, flush=True)
+    in_stages(train, (starts, learning), chosen.jobs)  # every start is there before a run needs it
     places = [(chosen.out / f"{kind}-{seed}", kind, seed) for kind, seed in product(PAYMENTS, seeds)]
     complete = [place for place in places if RunFolder(place[0]).is_complete]
     runs, times_s = [read_run(*place) for place in complete], [time_of(path) for path, *_ in complete]
-    results = chosen.results or chosen.out
+    results = chosen.results
     results.mkdir(parents=True, exist_ok=True)
     write_csv(runs, results / "sql_gates.csv")
     write_figure(runs, results / "sql_gates.png")

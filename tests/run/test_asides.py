@@ -95,6 +95,13 @@ def test_a_constant_share_of_demonstrations(tmp_path: Path):
         assert row["learner/policy_grad_norm"] >= 0
 
 
+def test_a_critic_and_minibatches_do_not_mind(tmp_path: Path):
+    train = {"steps": 2, "tasks_per_step": 2, "group_size": 2, "minibatches": 2}
+    rows = run(tmp_path, "demonstrations", credit="turn_gae", value={"warmup": 1}, train=train)
+    assert rows[1]["aside/demonstrations_grad_norm"] > 0
+    assert all(row["value/loss"] >= 0 for row in rows)
+
+
 def test_interventions_correct_the_first_error(tmp_path: Path):
     rows = run(tmp_path, {"type": "interventions", "checks": 0})
     assert any(row["aside/interventions_rows"] > 0 for row in rows)

@@ -67,6 +67,13 @@ def test_a_run_learns_hinted_episodes_without_the_hint(tmp_path: Path, guided: d
         assert row["canary/max_logprob_difference"] < 1e-4
 
 
+def test_the_guide_that_strips_its_hints_trains(tmp_path: Path):
+    """Every task is failed alone, so a second group gets the fullest hint, and is learned without it."""
+    Job(parse(settings(tmp_path, guide="guide")), Console(quiet=True)).run()
+    rows = [row for _, row in read_rows(tmp_path / "hinted" / "metrics.jsonl")]
+    assert all(0.3 < row["policy/hinted_share"] < 0.7 for row in rows)
+
+
 @pytest.mark.parametrize("experts", ["shaped", "rl_plus"])
 def test_a_run_learns_from_an_expert_among_the_siblings(tmp_path: Path, experts: str):
     config = parse(settings(tmp_path, guide="luffy", credit="dr_grpo", loss={"experts": experts}))

@@ -227,3 +227,21 @@ def test_scores_of_what_is_learned_from_are_those_of_its_groups_alone():
         again = RUBRIC.score_group(group)
         for mine, yours in zip(group.scores, again.scores, strict=True):
             np.testing.assert_array_equal(mine.reward_T, yours.reward_T)
+
+
+@pytest.mark.parametrize("state", [{"seen": {1, 2}}, object()])
+def test_a_state_that_is_not_json_is_named(tmp_path, state):
+    class Careless(Guide):
+        def state(self):
+            return state
+
+        def load(self, state):
+            pass
+
+    run = run_of(None, Careless(), lambda request: "press e")
+    with pytest.raises(ConfigError, match=r"state\(\) of Careless cannot be saved: .*; it must return JSON"):
+        run.checkpointed["guide"].save(tmp_path / "guide.pt")
+
+
+def test_a_guide_without_a_state_is_not_in_checkpoints():
+    assert "guide" not in run_of(None, NoGuide(), lambda request: "press e").checkpointed

@@ -75,6 +75,7 @@ def probe_turn(
     what was paid.
     """
     from turngate.report.probes import show_probe
+    from turngate.trainer.contexts import without_hints
     from turngate.trainer.filters import keep
     from turngate.trainer.probe import probe_gradient
 
@@ -92,6 +93,7 @@ def probe_turn(
             f"nothing was learned from '{trajectory}' in step {at}: it was not usable, or one of the filters "
             f"{', '.join(config.train.filters_by_name) or '(none)'} dropped it; name another"
         )
+    kept = without_hints(kept)
     learner, whose = _learner_at(run, config, at)
     console.print(f"step {at}, {len(kept)} groups; gradient by {whose}", highlight=False)
     loss, aggregate = config.loss.policy_loss(config.seed), config.loss.aggregate

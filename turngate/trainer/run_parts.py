@@ -10,6 +10,7 @@ from typing import Protocol
 
 from turngate.agents.policies.base import Policy
 from turngate.agents.rollout import Player, Worlds
+from turngate.errors import ConfigError
 from turngate.examine.run import Examining
 from turngate.trainer.aside.learning import Asides
 from turngate.trainer.branched_play import Trees
@@ -117,8 +118,13 @@ class _Memory:
         self._owner = owner
 
     def save(self, path: Path) -> None:
-        """Write it as JSON."""
-        path.write_text(json.dumps(self._owner.state()))
+        """Write it as JSON. Raises ConfigError for a state that is none."""
+        try:
+            text = json.dumps(self._owner.state())
+        except (TypeError, ValueError) as error:
+            name = type(self._owner).__name__
+            raise ConfigError(f"state() of {name} cannot be saved: {error}; it must return JSON") from error
+        path.write_text(text)
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote."""

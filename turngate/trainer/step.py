@@ -40,8 +40,10 @@ PROBES = 2  # episodes of which turns are sampled again after each publish (see 
 
 
 async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
-    """One update: play and score in waves, filter, credit, pack, learn, publish, record. Returns the
-    metrics."""
+    """One update: play and score in waves, filter, find what is imitated beside, credit, pack, learn, publish, record.
+
+    Returns the metrics.
+    """
     clock = Clock()
     waves = await play_waves(run, tasks, step, clock)
     scored = waves.groups

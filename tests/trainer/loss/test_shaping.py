@@ -37,6 +37,12 @@ def test_a_hinted_token_of_the_sheet(gamma, weight, coefficient):
     np.testing.assert_allclose(gradient(loss, hinted), [0, -coefficient * ADVANTAGE, 0, 0], atol=1e-6)
 
 
+def test_a_rewritten_token_of_the_sheet():
+    """HeRL with γ = 1: u = .5 weighs .333333."""
+    rewritten = of(Origin.HINTED, [log(0.25)], sampled=[log(0.5)], advantage=[1.0])
+    assert PolicyLoss(guided=Shaped(gamma=1.0))(rewritten)[0].item() == pytest.approx(-1 / 3)
+
+
 def test_swapping_contexts_without_a_ratio_would_have_given_another_loss():
     swapped = tokens([log(0.2)], sampled=[log(0.2)], advantage=[ADVANTAGE])
     assert PolicyLoss()(swapped)[0].item() == pytest.approx(-ADVANTAGE)

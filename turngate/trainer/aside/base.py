@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -46,7 +46,7 @@ class AsideRows:
     lr_factor: float | None = None
 
 
-class AsideSource:
+class AsideSource(ABC):
     """Chooses the rows of each step. One that remembers something from step to step is ``Remembering`` too."""
 
     @abstractmethod

@@ -18,10 +18,11 @@ def missing_children(forest: Forest, children: int) -> list[Fork]:
 
     Level d are the states before turn d; the first turn is complete with the trees themselves.
     """
+    used = forest.used
     levels: dict[int, list[Fork]] = {}
     for leaf, turn in forest.states:
         if turn:
-            n = children - 1 - forest.used.get((leaf.id, turn), 0)
+            n = children - 1 - used.get((leaf.id, turn), 0)
             levels.setdefault(turn, []).extend([Fork(id=leaf.id, turn=turn)] * n)
     return next((forks for _, forks in sorted(levels.items()) if forks), [])
 

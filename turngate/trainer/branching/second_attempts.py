@@ -46,5 +46,6 @@ class RiseBranching(BranchingPart):
 
     def _again(self, last: Trajectory, forest: Forest) -> Fork | None:
         first = forest.leaves[0]
-        fits = last in forest.sound and len(last.ids()) + len(first.ids()) <= forest.context
+        sound = bool(last.turns) and last.ending.usable
+        fits = sound and len(last.ids()) + len(first.ids()) <= forest.context
         return Fork(id=last.id, note=self.note) if fits else None

@@ -62,7 +62,8 @@ class ArpoBranching(BranchingPart):
         """States whose draw was a branch and that have none yet, earlier turns first."""
         if not forest.leaves:
             return [None] * self.chains
-        drawn = [(leaf, turn) for leaf, turn in forest.states if turn and (leaf.id, turn) not in forest.used]
+        used = forest.used
+        drawn = [(leaf, turn) for leaf, turn in forest.states if turn and (leaf.id, turn) not in used]
         found = [Fork(id=leaf.id, turn=turn) for leaf, turn in drawn if self._draws(leaf.turns, leaf.seed, turn)]
         return [fork for fork in sorted(found, key=lambda fork: fork.turn) for _ in range(self.beam - 1)]
 

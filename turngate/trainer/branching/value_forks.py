@@ -29,12 +29,13 @@ class ContinuedChains(BranchingPart):
 
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
         """What the newest chain lacks; a new chain where it lacks nothing."""
+        used = forest.used
         chains = [leaf for leaf in forest.sound if leaf.parent is None]
         lacking = [
             Fork(id=leaf.id, turn=turn)
             for leaf in chains[-1:]
             for turn in range(len(leaf.turns))
-            for _ in range(self.continuations - forest.used.get((leaf.id, turn), 0))
+            for _ in range(self.continuations - used.get((leaf.id, turn), 0))
         ]
         return lacking or [None]
 

@@ -31,9 +31,9 @@ def hint_of(level: int, text: str, *, strip: bool = False, joins: bool = False) 
 
 class LadderPart(GuidePart):
     """Scaf-GRPO: where all siblings fail, hints are tried from the least to the most, and the first success replaces
-    one of the failures. The hint stays in the context that is learned from.
+    one of the failures.
 
-    Source: https://arxiv.org/abs/2510.19807. There all levels are tried at once; here one after the other, which costs
+    Source: https://arxiv.org/abs/2510.19807. There the hint stays in the context that is learned from, and all levels are tried at once; here one after the other, which costs
     as many episodes as the level that helps. Known weakness: the one success gets nearly all credit of its group.
     """
 
@@ -42,17 +42,20 @@ class LadderPart(GuidePart):
     exempt_steps: int = Field(10, ge=0)
     """Steps at the beginning in which nobody is helped, so that tasks which the policy can learn alone are not taken
     for hard ones. A tenth of train.steps is usual."""
+    strip: bool = False
+    """Whether the hint is taken out of the context that is learned from; by loss.guided. The paper leaves it in, so what
+    is learned has to carry over to acting without it."""
 
     def open(self, helpers: Helpers) -> HintLadder:
         """The guide of one run."""
-        return HintLadder(helpers, exempt_steps=self.exempt_steps)
+        return HintLadder(helpers, exempt_steps=self.exempt_steps, strip=self.strip)
 
 
 class HintLadder(Guide):
     """See ``LadderPart``. It remembers how many steps there were."""
 
-    def __init__(self, helpers: Helpers, *, exempt_steps: int) -> None:
-        self._helpers, self._exempt, self._steps = helpers, exempt_steps, 0
+    def __init__(self, helpers: Helpers, *, exempt_steps: int, strip: bool) -> None:
+        self._helpers, self._exempt, self._strip, self._steps = helpers, exempt_steps, strip, 0
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
         """The next level, as long as there is no success."""
@@ -61,7 +64,7 @@ class HintLadder(Guide):
         levels = levels_of(self._helpers, group.task)
         if wave > len(levels):
             return None
-        return Plan(entries=[hint_of(*levels[wave - 1], joins=True)], into="replace")
+        return Plan(entries=[hint_of(*levels[wave - 1], strip=self._strip, joins=True)], into="replace")
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:
         """One more step is over."""
