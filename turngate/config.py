@@ -28,7 +28,7 @@ from turngate.problems import one_line
 from turngate.rubrics import NamedRubric
 from turngate.runs import RunFolder
 from turngate.sinks import ConsoleLines, SinkPart
-from turngate.trainer.aside import AsidePart
+from turngate.trainer.aside import AsidePart, check_asides
 from turngate.trainer.branching import BranchingPart
 from turngate.trainer.branching.fitting import check_branching, fills_values
 from turngate.trainer.credit import VALUE_TARGETS
@@ -431,15 +431,7 @@ class Config(Section):
             raise ValueError(
                 f"eval.memory has no effect: guide '{self.guide.type}' keeps no memory; guide 'memory' does"
             )
-        kinds = [part.type for part in self.aside]
-        if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
-            raise ValueError(f"aside '{twice}' is listed twice, so its metrics could not be told apart; keep one")
-        if "lessons" in kinds and self.guide.type != "mel":
-            raise ValueError(f"aside 'lessons' has no effect: guide '{self.guide.type}' writes no lessons; 'mel' does")
-        if self.aside and self.learner.type == "frozen":
-            raise ValueError(f"aside '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
-        if self.aside and not self.train.steps:
-            raise ValueError("aside has no effect with train.steps = 0; leave it out")
+        check_asides(self.aside, guide=self.guide.type, learner=self.learner.type, steps=self.train.steps)
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
         if self.control_steps is not None and not self.controls:

@@ -188,6 +188,8 @@ def test_a_server_that_is_down_is_counted_and_nothing_changes(tmp_path):
         ("train", {"steps": 0}, "eval.memory has no effect with train.steps = 0"),
         ("guide", {"type": "memory", "speaker": {"type": "policy", "votes": 3}}, "speaker.votes has no effect"),
         ("learner", {"type": "frozen", "lr": 1e-3}, "lr has no effect"),
+        ("aside", [{"type": "lessons"}], "'lessons' has no effect: guide 'memory' writes no lessons"),
+        ("aside", [{"type": "demonstrations"}], "'demonstrations' has no effect: a learner of type 'frozen'"),
     ],
 )
 def test_settings_without_effect_are_refused(tmp_path, section, settings, problem):

@@ -7,7 +7,7 @@ before they are added.
 * ``relift``, ``oracle_share``, ``interventions``, ``kdrl``, ``thoughts``: the asides.
 """
 
-from turngate.trainer.aside.base import AsideMeans, AsidePart, AsideRow, AsideRows, AsideSource, row_of
+from turngate.trainer.aside.base import AsideMeans, AsidePart, AsideRow, AsideRows, AsideSource, check_asides, row_of
 from turngate.trainer.aside.interventions import Interventions
 from turngate.trainer.aside.kdrl import Kdrl
 from turngate.trainer.aside.learning import Asides
@@ -29,5 +29,6 @@ __all__ = [
     "Lessons",
     "OracleDemonstrations",
     "Relift",
+    "check_asides",
     "row_of",
 ]

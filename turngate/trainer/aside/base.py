@@ -108,6 +108,20 @@ class AsidePart(Part):
         """The source of one run."""
 
 
+def check_asides(parts: Sequence[AsidePart], *, guide: str, learner: str, steps: int) -> None:
+    """Raise ValueError for a type that is listed twice, and for asides that have no effect in a run of this guide,
+    this learner and so many steps."""
+    kinds = [part.type for part in parts]
+    if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
+        raise ValueError(f"aside '{twice}' is listed twice, so its metrics could not be told apart; keep one")
+    if "lessons" in kinds and guide != "mel":
+        raise ValueError(f"aside 'lessons' has no effect: guide '{guide}' writes no lessons; 'mel' does")
+    if kinds and learner == "frozen":
+        raise ValueError(f"aside '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
+    if kinds and not steps:
+        raise ValueError("aside has no effect with train.steps = 0; leave it out")
+
+
 class WeighedAside(AsidePart):
     """An aside whose mean loss per token is added to the policy's loss."""
 
