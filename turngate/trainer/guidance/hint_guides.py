@@ -33,8 +33,9 @@ class LadderPart(GuidePart):
     """Scaf-GRPO: where all siblings fail, hints are tried from the least to the most, and the first success replaces
     one of the failures.
 
-    Source: https://arxiv.org/abs/2510.19807. There the hint stays in the context that is learned from, and all levels are tried at once; here one after the other, which costs
-    as many episodes as the level that helps. Known weakness: the one success gets nearly all credit of its group.
+    Source: https://arxiv.org/abs/2510.19807. There the hint stays in the context that is learned from, and all levels
+    are tried at once; here one after the other, which costs as many episodes as the level that helps. Known weakness:
+    the one success gets nearly all credit of its group.
     """
 
     type: Literal["ladder"] = "ladder"
@@ -43,8 +44,8 @@ class LadderPart(GuidePart):
     """Steps at the beginning in which nobody is helped, so that tasks which the policy can learn alone are not taken
     for hard ones. A tenth of train.steps is usual."""
     strip: bool = False
-    """Whether the hint is taken out of the context that is learned from; by loss.guided. The paper leaves it in, so what
-    is learned has to carry over to acting without it."""
+    """Whether the hint is taken out of the context that is learned from (see loss.guided). The paper leaves it in, so
+    what is learned has to carry over to acting without it."""
 
     def open(self, helpers: Helpers) -> HintLadder:
         """The guide of one run."""
