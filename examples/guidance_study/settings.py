@@ -28,12 +28,11 @@ READABLE = Rubric(rewards=(FromEvidence(name="parsed", evidence="parsed", kind="
 
 
 def wrong_keys(trajectory: Trajectory) -> tuple[int, str]:
-    """A reflection on a failed attempt: the first turn with a wrong key, and the right keys of all that were wrong."""
+    """A reflection on a failed attempt: try again from the first turn, knowing the right keys of all that were wrong."""
     colours = colours_of(trajectory.task)
-    right = {fact.turn: bool(fact.value) for fact in trajectory.evidence if fact.name == "right_key"}
-    wrong = [turn for turn, good in sorted(right.items()) if turn is not None and not good]
-    found = dict.fromkeys(colours[turn] for turn in wrong)
-    return wrong[0], f"{', '.join(f'{colour} takes {key_of(colour)}' for colour in found)}."
+    wrong = [fact.turn for fact in trajectory.evidence if fact.name == "right_key" and not fact.value]
+    found = dict.fromkeys(colours[turn] for turn in wrong if turn is not None)
+    return 0, f"{', '.join(f'{colour} takes {key_of(colour)}' for colour in found)}."
 
 
 class SilentGuidePart(GuideGrpoPart):
@@ -75,7 +74,7 @@ HELP: Mapping[str, Help] = MappingProxyType(
         "ladder": Help(
             title="hint ladder", guide='{type = "ladder", exempt_steps = 0, strip = true}', colour="#E69F00"
         ),
-        "guide": Help(title="Guide-GRPO", guide='{type = "guide", level = 3}', colour="#56B4E9"),
+        "guide": Help(title="Guide-GRPO", guide='{type = "guide", level = 3, joining = 2}', colour="#56B4E9"),
         "bread": Help(title="oracle prefix (BREAD)", guide='{type = "bread"}', colour="#009E73"),
         "reverse": Help(
             title="reverse curriculum", guide='{type = "reverse_curriculum", by = "env"}', colour="#D55E00"
@@ -85,7 +84,7 @@ HELP: Mapping[str, Help] = MappingProxyType(
         ),
         "silent": Help(
             title="Guide-GRPO, hints that say nothing (control)",
-            guide=f'{{type = "{__name__}:SilentGuidePart", level = 3}}',
+            guide=f'{{type = "{__name__}:SilentGuidePart", level = 3, joining = 2}}',
             colour="#999999",
         ),
     }

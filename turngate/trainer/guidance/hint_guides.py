@@ -99,23 +99,29 @@ class GuideGrpoPart(GuidePart):
     strip: bool = True
     """Whether the hint is taken out of the context that is learned from, as in the paper. With false the policy learns
     to act with the hint, and has to carry that over to acting without it."""
+    joining: int | None = Field(None, ge=1)
+    """Siblings with the hint that join the group which failed and share its baseline, as in the paper's text. Left out:
+    as many as it has in a group of their own, as in its code. There only the difference between those that succeed and
+    those that fail with the hint is learned; what all of them do right is not."""
 
     def open(self, helpers: Helpers) -> GuideGrpo:
         """The guide of one run."""
-        return GuideGrpo(helpers, level=self.level, strip=self.strip)
+        return GuideGrpo(helpers, level=self.level, strip=self.strip, joining=self.joining)
 
 
 class GuideGrpo(Guide):
     """See ``GuideGrpoPart``."""
 
-    def __init__(self, helpers: Helpers, *, level: int, strip: bool) -> None:
-        self._helpers, self._level, self._strip = helpers, level, strip
+    def __init__(self, helpers: Helpers, *, level: int, strip: bool, joining: int | None) -> None:
+        self._helpers, self._level, self._strip, self._joining = helpers, level, strip, joining
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
-        """A group of the same size with the hint, once."""
+        """Siblings with the hint, once."""
         levels = [one for one in levels_of(self._helpers, group.task) if one[0] <= self._level]
         if wave > 1 or not levels or not all_failed(group):
             return None
+        if self._joining is not None:
+            return Plan(entries=[hint_of(*levels[-1], strip=self._strip, joins=True)] * self._joining)
         return Plan(entries=[hint_of(*levels[-1], strip=self._strip)] * n_unguided(group.trajectories), into="own")
 
 
