@@ -59,6 +59,7 @@ class HackableLockEnv(LockEnv):
         deadline_s=1.0,
         fork="replay",
         has_oracle=True,
+        hint_levels=LockEnv.turn_spec.hint_levels,
     )
 
     def __init__(self, *, split: str = "train", max_turns: int | None = None) -> None:

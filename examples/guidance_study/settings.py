@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from turngate.config import Config, load
-from turngate.envs.lock import colours_of, key_of
+from turngate.envs.lock import COLOURS, colours_of, key_of
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.runs import RunFolder
 from turngate.trainer.guidance import Guide, GuideGrpoPart, Helpers
@@ -31,8 +31,8 @@ def wrong_keys(trajectory: Trajectory) -> tuple[int, str]:
     """A reflection on a failed attempt: try again from the first turn, knowing the right keys of all that were wrong."""
     colours = colours_of(trajectory.task)
     wrong = [fact.turn for fact in trajectory.evidence if fact.name == "right_key" and not fact.value]
-    found = dict.fromkeys(colours[turn] for turn in wrong if turn is not None)
-    return 0, f"{', '.join(f'{colour} takes {key_of(colour)}' for colour in found)}."
+    missed = {colours[turn] for turn in wrong if turn is not None}
+    return 0, f"{', '.join(f'{colour} takes {key_of(colour)}' for colour in COLOURS if colour in missed)}."
 
 
 class SilentGuidePart(GuideGrpoPart):

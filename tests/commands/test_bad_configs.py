@@ -123,7 +123,7 @@ WRONG = [
     ({"train": {"filters": "varied"}}, "train.filters: must be a list, got 'varied'"),
     ({"train": 3}, "train: must be a table, got 3"),
     ({"examine": {"type": "majority"}}, "examine: must be a list of tables; write [[examine]]"),
-    ({"examine": [{}]}, "examine[0]: an examiner needs a type; known: appeals, "),
+    ({"examine": [{}]}, "examine[0]: an examiner needs a type; known: adherence, appeals, "),
     ({"examine": [{"type": "majority", "nme": "x"}]}, "unknown key 'examine[0].nme'; did you mean 'name'?"),
     (
         {"examine": [{"type": "majority", "deadline_s": 0}]},

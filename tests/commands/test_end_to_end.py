@@ -210,7 +210,7 @@ def test_credit_that_cannot_be_computed_is_one_line(
         (["train", "{config}", "--trian.steps=3"], "did you mean 'train'?"),
         (["train", "{config}", "--credit.type=rlo"], "did you mean 'rloo'"),
         (["train", "{config}", "--env.id=turngate/Lok-v1"], "did you mean 'turngate/Lock-v1'"),
-        (["train", "{config}", "--train.filters=['vared']"], "did you mean 'varied'?"),
+        (["train", "{config}", "--train.filters=['vared']"], "did you mean 'varied' or 'balanced'?"),
         (["train", "{config}", "--eval.splits=['held']"], "did you mean 'heldout'?"),
         (["train", "nowhere.toml"], "no config file 'nowhere.toml'"),
         (["check", "turngate/Sqll-v1"], "did you mean 'turngate/Sql-v1'"),

@@ -329,4 +329,4 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert turngate("explain", "sink.turngate.sinks:Wandb") == 0
     assert 'sink.project = "turngate"  (text)\n' in capsys.readouterr().out
     assert turngate("explain", "trian") == 2
-    assert capsys.readouterr().err == "error: unknown key 'trian'; did you mean 'train' or 'sink'?\n"
+    assert capsys.readouterr().err == "error: unknown key 'trian'; did you mean 'train' or 'sink' or 'branching'?\n"

@@ -94,11 +94,11 @@ class Job:
             trees_of(config, self.environments)  # raises for an environment that cannot be forked
             check_baselines(config, self.environments)
             self._answer = answer_of(config, self.environments)
-            self._curriculum = self._opened_curriculum()
             require_torch()
             self._overlaps = self._compared(strict=strict)
             if not (self._start.warm_start.exists() or self.folder.is_complete):
                 self._check_start()
+            self._curriculum = self._opened_curriculum()
         except BaseException:
             self.environments.close()
             raise
