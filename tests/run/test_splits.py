@@ -69,7 +69,12 @@ def test_strict_refuses_a_leak_that_is_otherwise_a_warning(tmp_path: Path, monke
 
     def job(*, strict: bool, leak: bool) -> Job:
         env = {**SQL, "tasks": {"type": "leaking_tasks:tasks", "leak": leak}}
-        data = {"env": env, "warm_start": {"episodes": 2}, "folder": str(tmp_path / "runs"), "train": {"tasks_per_step": 2}}
+        data = {
+            "env": env,
+            "warm_start": {"episodes": 2},
+            "folder": str(tmp_path / "runs"),
+            "train": {"tasks_per_step": 2},
+        }
         return Job(parse(data), Console(quiet=True), strict=strict)
 
     with pytest.raises(ConfigError, match=r"'heldout' is not apart.* 2 of 2 tasks have a question text and 2 of 2"):
