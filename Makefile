@@ -13,7 +13,7 @@ TORCH_STAMP := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH)' | tr -c 'A-Za-z0-9
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo farming credit-study sql-gates test quick lint format bench lab clean system
+.PHONY: help demo farming credit-study guidance-study sql-gates test quick lint format bench lab clean system
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ farming: $(STAMPS)/demo ## show a process reward being farmed, and gates that pr
 
 credit-study: $(STAMPS)/dev ## trajectory-level against turn-level credit; rewrites docs/credit_study.md in hours
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.credit_study --results docs
+
+guidance-study: $(STAMPS)/dev ## guides in a lock that nobody opens by chance; rewrites docs/guidance.md in minutes
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.guidance_study --results docs
 
 sql-gates: $(STAMPS)/dev ## look-ups in SQL tasks paid summed, gated and not at all; rewrites docs/sql_gates.md in hours
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.sql_gates --results docs

@@ -77,7 +77,7 @@ HELP: Mapping[str, Help] = MappingProxyType(
         "guide": Help(title="Guide-GRPO", guide='{type = "guide", level = 3, joining = 2}', colour="#56B4E9"),
         "bread": Help(title="oracle prefix (BREAD)", guide='{type = "bread"}', colour="#009E73"),
         "reverse": Help(
-            title="reverse curriculum", guide='{type = "reverse_curriculum", by = "env"}', colour="#D55E00"
+            title="reverse curriculum", guide='{type = "reverse_curriculum", by = "env", start = 10, high = 0.6}', colour="#D55E00"
         ),
         "reflect": Help(
             title="reflect and retry", guide=f'{{type = "reflect", writer = "{__name__}:wrong_keys"}}', colour="#CC79A7"
