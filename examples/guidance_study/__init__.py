@@ -1,1 +1,1 @@
-"""Help of six kinds in a lock that nobody opens by chance: ``python -m examples.guidance_study``."""
+"""Help of five kinds in a lock that nobody opens by chance: ``python -m examples.guidance_study``."""
