@@ -28,7 +28,7 @@ READABLE = Rubric(rewards=(FromEvidence(name="parsed", evidence="parsed", kind="
 
 
 def wrong_keys(trajectory: Trajectory) -> tuple[int, str]:
-    """A reflection on a failed attempt: try again from the first turn, knowing the right keys of all that were wrong."""
+    """A reflection on a failed attempt: try again from the first turn, knowing the right keys of all wrong ones."""
     colours = colours_of(trajectory.task)
     wrong = [fact.turn for fact in trajectory.evidence if fact.name == "right_key" and not fact.value]
     missed = {colours[turn] for turn in wrong if turn is not None}
@@ -77,7 +77,9 @@ HELP: Mapping[str, Help] = MappingProxyType(
         "guide": Help(title="Guide-GRPO", guide='{type = "guide", level = 3, joining = 2}', colour="#56B4E9"),
         "bread": Help(title="oracle prefix (BREAD)", guide='{type = "bread"}', colour="#009E73"),
         "reverse": Help(
-            title="reverse curriculum", guide='{type = "reverse_curriculum", by = "env", start = 10, high = 0.6}', colour="#D55E00"
+            title="reverse curriculum",
+            guide='{type = "reverse_curriculum", by = "env", start = 10, high = 0.6}',
+            colour="#D55E00",
         ),
         "reflect": Help(
             title="reflect and retry", guide=f'{{type = "reflect", writer = "{__name__}:wrong_keys"}}', colour="#CC79A7"
