@@ -1,6 +1,7 @@
 """A server on loopback with the protocol of OpenAI's chat completions, whose replies a script makes."""
 
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -70,6 +71,10 @@ def slow(text, seconds):
 class Server(ThreadingHTTPServer):
     request_queue_size = 64  # a judge opens all its connections at once
     daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exception(), ConnectionError):  # a client may hang up while its request is read
+            super().handle_error(request, client_address)
 
 
 @contextmanager

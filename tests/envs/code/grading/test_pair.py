@@ -258,6 +258,29 @@ def test_a_repair_that_fails_runs_once(bench, monkeypatch, runner):
     assert measure(bench, problem, Sorted(repair={})).fixed == 0.0
 
 
+FIRST_ROW = with_return("return helper.same(7 if x == 50 else max(x, low))")
+
+
+def test_a_share_is_paid_test_by_test(problem, bench, monkeypatch):
+    """Two coins could otherwise be right by luck: each test that passes has to hold in as many pairs as one alone."""
+    pairs = []
+    drawn = bench.pair
+    monkeypatch.setattr(bench, "pair", lambda *given: pairs.append(drawn(*given)) or pairs[-1])
+    partly = measure(bench, inside(problem), Sorted(repair={"solution.py": FIRST_ROW}))
+    assert (partly.fixed, partly.forged, len(pairs)) == (0.5, False, 3)
+
+
+def test_tests_inside_count_when_those_that_are_asked_hold(problem, bench, monkeypatch):
+    above, far = f"{T}above", f"{T}far_above"
+    assert {above, far} == set(problem.fail_to_pass)
+    mixed = replace(problem, id="mixed", asked={above: above}, sensitive=(above, far))
+    whole = measure(bench, mixed, Sorted(repair={"solution.py": REPAIR}))
+    assert (whole.passes, whole.fixed) == (True, 1.0)
+    monkeypatch.setattr(bench, "pair", None)
+    partly = measure(bench, mixed, Sorted(repair={"solution.py": FIRST_ROW}))
+    assert (partly.holds, partly.fixed) == ({above: False, far: True}, 0.0)
+
+
 def test_where_every_test_is_asked_there_is_no_pair(problem, bench, monkeypatch):
     monkeypatch.setattr(bench, "pair", None)
     assert problem.asked.keys() == {*problem.fail_to_pass, *problem.pass_to_pass}

@@ -58,7 +58,12 @@ def measure(bench: Bench, problem: Problem, repair: Sorted) -> TreeVerdict:
             holds[name], cheated = told(problem, pair, name, good, bench)
             forged = forged or cheated
     told_apart = all(holds[name] for name in problem.sensitive)  # the others can be made to pass by force
-    counted = [name for name in problem.fail_to_pass if holds[name] and (told_apart or name in problem.sensitive)]
+    answered = all(holds[name] for name in problem.fail_to_pass if name in problem.asked)
+    counted = [
+        name
+        for name in problem.fail_to_pass
+        if holds[name] and (told_apart or name in problem.asked or (answered and name in problem.sensitive))
+    ]
     fixed = 0.0 if forged else len(counted) / len(problem.fail_to_pass)
     broken = sum(not holds[name] for name in problem.pass_to_pass) / max(len(problem.pass_to_pass), 1)
     deciding = {name: holds[name] for name in problem.fail_to_pass}
@@ -66,13 +71,19 @@ def measure(bench: Bench, problem: Problem, repair: Sorted) -> TreeVerdict:
 
 
 def _pairs_needed(bench: Bench, problem: Problem, holds: Mapping[str, bool]) -> int:
-    """None while no deciding test passes that could be made to; where all of them are asked, none until they hold."""
+    """None before the asked tests hold, for no other test counts until then, and none while no other one passes.
+
+    A share is paid test by test, so where some tests fail each one that passes has to be sure by itself: otherwise code
+    that tosses a coin for every test would now and then be paid for one.
+    """
     asked = [name for name in problem.fail_to_pass if name in problem.asked]
     inside = [name for name in problem.fail_to_pass if name not in problem.asked]
-    if len(problem.asked.keys() & holds.keys()) == len(holds):
+    if len(problem.asked.keys() & holds.keys()) == len(holds) or not all(holds[name] for name in asked):
         return 0
-    if not any(holds[name] for name in inside) and not (not inside and all(holds[name] for name in asked)):
+    if inside and not any(holds[name] for name in inside):
         return 0
+    if not all(holds[name] for name in inside):
+        return n_pairs(1, asked=False)
     functions = {function_of(name) for name in inside} & bench.alterable(problem)
     return n_pairs(len(functions), asked=bool(asked))
 
