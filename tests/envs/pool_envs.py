@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -93,6 +94,18 @@ class PoolEnv(TurnEnv):
         with open(argument, "w") as file:
             file.write(f"{os.getpid()} {inside.pid} {outside.pid}\n")
         time.sleep(60)
+
+
+class SharingEnv(PoolEnv):
+    """Can be called from any thread."""
+
+    turn_spec = replace(PoolEnv.turn_spec, any_thread=True)
+
+    def close(self):
+        type(self).closed += 1
+
+    def _where(self):
+        return f"{os.getpid()} {threading.get_ident()}"
 
 
 GATES = {"a": threading.Event(), "b": threading.Event()}

@@ -6,12 +6,13 @@ import logging
 import os
 import threading
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.envs import pool_envs
-from tests.envs.pool_envs import PoolEnv
+from tests.envs.pool_envs import PoolEnv, SharingEnv
 from turngate.envs.pool import EnvPool
 from turngate.errors import AgentFault, ConfigError, EnvError, RunError, UnknownName, VerifierError
 from turngate.types import Ending
@@ -110,6 +111,51 @@ def test_an_environment_stays_on_its_thread_and_is_used_again():
             await asyncio.gather(*[episode() for _ in range(20)])
             assert (pool.resets, pool.lost_workers) == (20, 0)
         assert len(places) == PoolEnv.made == PoolEnv.closed == 2
+
+    run(scenario())
+
+
+def test_environments_that_any_thread_may_call_share_threads():
+    async def scenario():
+        SharingEnv.made = SharingEnv.closed = 0
+        async with EnvPool(SharingEnv, size=32) as pool, AsyncExitStack() as stack:
+            leased = [await stack.enter_async_context(pool.lease()) for _ in range(32)]
+            await asyncio.gather(*(env.reset() for env in leased))
+            await until(lambda: len(env_threads()) == 0)  # those in which they were built
+            replies = await asyncio.gather(*(env.step("do nothing -") for env in leased))
+            assert len({reply[0].text for reply in replies}) <= 2
+            waiting = asyncio.create_task(leased[0].step("do wait a"))
+            hanging = asyncio.create_task(leased[1].step("do wait b"))
+            for _ in range(3):  # one that waits holds nobody up
+                await asyncio.gather(*(env.step("do nothing -") for env in leased[2:]))
+            assert not waiting.done()
+            pool_envs.GATES["a"].set()
+            pool_envs.GATES["b"].set()
+            await asyncio.gather(waiting, hanging)
+            assert pool.lost_workers == 0
+        assert SharingEnv.made == SharingEnv.closed == 32
+
+    run(scenario())
+
+
+def test_a_shared_thread_that_hangs_is_replaced():
+    async def scenario():
+        async with EnvPool(SharingEnv, size=2, deadline_s=20.0, close_s=0.1) as pool:
+            async with pool.lease() as env:
+                await env.reset()
+                pool.deadline_s = 0.1
+                with pytest.raises(AgentFault, match="took longer than"):
+                    await env.step("do wait a")
+                pool.deadline_s = 20.0
+            async with pool.lease() as one, pool.lease() as other:
+                await asyncio.gather(one.reset(), other.reset())
+                waiting = asyncio.create_task(one.step("do wait b"))
+                await other.step("do nothing -")
+                pool_envs.GATES["b"].set()
+                await waiting
+            assert pool.lost_workers == 1
+        pool_envs.GATES["a"].set()
+        await until(lambda: env_threads() == [])
 
     run(scenario())
 

@@ -64,6 +64,9 @@ class TurnSpec:
     """Longest time of one step, in seconds. A pool gives up on a call that takes longer than twice this and 5 s."""
     observation_chars: int = OBSERVATION_CHARS
     """Most characters of an observation; a longer text is cut, and a mark says so."""
+    any_thread: bool = False
+    """Whether any thread may call its methods, one call at a time, and most of them return within a millisecond. Then a
+    pool serves many of its environments on few threads, which is several times as fast; else each has its own."""
     fork: Literal["exact", "replay", "none"] = "none"
     """How a state can be copied: "exact" through ``save`` and ``load``, "replay" by playing the same actions again."""
     side_effects: Literal["none", "local", "external"] = "none"

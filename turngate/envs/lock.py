@@ -91,6 +91,7 @@ class LockEnv(TurnEnv):
         max_turns=N_DIALS,
         tasks=LockSource(),
         deadline_s=1.0,
+        any_thread=True,
         fork="exact",
         has_oracle=True,
         hint_levels=3,

@@ -73,6 +73,7 @@ class SqlEnv(ToolEnv):
         max_turns=12,
         tasks=GeneratedSql(),
         deadline_s=DEADLINE_S,
+        any_thread=True,
         fork="exact",
         side_effects="none",
         has_oracle=True,
