@@ -1,12 +1,15 @@
 """Train with look-ups summed, gated and not paid from the same starting models, and show what each leads to:
 
-    python -m examples.sql_gates [--kinds direct …] [--seeds 5] [--updates N] [--jobs 2] [--out runs/sql_gates]
-                                 [--results docs] [--settings FILE]
+    python -m examples.sql_gates [--repeated] [--kinds direct …] [--seeds 5] [--updates N] [--jobs 2]
+                                 [--out runs/sql_gates] [--results docs] [--settings FILE]
 
 Runs of one seed begin with the same warm-started model and get the same tasks and number of episodes; only what is paid
 differs. "shuffled" is the negative control: gated, but every episode is paid what another one earned.
-Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go sql_gates.csv and sql_gates.png,
-and the tables into a sql_gates.md that is already there. They cover every complete run in ``--out`` with a chosen seed.
+With ``--repeated`` the models imitate demonstrations in which look-ups are made again, so that farming can be found.
+
+Runs go to ``--out``; a run that is complete is not run again. Into ``--results`` go sql_gates.csv and sql_gates.png
+(with ``--repeated`` sql_gates_repeated.csv and .png), and the tables into a sql_gates.md that is already there. They
+cover every complete run in ``--out`` with a chosen seed.
 """
 
 from __future__ import annotations
@@ -33,8 +36,12 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = study_parser(__doc__, "runs/sql_gates")
     parser.add_argument("--kinds", nargs="+", choices=PAYMENTS, default=list(PAYMENTS), help="train with these")
+    parser.add_argument("--repeated", action="store_true", help="begin with models that repeat look-ups")
     parser.add_argument("--settings", type=Path, default=SETTINGS, help="config that all runs share")
-    return parsed(parser, arguments)
+    chosen = parsed(parser, arguments)
+    chosen.name = "repeated" if chosen.repeated else ""
+    chosen.out /= chosen.name
+    return chosen
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -42,7 +49,12 @@ def main(arguments: Sequence[str]) -> None:
     chosen, began_s, before = options(arguments), time.perf_counter(), (commit(), os.getloadavg()[0])
     print(*foretold(), sep="\n", flush=True)
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    fixed = {"settings": chosen.settings, "out": chosen.out, "updates": chosen.updates}
+    fixed = {
+        "settings": chosen.settings,
+        "out": chosen.out,
+        "updates": chosen.updates,
+        "repeated": chosen.repeated,
+    }
     starts = [Wanted(None, seed, **fixed) for seed in seeds]
     learning = [Wanted(kind, seed, **fixed) for seed, kind in product(seeds, chosen.kinds)]
     in_stages(train, (starts, learning), chosen.jobs)  # every start is there before a run needs it
@@ -51,14 +63,15 @@ def main(arguments: Sequence[str]) -> None:
     runs, times_s = [read_run(*place) for place in complete], [time_of(path) for path, *_ in complete]
     results = chosen.results
     results.mkdir(parents=True, exist_ok=True)
-    write_csv(runs, results / "sql_gates.csv")
-    write_figure(runs, results / "sql_gates.png")
+    file = results / f"sql_gates{'_' * chosen.repeated}{chosen.name}"
+    write_csv(runs, file.with_suffix(".csv"))
+    write_figure(runs, file.with_suffix(".png"))
     said = about("sql_gates", arguments, times_s, time.perf_counter() - began_s, *before)
     text = f"{said}\n\n{tables(runs)}"
     page = results / "sql_gates.md"
     if page.exists():
-        write_page(text, page)
-    print(f"\n{text}\n\nEvery number: {results / 'sql_gates.csv'}; the curves: {results / 'sql_gates.png'}")
+        write_page(text, page, chosen.name)
+    print(f"\n{text}\n\nEvery number: {file}.csv; the curves: {file}.png")
 
 
 if __name__ == "__main__":

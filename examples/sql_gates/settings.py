@@ -50,16 +50,20 @@ PAYMENTS: Mapping[str, Payment] = MappingProxyType(
 )
 
 
-def config_of(kind: str, seed: int, *, settings: Path, out: Path, updates: int | None) -> Config:
-    """The settings of one run. ``updates``: None = those of the file."""
+def config_of(kind: str, seed: int, *, settings: Path, out: Path, repeated: bool, updates: int | None) -> Config:
+    """The settings of one run. ``updates``: None = those of the file. ``repeated``: see ``start_config``."""
     payment = PAYMENTS[kind]
     changes = [f"--env.rubric={__name__}:{payment.rubric}", *(["--env.allow_unsafe=true"] if payment.unsafe else ())]
-    return _load(settings, out, seed, f"{kind}-{seed}", *changes, *([f"--train.steps={updates}"] if updates else ()))
+    steps = [f"--train.steps={updates}"] if updates else ()
+    return _load(settings, out, seed, f"{kind}-{seed}", *changes, *steps, repeated=repeated)
 
 
-def start_config(seed: int, *, settings: Path, out: Path) -> Config:
-    """The settings of the run that only makes the model which all runs of a seed begin with."""
-    return _load(settings, out, seed, f"start-{seed}", "--train.steps=0", "--eval.tasks=1")
+def start_config(seed: int, *, settings: Path, out: Path, repeated: bool) -> Config:
+    """The settings of the run that only makes the model which all runs of a seed begin with.
+
+    ``repeated``: it imitates demonstrations in which look-ups are made again (``shown.py``), and not the oracle.
+    """
+    return _load(settings, out, seed, f"start-{seed}", "--train.steps=0", "--eval.tasks=1", repeated=repeated)
 
 
 def start_of(seed: int, *, out: Path) -> RunFolder:
@@ -67,7 +71,16 @@ def start_of(seed: int, *, out: Path) -> RunFolder:
     return RunFolder(out / f"start-{seed}")
 
 
-def _load(settings: Path, out: Path, seed: int, name: str, *changes: str) -> Config:
+def shown_file(seed: int, *, out: Path) -> Path:
+    """Where the demonstrations of a seed are written."""
+    return out / f"demonstrations-{seed}.jsonl"
+
+
+def _load(settings: Path, out: Path, seed: int, name: str, *changes: str, repeated: bool) -> Config:
     config = load(settings, [f"--name={name}", f"--folder={out}", f"--seed={seed}", *changes])
     # the study has a control of its own
-    return config.model_copy(update={"controls": (), "control_steps": None, "baselines": None})
+    config = config.model_copy(update={"controls": (), "control_steps": None, "baselines": None})
+    if not repeated or config.warm_start is None:
+        return config
+    shown = {"episodes": None, "demonstrations": shown_file(seed, out=out)}
+    return config.model_copy(update={"warm_start": config.warm_start.model_copy(update=shown)})
