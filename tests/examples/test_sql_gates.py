@@ -1,13 +1,16 @@
 """The study of look-ups that are paid: what can be said of its rubrics, what its runs share, and the whole command."""
 
 import csv
+import json
 
 import pytest
 
+import turngate
 from examples.farming.report import BEGIN, END
 from examples.sql_gates.__main__ import main, options
 from examples.sql_gates.report import MEASURES, foretold
-from examples.sql_gates.settings import DIRECT, GATED, OUTCOME, PAYMENTS, SETTINGS, config_of
+from examples.sql_gates.settings import DIRECT, GATED, OUTCOME, PAYMENTS, SETTINGS, config_of, shown_file, start_config
+from examples.sql_gates.shown import show_repeats
 from turngate.config import load
 from turngate.envs.sql.env import SqlEnv
 from turngate.runs import RunFolder
@@ -84,13 +87,36 @@ def total(rubric, how):
 
 
 def test_runs_differ_in_what_is_paid_only(tmp_path):
-    configs = {kind: config_of(kind, 1, settings=SETTINGS, out=tmp_path, updates=3) for kind in PAYMENTS}
+    configs = {
+        kind: config_of(kind, 1, settings=SETTINGS, out=tmp_path, repeated=False, updates=3) for kind in PAYMENTS
+    }
     for kind, config in configs.items():
         (section,) = config.env
         assert (config.name, config.train.steps, section.allow_unsafe) == (f"{kind}-1", 3, kind == "direct")
         same = {"rubric": configs["gated"].env[0].rubric, "allow_unsafe": False}
         unpaid = config.model_copy(update={"name": "gated-1", "env": (section.model_copy(update=same),)})
         assert unpaid.model_dump() == configs["gated"].model_dump()
+
+
+def test_half_of_the_shown_episodes_repeat_a_look_up_and_all_are_imitated(tmp_path):
+    given = {"settings": SETTINGS, "out": tmp_path, "repeated": True}
+    config, file = start_config(1, **given), shown_file(1, out=tmp_path)
+    assert (config.warm_start.demonstrations, config.warm_start.episodes) == (file, None)
+    assert config_of("gated", 1, **given, updates=3).warm_start == config.warm_start
+    show_repeats(file, 1, config)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    repeated = [len(row["actions"]) - len(dict.fromkeys(row["actions"])) for row in rows]
+    assert len(rows) == 200
+    assert 80 <= sum(n > 0 for n in repeated) <= 120
+    assert set(repeated) == {0, 1, 2, 3}
+    (section,) = config.env
+    env = turngate.make(section.id, **section.arguments)
+    for row in rows[:8]:
+        env.reset(seed=0, options={"task": row["task"]})
+        for action in row["actions"]:
+            *_, terminated, _, info = env.step(action)
+        assert (terminated, info["score"].outcome) == (True, 1.0)
+    env.close()
 
 
 @pytest.mark.parametrize("wrong", [["--seeds", "0"], ["--updates", "0"], ["--jobs", "0"], ["--kinds", "free"]])
