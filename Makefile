@@ -13,7 +13,7 @@ TORCH_STAMP := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH)' | tr -c 'A-Za-z0-9
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo farming credit-study guidance-study sql-gates test quick lint format bench lab clean system
+.PHONY: help demo farming credit-study guidance-study tree-study sql-gates test quick lint format bench lab clean system
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ credit-study: $(STAMPS)/dev ## trajectory-level against turn-level credit; rewri
 
 guidance-study: $(STAMPS)/dev ## guides in a lock that nobody opens by chance; rewrites docs/guidance.md in minutes
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.guidance_study --results docs
+
+tree-study: $(STAMPS)/dev ## trees of episodes against chains, and turn values by forking; rewrites docs/branching.md in hours
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.tree_study --results docs
 
 sql-gates: $(STAMPS)/dev ## look-ups in SQL tasks paid summed, gated and not at all; rewrites docs/sql_gates.md in hours
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.sql_gates --results docs
@@ -88,7 +91,7 @@ $(STAMPS)/demo: $(TORCH_STAMP) pyproject.toml
 
 $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	@echo "installing turngate and its tools …"
-	$(PIP) -e ".[train,plots,tensorboard,wandb,sql,code,docker,openai,dev]"
+	$(PIP) -e ".[train,plots,tensorboard,wandb,sql,code,docker,openai,search,mcp,dev]"
 	@touch $@ $(STAMPS)/demo
 
 # What the above needs from the system: through apt when that is possible, else by name.

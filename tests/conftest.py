@@ -53,8 +53,10 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "importlinter",
             "tensorboard",
             "wandb",
+            "tantivy",
             "ruff",
             "ty",
+            "mcp",
         )
     },
 }
@@ -75,10 +77,19 @@ SLOW = """
     commands/test_stopping.py
     contract
     envs/code
+    envs/search/test_cheats.py
+    envs/search/test_dense.py
+    envs/search/test_env.py::test_a_run_of_two_steps
+    envs/search/test_over_http.py
     envs/sql/test_compare.py
     envs/sql/test_database.py
     envs/sql/test_generate.py
     envs/test_pool.py
+    envs/tooluse/domains/test_errands.py
+    envs/tooluse/domains/test_retail.py
+    envs/tooluse/domains/test_retail_training.py
+    envs/tooluse/test_mcp_world.py
+    envs/tooluse/test_training.py
     examine/test_examiners_that_fail.py
     examples
     judging/test_judge_check.py
@@ -88,8 +99,10 @@ SLOW = """
     report/test_monitors.py
     rewards/test_known_parts.py
     rewards/test_safety.py
+    run/test_branched_guides.py
     run/test_branching.py
     run/test_credit.py
+    run/test_killed.py
     run/test_side_runs.py
     run/test_supervised.py
     run/test_validation.py

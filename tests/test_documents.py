@@ -154,7 +154,7 @@ def test_the_branching_of_the_package_grows_a_tree_of_its_environment(acme: Path
                 player = Player(policy, chat, TokenLimits(turn_tokens=50, context=5000))
                 tasks, part = [env.tasks.task("train", 0)], BranchingPart.load("from_the_middle")
                 fork = lambda task: env.turn_spec.fork
-                (group,) = await play_tree(player, worlds, tasks, part, budget=3, fork=fork, seed=0)
+                (group,) = await play_tree(player, worlds, tasks, [[None] * 3], part, fork=fork, seed=0)
             print([leaf.parent and leaf.parent[1] for leaf in group.trajectories])
         asyncio.run(main())
     """

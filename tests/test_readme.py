@@ -1,5 +1,6 @@
 """The README's files and commands work as they stand."""
 
+import json
 import os
 import re
 import shlex
@@ -49,6 +50,26 @@ def test_the_environment_of_the_readme_is_trained_on(folder: Path) -> None:
     assert episode in run(["show", "runs/order", "--step", "1"], folder)
     shown = run(["show", "runs/order", "--trajectory", episode], folder)
     assert re.search(r"because +episodes: [+-]\S+ against 15 others\n +because +turns in the same state: ", shown)
+
+
+def test_tools_of_the_readme_are_listed_and_trained_with(tmp_path: Path) -> None:
+    (line,) = blocks("json")
+    first = json.loads(line)
+    lines = [line.replace("take-0", f"take-{n}").replace("2", str(n)) for n in range(1, 9)]
+    assert json.loads(lines[1]) == first | {"id": "take-2"}
+    (tmp_path / "stock.py").write_text(*blocks("py"))
+    (tmp_path / "stock.toml").write_text(blocks("toml")[2])
+    (tmp_path / "tasks.jsonl").write_text("".join(lines))
+    assert "WRITE take ITEM COUNT" in run(["tools", "stock"], tmp_path)
+    short = [
+        "--train.steps=2",
+        "--train.tasks_per_step=4",
+        "--warm_start.episodes=6",
+        "--warm_start.epochs=2",
+        "--eval.tasks=1",
+    ]
+    assert "heldout" in run(["train", "stock.toml", "--name=stock", *short], tmp_path)
+    assert (tmp_path / "runs" / "stock" / "report" / "success.png").exists()
 
 
 def run(words: list[str], folder: Path) -> str:

@@ -50,6 +50,7 @@ from turngate.types import (
     Evidence,
     Group,
     Observation,
+    RewardEvent,
     Score,
     ScoredGroup,
     Task,
@@ -428,6 +429,25 @@ def test_the_table_says_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
         "1 × evidence 'wrote' of veto(wrote) could not be measured",
         "veto(lied) had no effect: no trajectory has the evidence 'lied'",
     ]
+
+
+def test_a_bonus_that_a_guide_paid_is_said_to_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    group = Group(task=FIRST[0].task, trajectories=FIRST)
+    old, new = OLD.score_group(group), NEW.score_group(group)
+    bonus = RewardEvent(name="hindsight", kind="process", turn=None, value=0.3, weight=1.0)
+    paid = replace(old.scores[0], ledger=(*old.scores[0].ledger, bonus))
+    comparison = Comparison(NEW)
+    comparison.add(Rescored(step=1, old=replace(old, scores=(paid, *old.scores[1:])), new=new))
+    lines = shown(comparison, capsys)
+    assert ["hindsight", "0.1000", "0.0000", "-0.1000"] in [line.split() for line in lines]
+    said = "hindsight is left out of the new scores: guide 'herl' paid it, which compares several episodes of a task"
+    assert said in lines
+    assert not any("hindsight" in line for line in shown(compared(FIRST), capsys))
+
+
+def shown(comparison: Comparison, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    show(Console(width=100), comparison)
+    return capsys.readouterr().out.splitlines()
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

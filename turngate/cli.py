@@ -377,6 +377,22 @@ def rescore(
     rescore_command(_console(), run, rubric, name=write, phase=phase)
 
 
+@app.command()
+def tools(
+    world: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE|SERVER",
+            help="A Python module or file, the command of an MCP server in quotes, or the address of one.",
+        ),
+    ],
+) -> None:
+    """List the tools of a module or an MCP server as an agent sees them: READ or WRITE, usage, description, schema."""
+    from turngate.commands.tools import list_tools
+
+    list_tools(_console(), world)
+
+
 @tasks_app.command("code")
 def code_tasks(
     package: Annotated[
@@ -411,6 +427,25 @@ def check_tasks(
     from turngate.commands.tasks import check_tasks
 
     raise typer.Exit(0 if check_tasks(_console(), folder, workers=workers) else 1)
+
+
+@app.command("serve-search")
+def serve_search(
+    corpus: Annotated[
+        str,
+        typer.Argument(metavar="CORPUS", help="A folder, a .jsonl or .parquet file, a name, or a table {type = …}."),
+    ],
+    retriever: Annotated[str, typer.Option(help="Name of a retriever, or a table {type = …}.")] = "bm25",
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")] = 8000,
+) -> None:
+    """Serve documents for searches, as Search-R1's retrieval server does: POST /retrieve. Ctrl-C ends it."""
+    from turngate.commands.serve_search import corpus_named, serve_search
+    from turngate.config import parse_table
+
+    documents = parse_table("corpus", corpus) if corpus.startswith("{") else corpus_named(corpus)
+    found = parse_table("retriever", retriever) if retriever.startswith("{") else {"type": retriever}
+    serve_search(_console(), documents, found, host=host, port=port)
 
 
 @app.command()

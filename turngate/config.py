@@ -32,6 +32,7 @@ from turngate.trainer.aside import AsidePart, check_asides
 from turngate.trainer.branching import BranchingPart
 from turngate.trainer.branching.fitting import check_branching, fills_values
 from turngate.trainer.credit import VALUE_TARGETS
+from turngate.trainer.credit.control import check_controls
 from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.curriculum import CurriculumPart, InOrderPart
@@ -72,8 +73,8 @@ class EnvSection(Section):
     """Source of the tasks, for instance {type = "spider", folder = "…"}; left out: the environment's own tasks."""
     rubric: NamedRubric | None = None
     """Rubric that pays the episodes: the name of a shipped one (lock, sql, sql_reasoning, code_repair,
-    code_repair_direct), a JSON or TOML file, a table with the keys below, or package.module:NAME. Left out: the
-    environment's own."""
+    code_repair_direct, search, search_cited, search_path, search_truthful, tool_use), a JSON or TOML file, a table with
+    the keys below, or package.module:NAME. Left out: the environment's own."""
     allow_unsafe: bool = False
     """Train although the rubric can pay a worse outcome more than a better one. Without this such a run is refused;
     with it every report of the run says so."""
@@ -304,8 +305,8 @@ class Config(Section):
     waves. Evaluation never uses it. package.module:Class names your own."""
     branching: BranchingPart | None = None
     """Where episodes branch off others of their task, so that siblings share turns (arpo, cure, eptree, mc_values,
-    portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes. Leave it out to play every
-    episode from the first turn on."""
+    portool, prover, rise, tree_grpo, tree_rpo). A task still has train.group_size episodes; with a guide, those of each
+    wave with the same help branch off each other. Leave it out to play every episode from the first turn on."""
     aside: tuple[AsidePart, ...] = ()
     """What is learned beside the episodes of each step, by imitation or from a teacher: [[aside]] tables, for instance
     {type = "relift"}."""
@@ -324,7 +325,8 @@ class Config(Section):
     """Negative controls: the run is repeated from the same warm start, with the credit of each episode given to another
     one (shuffled_credit), with the rewards of each episode paid to another one before credit is computed
     (shuffled_reward), or with rewards from the toss of a coin (random_reward). A run that is not clearly better than
-    its controls learned nothing from its rewards. They are made after the run, beside it with train --jobs 2."""
+    its controls learned nothing from its rewards. They are made after the run, beside it with train --jobs 2. Guides
+    and asides, which choose or learn by true results, are refused; a curriculum still chooses tasks by true results."""
     control_steps: int | None = Field(None, ge=1)
     """Training steps of each control; leave out for as many as train.steps."""
 
@@ -375,8 +377,8 @@ class Config(Section):
         per_token = any(column.endswith("_S") for column in reads)
         self.loss.check_effect(strips=self.guide.strips, experts=self.guide.experts, per_token=per_token)
         if self.branching is not None:
-            critic, guided = self.value is not None, not isinstance(self.guide, NoGuidePart)
-            check_branching(self.branching, self.train.group_size, name, reads, critic=critic, guided=guided)
+            size, critic, guide = self.train.group_size, self.value is not None, self.guide
+            check_branching(self.branching, size, name, reads, critic=critic, guide=guide.type, retries=guide.branches)
         return self
 
     @property
@@ -434,6 +436,7 @@ class Config(Section):
         check_asides(self.aside, guide=self.guide.type, learner=self.learner.type, steps=self.train.steps)
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
+        check_controls(self.controls, guide=self.guide.type, asides=[part.type for part in self.aside])
         if self.control_steps is not None and not self.controls:
             raise ValueError("control_steps has no effect without controls; leave it out")
         return self

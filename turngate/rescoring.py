@@ -152,12 +152,17 @@ class Comparison:
         self.n_moved += moved
         self.n_groups_moved += moved > 0
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The components and gates of the new rubric, in its order."""
+        return (*(reward.name for reward in self.rubric.rewards), *(gate.name for gate in self.rubric.gates))
+
     def means(self) -> dict[str, tuple[float, float]]:
         """Name of a component or veto → (old, new) mean payment per trajectory.
 
         The new rubric's names come first, in its order, and "total" comes last.
         """
-        parts = [reward.name for reward in self.rubric.rewards] + [gate.name for gate in self.rubric.gates]
+        parts = self.names
         ordered = [name for name in parts if name in self._paid] + [name for name in self._paid if name not in parts]
         n = max(self.n_common, 1)
         found = {name: (self._paid[name][0] / n, self._paid[name][1] / n) for name in ordered}

@@ -27,6 +27,11 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "sql_reasoning": "turngate.envs.sql.rubric:REASONING_RUBRIC",
         "code_repair": "turngate.envs.code.rubric:RUBRIC",
         "code_repair_direct": "turngate.envs.code.rubric:DIRECT_RUBRIC",
+        "search": "turngate.envs.search.rubric:RUBRIC",
+        "search_cited": "turngate.envs.search.rubric:CITED_RUBRIC",
+        "search_path": "turngate.envs.search.rubric:PATH_RUBRIC",
+        "search_truthful": "turngate.envs.search.rubric:TRUTHFUL_RUBRIC",
+        "tool_use": "turngate.envs.tooluse.rubric:RUBRIC",
     }
 )
 """Names of the rubrics that come with turngate; other packages add theirs as entry points of ``turngate.rubrics``."""

@@ -160,9 +160,17 @@ class ConsoleLines(SinkPart):
     """One line per step on the terminal."""
 
     type: Literal["console"] = "console"
-    keys: tuple[str, ...] = ("train/success", "train/paid", "train/turns", "policy/entropy_nats", "time/")
+    keys: tuple[str, ...] = (
+        "train/success",
+        "guide/unguided_success",
+        "train/paid",
+        "train/turns",
+        "policy/entropy_nats",
+        "time/",
+    )
     """Metrics to print, in this order; those that a step does not have are left out. A name that ends in / prints the
-    sum of its section: time/ is the number of seconds that the step took."""
+    sum of its section: time/ is the number of seconds that the step took. train/success counts episodes with help, too;
+    guide/unguided_success, in a run with a guide, only those without."""
 
     def open(self, opening: Opening) -> Sink:
         """Lines above the progress bar."""

@@ -105,8 +105,8 @@ def write_figure(runs: Sequence[Run], path: Path) -> None:
     figure = Figure(figsize=(6.4, 4.4), dpi=110, layout="constrained")
     axes = figure.subplots()
     title = ENVIRONMENTS[runs[0].label].title
-    bold = "bold: mean over seeds; band: 95 % interval of that mean"
-    axes.set_title(f"{title}\nmean success of {WINDOW} updates in training; {bold}", fontsize=9)
+    bold = "mean over seeds with its 95 % interval"
+    axes.set_title(f"{title}\nsuccess in training, mean of {WINDOW} updates; {bold}", fontsize=9)
     for rule in rules(runs):
         _draw(axes, _of(runs, rule), rule)
     axes.set_xlabel("training episodes")

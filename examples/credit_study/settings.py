@@ -176,13 +176,13 @@ def config_of(label: str, rule: str, seed: int, *, out: Path, updates: int | Non
     # Truncated work is verified and paid in all of these, so nothing is left for a critic to add to it.
     critic = ("--value={bootstrap = false}",) if rule == "turn_gae" else ()
     steps = f"--train.steps={updates or environment.updates}"
-    return _load(label, seed, out, f"{rule}-{seed}", f'--credit={{type = "{credit}"}}', steps, *critic)
+    return config_with(label, seed, out, f"{rule}-{seed}", f'--credit={{type = "{credit}"}}', steps, *critic)
 
 
 def start_config(label: str, seed: int, *, out: Path) -> Config:
     """The settings of the run that only makes the model which all runs of a seed begin with."""
     rubric = ENVIRONMENTS[label].show_rubric
-    config = _load(label, seed, out, f"start-{seed}", *([f"--env.rubric={rubric}"] if rubric else ()))
+    config = config_with(label, seed, out, f"start-{seed}", *([f"--env.rubric={rubric}"] if rubric else ()))
     train, evaluation = config.train.model_copy(update={"steps": 0}), config.eval.model_copy(update={"tasks": 1})
     return config.model_copy(update={"train": train, "eval": evaluation})
 
@@ -197,7 +197,8 @@ def shown_file(label: str, seed: int, *, out: Path) -> Path:
     return out / label / f"demonstrations-{seed}.jsonl"
 
 
-def _load(label: str, seed: int, out: Path, name: str, *changes: str) -> Config:
+def config_with(label: str, seed: int, out: Path, name: str, *changes: str) -> Config:
+    """The settings of a run called ``name``, with ``changes`` written like options of ``turngate train``."""
     environment, folder, shown = ENVIRONMENTS[label], out / label, json.dumps(str(shown_file(label, seed, out=out)))
     start = [f"--warm_start.demonstrations={shown}"] if environment.show else []
     common = [f"--name={name}", f"--folder={folder}", f"--seed={seed}", f"--env.rubric={environment.rubric}"]

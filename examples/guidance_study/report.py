@@ -5,23 +5,29 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from examples.code_repair.report import smooth
-from examples.guidance_study.settings import HELP
+from examples.guidance_study.settings import ENVIRONMENTS
 from examples.measured import said
 from turngate.config import load_run
 from turngate.evaluations import read_evaluations
 from turngate.runs import RunFolder
 
 LAST = 5  # updates over which the share of guided episodes at the end is averaged
+PANELS = (
+    ("success of unaided training episodes", "unaided", "updates"),
+    ("success of unaided training episodes", "unaided", "steps"),
+    ("share of episodes with help", "guided", "updates"),
+)
 
 
 class Run(NamedTuple):
     """One run: by update the success of unaided training episodes (None where there were none), the share of guided
-    episodes and the environment steps, helped ones too; held-out success by ("sampled" or "greedy", "before" or
+    episodes and the environment steps, helped ones too; held-out success by (split, "sampled" or "greedy", "before" or
     "after"); seconds of all updates."""
 
     kind: str
@@ -29,24 +35,24 @@ class Run(NamedTuple):
     unaided: Sequence[float | None]
     guided: Sequence[float]
     env_steps: Sequence[float]
-    results: Mapping[tuple[str, str], float]
+    results: Mapping[tuple[str, str, str], float]
     time_s: float
 
 
 def read_run(path: Path, kind: str, seed: int) -> Run:
     """A run that is complete."""
     rows = [json.loads(line) for line in RunFolder(path).metrics.read_text().splitlines()]
-    alone = "train/success" if kind == "plain" else "guide/unguided_success"
     train = load_run(RunFolder(path)).train
     episodes = train.tasks_per_step * train.group_size
     steps = [row.get("guide/env_steps", row["train/turns"] * episodes) for row in rows]
     results = {
-        ("sampled" if found.temperature else "greedy", phase): found.rate for phase, found in read_evaluations(path)
+        (found.split, "sampled" if found.temperature else "greedy", phase): found.rate
+        for phase, found in read_evaluations(path)
     }
     return Run(
         kind,
         seed,
-        [row.get(alone) for row in rows],
+        [row.get("guide/unguided_success" if "guide/waves" in row else "train/success") for row in rows],
         [row.get("guide/guided_share", 0.0) for row in rows],
         steps,
         results,
@@ -58,40 +64,46 @@ def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line for each update of each run, and for each of its evaluations."""
     with path.open("w", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["help", "seed", "update", "env_steps", "guided_share", "unaided_success", "evaluation"])
+        lines.writerow(
+            ["help", "seed", "update", "env_steps", "guided_share", "unaided_success", "split", "evaluation"]
+        )
         for run in runs:
-            for (sampling, phase), rate in run.results.items():
-                lines.writerow([run.kind, run.seed, "", "", "", f"{rate:.6g}", f"{sampling} {phase}"])
+            for (split, sampling, phase), rate in run.results.items():
+                lines.writerow([run.kind, run.seed, "", "", "", f"{rate:.6g}", split, f"{sampling} {phase}"])
             total = 0.0
             for update, (alone, guided, steps) in enumerate(
                 zip(run.unaided, run.guided, run.env_steps, strict=True), 1
             ):
                 total += steps
                 rate = "" if alone is None else f"{alone:.6g}"
-                lines.writerow([run.kind, run.seed, update, f"{total:.0f}", f"{guided:.6g}", rate, ""])
+                lines.writerow([run.kind, run.seed, update, f"{total:.0f}", f"{guided:.6g}", rate, "", ""])
 
 
-def write_figure(runs: Sequence[Run], path: Path) -> None:
-    """Unaided success and the share of guided episodes over the updates, side by side; both axes begin at 0."""
+def write_figure(place: str, runs: Sequence[Run], path: Path) -> None:
+    """Unaided success over updates and over environment steps, and the share of guided episodes, side by side; every
+    axis begins at 0."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    seeds = sorted({run.seed for run in runs})
-    figure = Figure(figsize=(11.5, 4.4), dpi=110, layout="constrained")
+    environment, seeds = ENVIRONMENTS[place], sorted({run.seed for run in runs})
+    figure = Figure(figsize=(14, 4.4), dpi=110, layout="constrained")
     figure.suptitle(
-        f"a lock of twelve dials, seeds {', '.join(map(str, seeds))}; means of {LAST} updates; bold: all seeds",
+        f"{environment.title}, seeds {', '.join(map(str, seeds))}; means of {LAST} updates; bold: mean over seeds",
         fontsize=11,
     )
-    titles = ("success of unaided training episodes", "share of episodes with help")
-    for axes, title, measure in zip(figure.subplots(1, 2), titles, ("unaided", "guided"), strict=True):
-        for kind in kinds(runs):
-            curves = [smooth(_filled(getattr(run, measure)), LAST) for run in runs if run.kind == kind]
-            for curve in curves:
-                axes.plot(range(1, len(curve) + 1), curve, color=HELP[kind].colour, linewidth=0.6, alpha=0.5)
-            mean = [fmean(values) for values in zip(*curves, strict=True)]
-            axes.plot(range(1, len(mean) + 1), mean, color=HELP[kind].colour, linewidth=2.2, label=HELP[kind].title)
-        axes.set_xlabel("updates")
+    for axes, (title, measure, across) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+        for kind in kinds(place, runs):
+            help_, curves = environment.help[kind], []
+            for run in (run for run in runs if run.kind == kind):
+                steps = list(accumulate(run.env_steps)) if across == "steps" else range(1, len(run.guided) + 1)
+                curves.append((steps, smooth(_filled(getattr(run, measure)), LAST)))
+                axes.plot(*curves[-1], color=help_.colour, linewidth=0.6, alpha=0.5)
+            # runs of a kind have nearly the same number of updates and steps: the mean ends with the shortest
+            mean = [[fmean(values) for values in zip(*several, strict=False)] for several in zip(*curves, strict=True)]
+            axes.plot(*mean, color=help_.colour, linewidth=2.2, label=help_.title)
+        axes.set_xlabel("updates" if across == "updates" else "environment steps, helped ones too")
         axes.set_ylabel(title)
+        axes.set_xlim(left=0)
         axes.set_ylim(-0.02, 1.02)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].legend(frameon=False, loc="best", fontsize=8)
@@ -106,35 +118,67 @@ def _filled(values: Sequence[float | None]) -> list[float]:
     return found
 
 
-def kinds(runs: Sequence[Run]) -> list[str]:
-    """Those that there are runs of, in the order of ``HELP``."""
-    return [kind for kind in HELP if any(run.kind == kind for run in runs)]
+def kinds(place: str, runs: Sequence[Run]) -> list[str]:
+    """Those that there are runs of, in the order of the environment."""
+    return [kind for kind in ENVIRONMENTS[place].help if any(run.kind == kind for run in runs)]
 
 
-def tables(runs: Sequence[Run]) -> str:
+def tables(place: str, runs: Sequence[Run]) -> str:
     """Held-out success before and after, and how much help there was, as Markdown."""
     seeds = sorted({run.seed for run in runs})
-    updates = sorted({len(run.guided) for run in runs})
+    splits = dict.fromkeys(split for run in runs for split, _, _ in run.results)
     lines = [
-        f"Seeds {', '.join(map(str, seeds))}; {' or '.join(map(str, updates))} updates. Success: held-out, unaided, "
-        "mean over seeds [95 %].",
+        f"Seeds {', '.join(map(str, seeds))}. Success: held-out, unaided, mean over seeds [95 %]. Less no help: the "
+        "difference, seed by seed, to as many environment steps without help, where there is such a run, else to as "
+        "many updates.",
+    ]
+    for split in splits:
+        lines += [
+            "",
+            f"| split `{split}`: help | sampled, before | sampled, after | less no help | greedy, after | less no help "
+            "| sampled, after, seed by seed |",
+            "|---|---|---|---|---|---|---|",
+            *[_result(place, runs, kind, split) for kind in kinds(place, runs)],
+        ]
+    lines += [
         "",
-        "| help | sampled, before | sampled, after | greedy, after | sampled, after, seed by seed | guided episodes | "
-        f"guided, last {LAST} updates | environment steps |",
-        "|---|---|---|---|---|---|---|---|",
-        *[_line([run for run in runs if run.kind == kind], HELP[kind].title) for kind in kinds(runs)],
+        f"| help | updates | guided episodes | guided, last {LAST} updates | environment steps |",
+        "|---|---|---|---|---|",
+        *[_cost(place, [run for run in runs if run.kind == kind]) for kind in kinds(place, runs)],
     ]
     return "\n".join(lines)
 
 
-def _line(runs: Sequence[Run], title: str) -> str:
-    after = [run.results["sampled", "after"] for run in runs]
+def _result(place: str, runs: Sequence[Run], kind: str, split: str) -> str:
+    own = [run for run in runs if run.kind == kind]
+    sampled = [run.results[split, "sampled", "after"] for run in own]
     cells = [
-        title,
-        said([run.results["sampled", "before"] for run in runs]),
-        said(after),
-        said([run.results["greedy", "after"] for run in runs]),
-        ", ".join(f"{rate:.2f}" for rate in after),
+        ENVIRONMENTS[place].help[kind].title,
+        said([run.results[split, "sampled", "before"] for run in own]),
+        said(sampled),
+        _less(runs, kind, split, "sampled"),
+        said([run.results[split, "greedy", "after"] for run in own]),
+        _less(runs, kind, split, "greedy"),
+        ", ".join(f"{rate:.2f}" for rate in sampled),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _less(runs: Sequence[Run], kind: str, split: str, sampling: str) -> str:
+    """The difference to what was learned without help, over the seeds that both have."""
+    there = {run.kind for run in runs}
+    reference = "longer" if "longer" in there else "plain"
+    if kind in ("plain", "longer") or reference not in there:
+        return ""
+    after = {(run.kind, run.seed): run.results[split, sampling, "after"] for run in runs}
+    both = sorted(seed for name, seed in after if name == kind and (reference, seed) in after)
+    return said([after[kind, seed] - after[reference, seed] for seed in both], signed=True)
+
+
+def _cost(place: str, runs: Sequence[Run]) -> str:
+    cells = [
+        ENVIRONMENTS[place].help[runs[0].kind].title,
+        ", ".join(map(str, sorted({len(run.guided) for run in runs}))),
         f"{fmean(fmean(run.guided) for run in runs):.1%}",
         f"{fmean(fmean(run.guided[-LAST:]) for run in runs):.1%}",
         f"{fmean(sum(run.env_steps) for run in runs):,.0f}",

@@ -1,13 +1,15 @@
-"""What is compared: guides that help in different ways in a lock that nobody opens by chance."""
+"""What is compared: guides that help in different ways, in a lock that nobody opens by chance and on SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from examples.guidance_study.show import show_locks, show_queries
 from turngate.config import Config, load
 from turngate.envs.lock import COLOURS, colours_of, key_of
 from turngate.rewards.rubric import FromEvidence, Rubric
@@ -15,14 +17,13 @@ from turngate.runs import RunFolder
 from turngate.trainer.guidance import Guide, GuideGrpoPart, Helpers
 from turngate.types import Task, Trajectory
 
-SETTINGS = Path(__file__).parent / "lock.toml"
+HERE = Path(__file__).parent
 DIALS = 12
-SHOWN = 800
 
 OPENED = Rubric(rewards=(FromEvidence(name="opened", evidence="opened", kind="outcome", levels=(0, 1)),))
 """The outcome alone: nothing says which key was wrong."""
 READABLE = Rubric(rewards=(FromEvidence(name="parsed", evidence="parsed", kind="outcome", agg="mean"),))
-"""What makes a demonstration worth imitating: that every turn can be read, whichever key it presses."""
+"""What makes a demonstration of the lock worth imitating: that every turn can be read, whichever key it presses."""
 
 # --- help that the guides get -----------------------------------------------------------------------------------------
 
@@ -42,10 +43,13 @@ class SilentGuidePart(GuideGrpoPart):
 
     def open(self, helpers: Helpers) -> Guide:
         """See ``GuideGrpoPart``."""
-        return super().open(_Silent())
+        return super().open(_Silent(helpers.seed))
 
 
+@dataclass(frozen=True, slots=True)
 class _Silent:
+    seed: int
+
     def hint(self, task: Task, level: int) -> str | None:
         return "Every dial takes one key." if level <= self.hint_levels(task) else None
 
@@ -55,20 +59,40 @@ class _Silent:
     def solutions(self, task: Task) -> Sequence[Sequence[str]]:
         return ()
 
+    def secrets(self, task: Task) -> Sequence[str]:
+        return ()
+
 
 # --- what is compared -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Help:
-    """One way to help. ``guide``: the table of the config."""
+    """One way to help. ``guide``: the table of the config. ``as_many_steps``: the run gets as many updates as it takes
+    to play as many environment steps as the run of its seed that plays most."""
 
     title: str
     guide: str
     colour: str
+    as_many_steps: bool = False
 
 
-HELP: Mapping[str, Help] = MappingProxyType(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where the guides are compared.
+
+    ``settings``: the config, into which the study puts guide and seed. ``show``: writes the demonstrations of a seed
+    for such a config. ``start``: changes of the run that makes the model which all others begin with.
+    """
+
+    title: str
+    settings: Path
+    show: Callable[[Path, int, Config], None]
+    help: Mapping[str, Help]
+    start: tuple[str, ...] = ()
+
+
+LOCK_HELP: Mapping[str, Help] = MappingProxyType(
     {  # colours of Okabe and Ito, which people with any colour vision tell apart
         "plain": Help(title="GRPO, no help", guide='{type = "none"}', colour="#000000"),
         "ladder": Help(
@@ -91,18 +115,45 @@ HELP: Mapping[str, Help] = MappingProxyType(
         ),
     }
 )
+SQL_HELP: Mapping[str, Help] = MappingProxyType(
+    {
+        "plain": Help(title="no help", guide='{type = "none"}', colour="#000000"),
+        "longer": Help(
+            title="no help, as many environment steps", guide='{type = "none"}', colour="#999999", as_many_steps=True
+        ),
+        "ladder": LOCK_HELP["ladder"],
+        "bread": LOCK_HELP["bread"],
+    }
+)
+ENVIRONMENTS: Mapping[str, Environment] = MappingProxyType(
+    {
+        "lock": Environment(
+            title="a lock of twelve dials",
+            settings=HERE / "lock.toml",
+            show=partial(show_locks, dials=DIALS),
+            help=LOCK_HELP,
+            start=(f"--env.rubric={__name__}:READABLE",),
+        ),
+        "sql": Environment(
+            title="questions whose literals have to be looked up",
+            settings=HERE / "sql.toml",
+            show=show_queries,
+            help=SQL_HELP,
+        ),
+    }
+)
 
 
-def config_of(kind: str, seed: int, *, settings: Path, out: Path, updates: int | None) -> Config:
+def config_of(place: str, kind: str, seed: int, *, settings: Path, out: Path, updates: int | None) -> Config:
     """The settings of one run. ``updates``: None = those of the file."""
     steps = [f"--train.steps={updates}", f"--train.checkpoint_every={updates}"] if updates else []
-    return _load(settings, out, seed, f"{kind}-{seed}", f"--guide={HELP[kind].guide}", *steps)
+    guide = ENVIRONMENTS[place].help[kind].guide
+    return _load(settings, out, seed, f"{kind}-{seed}", f"--guide={guide}", *steps)
 
 
-def start_config(seed: int, *, settings: Path, out: Path) -> Config:
+def start_config(place: str, seed: int, *, settings: Path, out: Path) -> Config:
     """The settings of the run that only makes the model which all runs of a seed begin with."""
-    rubric = f"--env.rubric={__name__}:READABLE"
-    return _load(settings, out, seed, f"start-{seed}", rubric, "--train.steps=0", "--eval.tasks=1")
+    return _load(settings, out, seed, f"start-{seed}", *ENVIRONMENTS[place].start, "--train.steps=0", "--eval.tasks=1")
 
 
 def start_of(seed: int, *, out: Path) -> RunFolder:

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import torch
 from rich.console import Console
 
-from examples.guidance_study.settings import DIALS, SHOWN, config_of, shown_file, start_config, start_of
-from examples.guidance_study.show import show_locks
+from examples.guidance_study.settings import ENVIRONMENTS, config_of, shown_file, start_config, start_of
 from turngate.run.job import Job
 
 
 class Wanted(NamedTuple):
     """One run; ``kind`` None: the one that makes the model which the others of its seed begin with."""
 
+    place: str
     kind: str | None
     seed: int
     settings: Path
@@ -29,9 +29,10 @@ def train(wanted: Wanted) -> str:
     torch.set_num_threads(1)
     began_s, seed, places = time.perf_counter(), wanted.seed, {"settings": wanted.settings, "out": wanted.out}
     if wanted.kind is None:
-        show_locks(shown_file(seed, out=wanted.out), seed, dials=DIALS, shown=SHOWN)
-        config, start = start_config(seed, **places), None
+        config, start = start_config(wanted.place, seed, **places), None
+        ENVIRONMENTS[wanted.place].show(shown_file(seed, out=wanted.out), seed, config)
     else:
-        config, start = config_of(wanted.kind, seed, **places, updates=wanted.updates), start_of(seed, out=wanted.out)
+        config = config_of(wanted.place, wanted.kind, seed, **places, updates=wanted.updates)
+        start = start_of(seed, out=wanted.out)
     Job(config, Console(quiet=True), start=start).run()
-    return f"{config.name}: {time.perf_counter() - began_s:.0f} s"
+    return f"{wanted.place} {config.name}: {time.perf_counter() - began_s:.0f} s"

@@ -3,7 +3,9 @@
 1. A task has as many leaves as its budget, whatever the expander chooses.
 2. Shared turns are the same objects, so their tokens are the parent's; facts before the branch are the parent's too.
 3. A leaf is what a fresh environment makes of its actions, by snapshot and by replay, in threads and in processes.
-4. An environment that does not repeat itself is refused with the first turn that differs; one that declares "none" at
+4. Leaves with different help never branch off each other; a branch has the help, the hint's tokens and the forced turns
+   of the episode that it leaves, and nothing branches inside of forced turns. A retry of a branch begins as its tree.
+5. An environment that does not repeat itself is refused with the first turn that differs; one that declares "none" at
    once.
 """
 
@@ -18,15 +20,18 @@ from hypothesis import strategies as st
 
 import turngate
 from tests.helpers import models
-from turngate.agents.branches import Fork
+from turngate.agents.branches import Fork, hints, left, parent_of
+from turngate.agents.forced import Forced
 from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.rollout import TokenLimits
-from turngate.agents.tree_rollout import play_tree
+from turngate.agents.tree_rollout import is_own, play_tree
 from turngate.envs.lock import KEYS, LockEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.errors import ConfigError, RunError
-from turngate.types import Ending, Observation, Source, Trajectory, derive_seed
+from turngate.trainer.contexts import without_hint
+from turngate.trainer.guidance.reflect import retry_from
+from turngate.types import Ending, Guidance, Observation, Source, Trajectory, derive_seed
 
 
 class Anywhere:
@@ -55,18 +60,31 @@ def keys(request):
     return f"press {KEYS[request.seed % len(KEYS)]}"
 
 
-def grow(expander, *, make_env=LockEnv, fork="exact", budget=6, n_tasks=2, script=keys, policy=None, seed=3, **pool):
+def grow(
+    expander,
+    *,
+    make_env=LockEnv,
+    fork="exact",
+    budget=6,
+    plan=None,
+    n_tasks=2,
+    script=keys,
+    policy=None,
+    seed=3,
+    **pool,
+):
+    """``plan``: the help of each leaf; by default ``budget`` leaves get none."""
     policy = policy or ScriptedPolicy(script, models.chat(), lanes=4)
     tasks = (
         models.tasks(n_tasks) if make_env is not SqlEnv else [SqlEnv().tasks.task("train", i) for i in range(n_tasks)]
     )
-    done = []
+    plans, done = [[None] * budget if plan is None else plan] * len(tasks), []
 
     async def go():
         async with EnvPool(make_env, size=4, **pool) as worlds:
             player = models.player(policy, limits=TokenLimits(turn_tokens=40, context=900))
             return await play_tree(
-                player, worlds, tasks, expander, budget=budget, fork=lambda task: fork, seed=seed, ended=done.append
+                player, worlds, tasks, plans, expander, fork=lambda task: fork, seed=seed, ended=done.append
             )
 
     groups = asyncio.run(asyncio.wait_for(go(), 60))
@@ -220,3 +238,72 @@ def test_an_environment_that_does_not_repeat_itself_is_refused_with_the_first_tu
 def test_an_environment_without_forks_is_refused():
     with pytest.raises(ConfigError, match=r"\[branching\] cannot be used with 'turngate/Lock-v1'"):
         grow(Anywhere(), fork="none")
+
+
+# --- help ------------------------------------------------------------------------------------------------------------
+
+HINT = Guidance(kind="hint", level=1, text="Red takes a.", source="env", strip_for_train=True)
+BEGUN = Forced(turns=("press a",), guidance=Guidance(kind="prefix", level=1, text="", source="oracle"))
+
+
+@pytest.mark.parametrize("fork", ["exact", "replay"])
+def test_equal_help_grows_trees_of_its_own(fork):
+    plan = [None, HINT, BEGUN, None, HINT, BEGUN, None, HINT, BEGUN]
+    groups = grow(Anywhere(), fork=fork, plan=plan)
+    check_tree(groups, len(plan))
+    for group in groups:
+        known = {leaf.id: leaf for leaf in group.trajectories}
+        assert [leaf.guidance for leaf in group.trajectories] == [getattr(one, "guidance", one) for one in plan]
+        for leaf in group.trajectories:
+            own = [is_own(turn) for turn in leaf.turns]
+            assert own == [leaf.guidance != BEGUN.guidance, *[True] * (len(own) - 1)]
+            if leaf.parent is not None:
+                parent = known[leaf.parent[0]]
+                assert left(leaf, known) is parent
+                assert is_own(parent.turns[leaf.parent[1]])
+                np.testing.assert_array_equal(hints(leaf.turns[:1]), hints(parent.turns[:1]))
+            assert hints(leaf.turns).any() == (leaf.guidance == HINT)
+
+
+def test_a_branch_is_learned_from_without_the_hint_as_its_parent_is():
+    (group,) = grow(Planned(lambda f: [None], lambda f: [Fork(id=f.leaves[0].id, turn=0)]), plan=[HINT] * 2, n_tasks=1)
+    (unaided,) = grow(Planned(lambda f: [None]), plan=[None], n_tasks=1)
+    first, branch = (without_hint(one) for one in group.trajectories)
+    assert branch.parent == (first.id, 0)
+    for one in (first, branch):
+        np.testing.assert_array_equal(one.turns[0].context_ids, unaided.trajectories[0].turns[0].context_ids)
+
+
+def test_a_new_attempt_has_the_help_again_and_is_learned_from_without_any_of_it():
+    again = Planned(lambda f: [None], lambda f: [Fork(id=f.leaves[0].id, note="Improve on it.")])
+    (group,) = grow(again, plan=[HINT] * 2, n_tasks=1)
+    first, second = group.trajectories
+    assert second.guidance == HINT
+    assert second.turns[0].guidance == HINT
+    known = {one.id: one for one in group.trajectories}
+    assert (parent_of(second, known), left(second, known)) == (first, None)
+    chat = models.chat()
+    shown = chat.tokenizer.decode(second.turns[0].context_ids.tolist())
+    bare = chat.tokenizer.decode(without_hint(second).turns[0].context_ids.tolist())
+    assert (shown.count(HINT.text), bare.count(HINT.text)) == (2, 0)
+
+
+def test_a_retry_of_a_branch_begins_as_the_tree_did():
+    plan = Planned(lambda f: [None], lambda f: [Fork(id=f.leaves[0].id, turn=1)])
+    (group,) = grow(plan, budget=2, n_tasks=1)
+    first, branch = group.trajectories
+    assert first.seed != branch.seed
+    retry = retry_from(branch, 1, "Look again.", strip=True, siblings=group.trajectories)
+    assert retry.seed == first.seed
+    with pytest.raises(ValueError, match="give all siblings of the task"):
+        retry_from(branch, 1, "Look again.", strip=True)
+
+
+def test_branches_of_a_retry_are_no_retries():
+    """Its forced turns are shared by its branches, and its parent is an episode of an earlier wave."""
+    (before,) = grow(Planned(lambda f: [None]), budget=1, n_tasks=1)
+    retry = retry_from(before.trajectories[0], 1, "Look again.", strip=False, siblings=before.trajectories)
+    (group,) = grow(Anywhere(), plan=[retry] * 5, n_tasks=1, seed=4)
+    known = {one.id: one for one in (*before.trajectories, *group.trajectories)}
+    assert group.trajectories[0].parent == (before.trajectories[0].id, 1)
+    assert [parent_of(one, known) is None for one in group.trajectories] == [True, *[False] * 4]

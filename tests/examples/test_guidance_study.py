@@ -5,27 +5,46 @@ import json
 
 import pytest
 
-from examples.farming.report import BEGIN, END
-from examples.guidance_study.__main__ import main, options
-from examples.guidance_study.report import _filled
-from examples.guidance_study.settings import DIALS, HELP, SETTINGS, config_of, wrong_keys
-from examples.guidance_study.show import show_locks
+from examples.farming.report import marks
+from examples.guidance_study import show
+from examples.guidance_study.__main__ import as_many, main, options
+from examples.guidance_study.report import Run, _filled
+from examples.guidance_study.settings import (
+    DIALS,
+    ENVIRONMENTS,
+    LOCK_HELP,
+    SQL_HELP,
+    config_of,
+    start_config,
+    wrong_keys,
+)
 from turngate.envs.lock import LockTasks, colours_of, key_of
+from turngate.run.environments import Environments
 from turngate.runs import RunFolder
 from turngate.trainer.guidance import Helpers
 from turngate.types import Ending, Evidence, Trajectory
 
+LOCK, SQL = ENVIRONMENTS["lock"].settings, ENVIRONMENTS["sql"].settings
 TINY = (
-    SETTINGS.read_text()
+    LOCK.read_text()
     .replace("layers = 2\nwidth = 64\nheads = 4", "layers = 1\nwidth = 32\nheads = 2")
     .replace("epochs = 12", "epochs = 1")
     .replace("tasks_per_step = 4\ngroup_size = 8", "tasks_per_step = 1\ngroup_size = 4")
     .replace("tasks = 50", "tasks = 2")
 )
+TINY_SQL = (
+    SQL.read_text()
+    .replace("layers = 2\nwidth = 128", "layers = 1\nwidth = 32")
+    .replace("epochs = 20", "epochs = 2")
+    .replace("[warm_start.validation]\ntasks = 100\nevery = 2\n", "")
+    .replace("tasks_per_step = 16\ngroup_size = 8", "tasks_per_step = 1\ngroup_size = 4")
+    .replace("tasks = 200", "tasks = 2")
+)
 
 
 def test_demonstrations_follow_their_hints_and_tell_nothing_about_the_lock(tmp_path):
-    show_locks(tmp_path / "shown.jsonl", 3, dials=DIALS, shown=400)
+    config = start_config("lock", 3, settings=LOCK, out=tmp_path)
+    show.show_locks(tmp_path / "shown.jsonl", 3, config, dials=DIALS)
     rows = [json.loads(line) for line in (tmp_path / "shown.jsonl").read_text().splitlines()]
     right, followed, presses, hinted = 0, 0, 0, 0
     for row in rows:
@@ -38,8 +57,21 @@ def test_demonstrations_follow_their_hints_and_tell_nothing_about_the_lock(tmp_p
         right += sum(key == key_of(colour) for colour, key in zip(colours, pressed, strict=True))
         presses += DIALS
     assert followed == len(rows)
-    assert hinted == 300
+    assert hinted == 600
     assert abs(right / presses - 0.25) < 0.03  # no key is shown more often than by chance: four standard errors
+
+
+def test_every_second_query_shows_a_hint_of_its_task(tmp_path):
+    config = start_config("sql", 1, settings=SQL, out=tmp_path)
+    show.show_queries(tmp_path / "shown.jsonl", 1, config)
+    rows = [json.loads(line) for line in (tmp_path / "shown.jsonl").read_text().splitlines()]
+    assert ["hint" in row for row in rows] == [False, True] * (show.QUERIES // 2)
+    with Environments(config.env) as environments:
+        ((_, env),) = environments
+        for row in rows[:8]:
+            task = env.tasks.find(row["task"])
+            assert row["actions"] == list(env.oracle(task))
+            assert row.get("hint", env.hint(task, 1)) in {env.hint(task, level) for level in range(1, 5)}
 
 
 def test_a_reflection_names_the_right_keys_of_the_wrong_turns():
@@ -53,14 +85,27 @@ def test_a_reflection_names_the_right_keys_of_the_wrong_turns():
 
 
 def test_runs_differ_in_their_help_only(tmp_path):
-    configs = {kind: config_of(kind, 1, settings=SETTINGS, out=tmp_path, updates=3) for kind in HELP}
-    for kind, config in configs.items():
-        same = config.model_copy(update={"name": "plain-1", "guide": configs["plain"].guide})
-        assert (config.name, same.model_dump()) == (f"{kind}-1", configs["plain"].model_dump())
+    for place, environment in ENVIRONMENTS.items():
+        same_for_all = {"settings": environment.settings, "out": tmp_path, "updates": 3}
+        configs = {kind: config_of(place, kind, 1, **same_for_all) for kind in environment.help}
+        for kind, config in configs.items():
+            same = config.model_copy(update={"name": "plain-1", "guide": configs["plain"].guide})
+            assert (config.name, same.model_dump()) == (f"{kind}-1", configs["plain"].model_dump())
+
+
+def test_as_many_steps_as_the_run_that_plays_most():
+    def played(kind, *steps):
+        return Run(kind, 0, (), (0.0,) * len(steps), steps, {}, 0.0)
+
+    runs = [played("plain", 10, 30), played("bread", 50, 51), played("ladder", 20, 20)]
+    assert as_many(runs) == 6  # 101 steps at 20 an update
+    assert as_many(runs[:1]) == 2
 
 
 def test_the_control_says_nothing_and_helps_as_often():
     class Told(Helpers):
+        seed = 0
+
         def hint(self, task, level):
             return "red takes a."
 
@@ -71,7 +116,8 @@ def test_the_control_says_nothing_and_helps_as_often():
             return ()
 
     task = LockTasks(DIALS).task("train", 0)
-    kinds = {kind: config_of(kind, 0, settings=SETTINGS, out=SETTINGS.parent, updates=1).guide for kind in HELP}
+    fixed = {"settings": LOCK, "out": LOCK.parent, "updates": 1}
+    kinds = {kind: config_of("lock", kind, 0, **fixed).guide for kind in LOCK_HELP}
     silent, guide = (kinds[kind].open(Told()) for kind in ("silent", "guide"))
     assert silent._helpers.hint(task, 3) == "Every dial takes one key."
     assert guide._helpers.hint(task, 3) == "red takes a."
@@ -82,7 +128,17 @@ def test_an_update_without_unaided_episodes_keeps_the_value_before_it():
     assert _filled([None, 0.5, None, 0.25]) == [0.0, 0.5, 0.5, 0.25]
 
 
-@pytest.mark.parametrize("wrong", [["--seeds", "0"], ["--updates", "0"], ["--jobs", "0"], ["--kinds", "free"]])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--seeds", "0"],
+        ["--updates", "0"],
+        ["--jobs", "0"],
+        ["--kinds", "free"],
+        ["--envs", "chess"],
+        ["--settings", "a"],
+    ],
+)
 def test_options_that_make_no_sense_are_refused(wrong, capsys):
     with pytest.raises(SystemExit):
         options(wrong)
@@ -90,30 +146,49 @@ def test_options_that_make_no_sense_are_refused(wrong, capsys):
 
 
 def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys, monkeypatch):
-    from examples.guidance_study import training
-
-    monkeypatch.setattr(training, "SHOWN", 24)
+    monkeypatch.setattr(show, "LOCKS", 24)
     page, out, settings = tmp_path / "guidance.md", tmp_path / "runs", tmp_path / "tiny.toml"
-    page.write_text(f"Title\n\n{BEGIN}\nold\n{END}\n\nAfterwards\n")
+    begin, end = marks("lock")
+    page.write_text(f"Title\n\n{begin}\nold\n{end}\n\nAfterwards\n")
     settings.write_text(TINY)
-    command = ["--seeds", "1", "--updates", "1", "--jobs", "1", "--out", str(out), "--settings", str(settings)]
-    command += ["--results", str(tmp_path)]
+    command = ["--envs", "lock", "--seeds", "1", "--updates", "1", "--jobs", "1", "--settings", str(settings)]
+    command += ["--out", str(out), "--results", str(tmp_path)]
     main(command)
-    with (tmp_path / "guidance.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert {row["help"] for row in rows} == set(HELP)
+    rows = _rows(tmp_path / "guidance_lock.csv")
+    assert {row["help"] for row in rows} == set(LOCK_HELP)
     assert {row["evaluation"] for row in rows} == {
         "", *(f"{how} {phase}" for how in ("sampled", "greedy") for phase in ("before", "after"))
     }  # fmt: skip
     steps = {row["help"]: float(row["env_steps"]) for row in rows if row["update"] == "1"}
     assert 0 < steps["plain"] <= 4 * DIALS
     assert min(steps[kind] for kind in ("ladder", "guide", "silent", "bread")) > steps["plain"]  # help is counted
-    assert (tmp_path / "guidance.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "guidance_lock.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
-    assert text.startswith(f"Title\n\n{BEGIN}\n\n`python -m examples.guidance_study --seeds 1")
-    assert f"\n| {HELP['bread'].title} | " in text
-    models = [RunFolder(out / name).model for name in ("start-0", *(f"{kind}-0" for kind in HELP))]
+    assert text.startswith(f"Title\n\n{begin}\n\n`python -m examples.guidance_study --envs lock --seeds 1")
+    assert f"\n| {LOCK_HELP['bread'].title} | " in text
+    models = [RunFolder(out / "lock" / name).model for name in ("start-0", *(f"{kind}-0" for kind in LOCK_HELP))]
     written = [model.stat().st_mtime_ns for model in models]
     main(command)
     assert [model.stat().st_mtime_ns for model in models] == written
-    assert capsys.readouterr().out.count("\nguide-0: ") == 2
+    assert capsys.readouterr().out.count("\nlock guide-0: ") == 2
+
+
+def test_sql_is_trained_without_help_for_as_many_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(show, "QUERIES", 12)
+    settings = tmp_path / "tiny.toml"
+    settings.write_text(TINY_SQL)
+    command = ["--envs", "sql", "--seeds", "1", "--updates", "1", "--jobs", "1", "--settings", str(settings)]
+    main([*command, "--kinds", "plain", "bread", "longer", "--out", str(tmp_path / "runs")])
+    rows = _rows(tmp_path / "runs" / "guidance_sql.csv")
+    assert {row["split"] for row in rows} == {"", "heldout", "newfamily"}
+    played = {
+        kind: [float(row["env_steps"]) for row in rows if row["help"] == kind and row["update"]] for kind in SQL_HELP
+    }
+    assert played["ladder"] == []
+    assert len(played["longer"]) > 1
+    assert 0 < played["plain"][0] < played["bread"][0]
+
+
+def _rows(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))

@@ -17,17 +17,18 @@ import pytest
 
 from tests.helpers.chat_server import serving_prompts
 from tests.helpers.command_line import turngate
+from tests.helpers.recipes import FOLDER, RECIPES
 from turngate.config import load
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
+from turngate.report import summary
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.credit import rloo
 from turngate.trainer.filters import keep
 from turngate.trainer.table import tabulate
+from turngate.types import Source
 
-FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
-RECIPES = sorted(path.name for path in FOLDER.glob("*.toml"))
 STEPS = 2
 
 
@@ -37,6 +38,7 @@ def in_the_folder(monkeypatch):
     monkeypatch.chdir(FOLDER)
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = set(sys.modules)
+    monkeypatch.setattr(summary, "_draw", lambda run: [])  # takes longer than the runs; tests/report looks at pictures
     yield
     for name in set(sys.modules) - before:
         if (FOLDER / f"{name}.py").exists():
@@ -44,12 +46,15 @@ def in_the_folder(monkeypatch):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_recipe_trains_and_shows_what_it_says(recipe, tmp_path):
+def test_a_recipe_trains_and_shows_what_it_says(recipe, starts, tmp_path):
     name = recipe.removesuffix(".toml")
+    run = RunFolder(tmp_path / load(Path(recipe)).name)
     with ExitStack() as stack:
         own = NEEDS[name](stack, tmp_path) if name in NEEDS else ()
+        config = load(Path(recipe), own)
+        starts.lend(config, run)
         assert turngate("train", recipe, f"--folder={tmp_path}", f"--train.steps={STEPS}", *own) == 0
-    run = RunFolder(tmp_path / load(Path(recipe)).name)
+    starts.keep(config, run)
     rows = read_metrics(run.metrics)
     assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
     assert run.is_complete
@@ -63,16 +68,17 @@ def test_a_recipe_begins_with_what_it_shows_and_its_command_in_three_lines(recip
     assert all(line.startswith("# ") for line in lines[:3])
     assert re.search(rf"turngate train (examples/recipes/)?{re.escape(recipe)}$", lines[2])
     assert not lines[3].startswith("#")
-    assert ("cd examples/recipes &&" in lines[2]) == any(f'"{path.stem}:' in "".join(lines) for path in own_modules())
+    assert ("cd examples/recipes &&" in lines[2]) == any(name in "".join(lines) for name in beside_recipes())
 
 
-def own_modules():
-    return sorted(FOLDER.glob("*.py"))
+def beside_recipes():
+    """How a recipe names the modules and files that lie beside it."""
+    return [f'"{path.stem}:' for path in FOLDER.glob("*.py")] + [f'"{path.name}"' for path in FOLDER.glob("*.jsonl")]
 
 
 def test_nothing_else_lies_in_the_folder_and_every_name_here_is_a_recipe():
     used = "".join((FOLDER / recipe).read_text() for recipe in RECIPES)
-    assert all(f'"{path.stem}:' in used for path in own_modules())
+    assert all(name in used for name in beside_recipes())
     assert {f"{name}.toml" for name in {*SHOWN, *NEEDS}} <= set(RECIPES)
 
 
@@ -119,23 +125,64 @@ def a_spider_folder(stack, folder):
     return [f"--env.tasks.folder={folder / 'data'}", "--warm_start.episodes=8"]
 
 
+RULE = "When a colour is shown, press the key that belongs to it."
+HINTS = {"level_1": "Every colour has a key.", "level_2": "", "level_3": "Watch which keys click."}
+LESSON = {"critique": "It pressed another key.", "lesson": "When a colour is shown, press its own key."}
+PLAN = {"plan": ["Look at the colour.", "Press its key."]}
+THOUGHT = "This is the colour."
+REFLECTION = {
+    "trajectory_summary": "It pressed keys.",
+    "root_cause_analysis": "The second key was not that of the colour.",
+    "trajectory_outcome": "failure",
+    "improvement_suggestion": "Look at the colour.",
+    "retry_from_step": 1,
+}
+WRITTEN = {
+    '{"experiences"': {"experiences": [RULE]},
+    '{"operations"': {"operations": [{"op": "ADD", "text": RULE}]},
+    '"level_1"': HINTS,
+    '"lesson"': LESSON,
+    "global plan": PLAN,
+    "retry_from_step": REFLECTION,
+}
+"""What stands in a prompt, and the reply to it."""
+
+
+def write(prompt, n):
+    """What a model would write: the reply to a prompt that is known, else help for an agent."""
+    if '{"steps"' in prompt:  # a judge's prompt; work of a single turn is planted, to see whether it is found out
+        judged = {"steps": [{"turn": turn, "verdict": "ok"} for turn in range(3)]}
+        return judged if "turn 1, agent" in prompt else {"verdict": "invalid"}
+    return next((reply for said, reply in WRITTEN.items() if said in prompt), "Look at the colour.")
+
+
 def a_writer(stack, folder):
-    """A server that writes one rule for a memory, and the same text for whatever else it is asked."""
-    rule = "When a colour is shown, press the key that belongs to it."
-
-    def write(prompt, n):
-        if '{"experiences"' in prompt:
-            return {"experiences": [rule]}
-        return {"operations": [{"op": "ADD", "text": rule}]} if '{"operations"' in prompt else "Look at the colour."
-
+    """A server that writes what guides ask for."""
     return [f"--guide.speaker.url={stack.enter_context(serving_prompts(write)).url}"]
 
 
+def a_writer_and_judge(stack, folder):
+    """A server that writes plans, and finds that they are followed."""
+    url = stack.enter_context(serving_prompts(write)).url
+    return [f"--guide.speaker.url={url}", f"--examine.judge.url={url}"]
+
+
+def a_corrector(stack, folder):
+    """A server that finds every thought wrong."""
+    script = {"right": False, "thought": THOUGHT}
+    return [f"--aside.corrector.url={stack.enter_context(serving_prompts(lambda prompt, n: script)).url}"]
+
+
 NEEDS = {
+    "corrected_thoughts": a_corrector,
     "experience_memory": a_writer,
     "judged_steps": a_server,
+    "lessons": a_writer,
+    "plans": a_writer_and_judge,
+    "reflection": a_writer,
     "spider": a_spider_folder,
     "teacher": a_writer,
+    "written_hints": a_writer,
 }
 
 
@@ -316,6 +363,120 @@ def the_teacher_helps_second_groups(run, rows):
     assert sum(row["guide/writer_asked"] for row in rows) * 4 == len(helped)
 
 
+def helped(run):
+    return [one for group in groups_of(run) for one in group.trajectories if one.guidance]
+
+
+def second_groups_have_a_hint(run, rows):
+    """Whoever is helped is in a group in which all are, and learned from as if the hint had not been there."""
+    assert helped(run)
+    for group in groups_of(run):
+        hints = {one.guidance for one in group.trajectories}
+        assert len(hints) == 1
+        hint = hints.pop()
+        assert hint is None or (hint.kind == "hint" and hint.strip_for_train)
+
+
+def more_and_more_is_shown(run, rows):
+    """A quarter of a solution of three keys is its first one, half of it are two; the last one is never shown."""
+    shown = {(one.guidance.level, len(one.guidance.text.splitlines()) - 1) for one in helped(run)}
+    assert {(25, 1)} <= shown <= {(25, 1), (50, 2)}
+    assert {one.guidance.kind for one in helped(run)} == {"partial_solution"}
+
+
+def the_oracle_begins(run, rows):
+    learned(run, rows)
+    for one in helped(run):
+        forced = [turn.source[-1] == Source.GUIDE for turn in one.turns]
+        assert forced == [turn < one.guidance.level for turn in range(3)]
+    assert {one.guidance.level for one in helped(run)} <= {1, 2}
+
+
+def an_expert_is_among_the_siblings(run, rows):
+    learned(run, rows)
+    for group in groups_of(run):
+        experts = [at for at, one in enumerate(group.trajectories) if one.guidance]
+        assert experts == [0]
+        assert group.trajectories[0].guidance.source == "expert"
+        assert group.scores[0].outcome == 1
+
+
+def failures_are_rewritten(run, rows):
+    """A rewrite that is better than the best failure takes its place; the books say what became of the others."""
+    learned(run, rows)
+    assert all(row["guide/replaced"] + row["guide/tried"] > 0 for row in rows)
+    assert all(row["guide/sampled"] == row["guide/kept"] + row["guide/replaced"] + row["guide/tried"] for row in rows)
+    unused = [one for group in Store(run.path).read(None, "unused") for one in group.trajectories]
+    rewrites = [one for one in (*unused, *helped(run)) if one.parent]
+    assert rewrites
+    for one in rewrites:
+        assert one.turns[one.parent[1]].guidance.text.startswith("This is a second attempt.")
+
+
+def groups_are_screened(run, rows):
+    """Four siblings play of every task, the other four only where some of those succeeded and some failed."""
+    learned(run, rows)
+    for group in groups_of(run):
+        first = [score.outcome == 1 for score in group.scores[:4]]
+        assert len(group.trajectories) == (8 if 0 < sum(first) < 4 else 4)
+
+
+def attempts_are_reflected_on(run, rows):
+    learned(run, rows)
+    assert all(row["guide/writer_asked"] == row["guide/kept"] / 2 for row in rows)
+    for one in helped(run):
+        assert one.parent[1] == 1
+        assert one.turns[1].guidance.text == REFLECTION["improvement_suggestion"]
+
+
+def written_hints_are_tried(run, rows):
+    assert {(one.guidance.level, one.guidance.text) for one in helped(run)} == {
+        (1, HINTS["level_1"]),
+        (3, HINTS["level_3"]),
+    }
+
+
+def lessons_are_tried(run, rows):
+    """Two episodes try each lesson, and those that helped are imitated."""
+    learned(run, rows)
+    assert {one.guidance.text for one in helped(run)} == {LESSON["lesson"]}
+    assert len(helped(run)) == 2 * sum(row["guide/writer_asked"] for row in rows)
+    assert all(row["aside/lessons_rows"] == row["guide/validated"] for row in rows)
+
+
+def plans_are_followed(run, rows):
+    """A plan that is followed pays half, where the task is solved."""
+    assert all(row["examine/adherence/failed"] == 0 for row in rows)
+    for trajectory, score in scored(run):
+        assert trajectory.guidance.text == "Plan:\n1. Look at the colour.\n2. Press its key."
+        assert facts(trajectory, "adherence") == {0: 1, 1: 1, 2: 1}
+        assert score.total == pytest.approx(1.5 * score.outcome)
+
+
+def failures_are_imitated_between_updates(run, rows):
+    learned(run, rows)
+    assert any(row["aside/relift_rows"] == 2 and row["aside/relift_grad_norm"] > 0 for row in rows)
+
+
+def thoughts_are_corrected(run, rows):
+    assert all(row["aside/gtr_asked"] == row["aside/gtr_rows"] == 32 for row in rows)
+    assert all(row["aside/gtr_grad_norm"] > 0 for row in rows)
+
+
+def unbalanced_groups_are_dropped(run, rows):
+    for step, row in enumerate(rows, start=1):
+        rates = [sum(score.outcome for score in group.scores) / 8 for group in Store(run.path).read(step, "train")]
+        assert row["drop/not_balanced_groups"] == sum(not 0.2 <= rate <= 0.8 for rate in rates)
+
+
+def help_is_preferred_to_failures(run, rows):
+    learned(run, rows)
+    assert any(one.guidance for one, _ in scored(run))
+    first, *later = [row for row in rows if row["aside/pairs_rows"]]
+    assert first["aside/pairs_margin"] == pytest.approx(0, abs=1e-4)
+    assert all(abs(row["aside/pairs_margin"]) > 1e-6 for row in later)
+
+
 def branches_share_turns(run, rows):
     learned(run, rows)
     for step, row in enumerate(rows, start=1):
@@ -332,15 +493,31 @@ def every_turn_is_continued(run, rows):
 
 
 SHOWN = {
+    "beside": failures_are_imitated_between_updates,
     "branching": branches_share_turns,
+    "corrected_thoughts": thoughts_are_corrected,
     "curriculum": a_pool_is_explored,
     "experience_memory": the_memory_has_a_rule,
+    "expert_siblings": an_expert_is_among_the_siblings,
+    "filters": unbalanced_groups_are_dropped,
+    "guided_group": second_groups_have_a_hint,
+    "hindsight": failures_are_rewritten,
+    "lessons": lessons_are_tried,
+    "oracle_prefix": the_oracle_begins,
+    "partial_solution": more_and_more_is_shown,
+    "plans": plans_are_followed,
+    "prover": every_turn_is_continued,
+    "reflection": attempts_are_reflected_on,
+    "screening": groups_are_screened,
+    "second_policy": the_oracle_begins,
     "teacher": the_teacher_helps_second_groups,
+    "written_hints": written_hints_are_tried,
     "hint_ladder": hints_are_tried_after_the_exempt_step,
     "judged_steps": steps_are_judged,
     "kl_in_reward": learned,
     "own_credit": the_own_rule_gives_credit,
     "own_filter_and_examiner": own_parts_take_part,
+    "pairs": help_is_preferred_to_failures,
     "own_reward": the_own_reward_is_earned,
     "probe_progress": every_turn_is_probed,
     "probe_spae": every_turn_is_probed,

@@ -24,6 +24,7 @@ class Known:
 
     hints: Sequence[str | None] = ()
     actions: Sequence[Sequence[str]] = ()
+    seed: int = 0
 
     def hint(self, task: Task, level: int) -> str | None:
         return self.hints[level - 1] if 1 <= level <= len(self.hints) else None

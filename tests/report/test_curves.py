@@ -134,9 +134,9 @@ def test_equal_curves_give_equal_bytes(tmp_path):
 
 
 def test_nothing_to_draw_is_said(tmp_path):
-    with pytest.raises(DataError, match="none of train/success, train/paid"):
+    with pytest.raises(DataError, match="none of train/success, guide/unguided_success, train/paid"):
         plot_curves([{"step": 1, "other": 2.0}], tmp_path / "c.png", title="t", about="a")
-    with pytest.raises(DataError, match="no train/success"):
+    with pytest.raises(DataError, match="neither train/success nor guide/unguided_success"):
         plot_success({"a": [{"step": 1, "other": 2.0}]}, tmp_path / "c.png", title="t", about="a")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,10 +1,13 @@
 """Guidance in a report: help and success apart, at the beginning and at the end, in words and as curves."""
 
+import numpy as np
+
 from tests.helpers.command_line import turngate
 from tests.report.test_summary import LOCK
 from turngate.config import dump, parse
 from turngate.metrics import JsonlSink
-from turngate.report import guidance
+from turngate.report import curves, guidance
+from turngate.report.curves import plot_curves, plot_success
 from turngate.report.guidance import plot_guidance, was_guided
 
 
@@ -62,9 +65,45 @@ def test_a_guide_that_helped_nobody_is_told_too(tmp_path, capsys):
     assert "| episodes with help | 0.0% | 0.0% |" in summary
 
 
+def drawn(monkeypatch, module):
+    """The figures that are drawn from now on."""
+    figures, make = [], module.new_figure
+    monkeypatch.setattr(module, "new_figure", lambda *size: figures.append(make(*size)) or figures[-1])
+    return figures
+
+
+def test_success_is_that_of_episodes_without_help(tmp_path, monkeypatch):
+    """A mean for each five steps; the control of another run has no guide, so all its episodes count."""
+    figures = drawn(monkeypatch, curves)
+    alone = [{"step": n, "train/success": 0.25} for n in (1, 2)]
+    plot_success(
+        {"a": [{"train/success": 1.0, **row} for row in ROWS], "b": alone}, tmp_path / "s.png", title="", about=""
+    )
+    own, other = figures[0].axes[0].lines
+    np.testing.assert_allclose(own.get_ydata(), [(2 * 0.1 + 3 * 0.5) / 5, 0.5, 0.5, (3 * 0.5 + 2 * 0.9) / 5])
+    np.testing.assert_allclose(other.get_ydata(), [0.25])
+
+
+def test_curves_show_success_with_and_without_help_apart(tmp_path, monkeypatch):
+    figures = drawn(monkeypatch, curves)
+    plot_curves([{"train/success": 1.0, **row} for row in ROWS[:4]], tmp_path / "c.png", title="", about="")
+    both, alone = figures[0].axes
+    assert [axes.get_title() for axes in (both, alone)] == [
+        "Success in training, with and without help",
+        "Success without help",
+    ]
+    assert both.lines[0].get_ydata().tolist() == [1, 1, 1, 1]
+    assert alone.lines[0].get_ydata().tolist() == [0.1, 0.1, 0.5, 0.5]
+
+
+def test_where_every_episode_had_help_no_success_is_drawn(tmp_path, capsys):
+    told, _ = reported(tmp_path, capsys, [{"step": 1, "guide/guided_share": 1.0}])
+    assert "success.png" not in told
+    assert {path.name for path in (tmp_path / "report").glob("*.png")} == {"curves.png", "guidance.png"}
+
+
 def test_decay_and_lift_are_drawn(tmp_path, monkeypatch):
-    figures, make = [], guidance.new_figure
-    monkeypatch.setattr(guidance, "new_figure", lambda *size: figures.append(make(*size)) or figures[-1])
+    figures = drawn(monkeypatch, guidance)
     plot_guidance(ROWS, tmp_path / "g.png", title="lock")
     decay, lift = figures[0].axes
     assert [line.get_label() for line in decay.lines] == ["episodes with help", "success without help", "conversion"]

@@ -179,8 +179,8 @@ def test_the_markdown_table_word_for_word():
 
 def test_the_note_says_what_an_interval_is_and_what_was_left_out():
     assert note([success(1, 2), success(1, 2, unusable=3)]) == (
-        "No episode got hints. Intervals: Wilson for a rate; for a difference a bootstrap over distinct questions "
-        "where both sides were asked the same, else Newcombe. 3 unusable episodes are left out of 'solved'; "
+        "No evaluated episode got help. Intervals: Wilson for a rate; for a difference a bootstrap over distinct "
+        "questions where both sides were asked the same, else Newcombe. 3 unusable episodes are left out of 'solved'; "
         "'of all, %' counts them as failures."
     )
     assert "unusable" not in note([success(1, 2)])

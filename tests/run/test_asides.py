@@ -133,12 +133,38 @@ def test_thoughts_are_looked_for_in_every_step(tmp_path: Path):
     assert [row["aside/gtr_asked"] for row in rows] == [row["aside/gtr_rows"] for row in rows] == [0, 0, 0]
 
 
+def test_pairs_begin_with_a_policy_that_is_the_reference(tmp_path: Path):
+    """Successes with help against failures without: at first nothing tells them apart."""
+    aside = {"type": "pairs", "beta": 0.5, "weight": 2.0, "most": 2}
+    helped = {"type": "oracle_prefix"}
+    train = {"steps": 3, "tasks_per_step": 4, "group_size": 4, "filters": []}
+    warm = {"episodes": 96, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3}
+    model = {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300}
+    policy = {"turn_tokens": 8, "context": 256, "lanes": 8}
+    changes = {"guide": helped, "train": train, "warm_start": warm, "model": model, "policy": policy}
+    rows = run(tmp_path, aside, learner={"lr": 1e-3}, **changes)
+    first, *later = [row for row in rows if row["aside/pairs_rows"]]
+    assert first["aside/pairs_loss"] == pytest.approx(2 * 0.693147, rel=1e-5)
+    assert first["aside/pairs_margin"] == pytest.approx(0, abs=1e-5)
+    assert first["aside/pairs_grad_norm"] > 0
+    assert later
+    assert all(abs(row["aside/pairs_margin"]) > 1e-4 for row in later)
+    assert all(row["aside/pairs_rows"] % 2 == row["aside/pairs_other_beginning"] == 0 for row in rows)
+    again = run(tmp_path / "again", aside, learner={"lr": 1e-3}, **changes)
+    for one, other in zip(rows, again, strict=True):
+        assert {k: v for k, v in one.items() if "time/" not in k} == {
+            k: v for k, v in other.items() if "time/" not in k
+        }
+
+
 @pytest.mark.parametrize(
     ("aside", "changes", "said"),
     [
         ("relift", {"train": {"steps": 0}}, "aside has no effect with train.steps = 0"),
         ({"type": "reliftt"}, {}, "did you mean 'relift'"),
         ({"type": "kdrl"}, {}, r"aside\[0\]\.teacher"),
+        ("pairs", {}, "aside 'pairs' has no effect: no episode has help that could win"),
+        ("lessons", {"guide": "ladder"}, "aside 'lessons' has no effect: guide 'ladder' writes no lessons"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, aside: object, changes: dict[str, Any], said: str):

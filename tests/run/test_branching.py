@@ -2,7 +2,7 @@
 
 1. All eight tree rules train on real branches, every way to branch grows them, and the books balance: leaves = budget.
 2. A run with branches that is resumed goes on bit for bit.
-3. What cannot work is refused before any work: rules without branches, guides, environments without forks.
+3. What cannot work is refused before any work: rules without branches, environments without forks.
 """
 
 import io
@@ -171,7 +171,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"branching": "mc_values"}, "credit 'grpo' reads neither value_N nor count_N"),
     ({"branching": "mc_values", "credit": "turn_gae", "value": {}}, "value_N would be measured twice"),
     ({"branching": "tree_grpo", "credit": "lambda_grpo"}, "credit 'lambda_grpo' divides the credit of shared turns"),
-    ({"branching": "tree_grpo", "guide": "ladder"}, "branching and guide cannot be used together yet"),
 ]
 
 

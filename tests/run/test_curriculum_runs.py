@@ -183,3 +183,16 @@ def few():
 
     locks = LockTasks()
     return [locks.task(split, index) for split in ("train", "heldout") for index in range(5)]
+
+
+def test_a_control_chooses_tasks_by_its_own_true_results(tmp_path):
+    """Its rewards are false for credit alone: the curriculum's pass rates are those of the stored, true scores."""
+    train = {**BASE["train"], "steps": 2}
+    whole = run(tmp_path, curriculum={"type": "pcl", "pool": 12}, train=train, controls=["shuffled_reward"], env=EASY)
+    control = whole.control("shuffled_reward")
+    rows = list(read_metrics(control.metrics))
+    assert len(rows) == 2
+    assert all(any(name.startswith("curriculum/") for name in row) for row in rows)
+    assert [one.id for _, some in played(control) for one in some] == [
+        one.id for _, some in played(whole) for one in some
+    ]

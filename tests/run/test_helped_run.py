@@ -92,7 +92,7 @@ def test_a_hint_that_holds_the_answer_is_refused_counted_and_named(trained, capl
 def test_a_run_is_told_of_its_environments_under_their_names():
     sections = [{"id": "turngate/Lock-v1"}, {"id": "turngate/Sql-v1", "name": "shop"}]
     with Environments(parse({"model": "any", "env": sections}).env) as environments:
-        help_ = EnvironmentHelp(environments, "")
+        help_ = EnvironmentHelp(environments, "", seed=0)
         lock, shop = (environments.task(label, "train", 0) for label, _ in environments)
         assert [help_.hint_levels(task) for task in (lock, shop)] == [3, 4]
         assert help_.hint(lock, 2) == "red takes a."

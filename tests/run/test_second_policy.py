@@ -1,11 +1,13 @@
 """Another policy takes some turns of an episode: the first ones or the last ones, an oracle or a model."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from tests.helpers.guided import TASK, Known, solution
 from turngate.agents.lent import Lent, ScriptActor
 from turngate.config import parse
 from turngate.envs.lock import LockEnv, LockTasks
@@ -14,6 +16,7 @@ from turngate.metrics import read_metrics
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.guidance import SecondPolicyPart
 from turngate.types import Guidance, Source
 
 PARSED = {"type": "from_evidence", "name": "parsed", "evidence": "parsed", "kind": "outcome", "per_turn": True}
@@ -81,6 +84,15 @@ def test_another_model_takes_the_first_or_the_last_turns(tmp_path, other, acts):
     assert whole == ["gpp" if acts == "first" else "pgg"] * 8
     assert played(run) == played(again)
     assert sum(row["learner/grad_norm"] for row in read_metrics(run.metrics) if "learner/grad_norm" in row) > 0
+
+
+def test_turns_are_drawn_by_the_seed_of_the_run():
+    def drawn(seed):
+        guide = SecondPolicyPart().open(Known(actions=solution(3), seed=seed))
+        return [guide.plan(replace(TASK, id=str(number)), 4).entries[-1].guidance.level for number in range(20)]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert set(drawn(1)) == {1, 2}
 
 
 def test_a_model_with_another_tokenizer_is_refused(tmp_path, other):

@@ -52,3 +52,19 @@ def test_similar_states_are_refused_where_nobody_compares_them():
         parse({**BASE, "credit": "rloo", "signals": {"similar": {}}})
     config = parse({**BASE, "credit": {"type": "gigpo", "anchors": "similar"}, "signals": {"similar": {}}})
     assert "similar_N" in config.columns
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"guide": "ladder"}, "controls cannot be made of a run with guide 'ladder': a guide decides by true results"),
+        ({"aside": ["relift"]}, "controls cannot be made of a run with aside 'relift': it learns from true results"),
+    ],
+)
+@pytest.mark.parametrize("control", ["shuffled_credit", "shuffled_reward", "random_reward"])
+def test_controls_are_refused_where_they_could_learn_from_true_results(
+    control: str, changes: dict[str, Any], said: str
+) -> None:
+    parse({**BASE, **changes})
+    with pytest.raises(ConfigError, match=said):
+        parse({**BASE, **changes, "controls": [control]})

@@ -44,7 +44,10 @@ def roots(source: Source, root: Path, package: str) -> set[Node]:
     for module in source.trees:
         found |= shown(source, module)
     found |= set(OBJECT.findall((root / "pyproject.toml").read_text(encoding="utf-8")))
-    found |= {node for node, definition in source.definitions.items() if is_command(definition)}
+    found |= {
+        node for node, definition in source.definitions.items() if is_command(definition) or is_marked(definition)
+    }
+    found |= {(module, "ENTITIES") for module in source.trees}  # which the world of a domain looks for
     loaded = source.imported_with(f"{package}.config") | source.imported_with(package)
     return found | {
         node for node, definition in source.definitions.items() if node[0] in loaded and is_part(definition)
@@ -88,6 +91,12 @@ def is_command(definition: ast.AST) -> bool:
     if getattr(definition, "name", "").startswith("pytest_"):
         return True
     return any(".command(" in ast.unparse(decorator) for decorator in getattr(definition, "decorator_list", ()))
+
+
+def is_marked(definition: ast.AST) -> bool:
+    """A tool or a policy: its world finds it in the module by its mark."""
+    marks = [ast.unparse(decorator).partition("(")[0] for decorator in getattr(definition, "decorator_list", ())]
+    return bool({"tool", "policy"} & set(marks))
 
 
 def is_part(definition: ast.AST) -> bool:

@@ -25,6 +25,7 @@ ALLOWED: dict[str, str] = {
     "turngate.envs.spaces:Texts": GYMNASIUM,
     "turngate.envs.spaces:Texts.sample": GYMNASIUM,
     "turngate.envs.base:TurnEnv.metadata": GYMNASIUM,
+    "turngate.envs.tooluse.python_world:State": MODULE,
     "turngate.envs.pool:EnvPool.call": "what the method that is named returns",
     "turngate.envs.registry:make": "as gymnasium.make, arguments of any environment",
     "turngate.sandbox.container:sdk": DOCKER,

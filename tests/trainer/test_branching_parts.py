@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.agents.test_tree_rollout import check_tree, grow
+from tests.agents.test_tree_rollout import Planned, check_tree, grow
 from tests.helpers import models
+from turngate.agents.branches import Fork
 from turngate.agents.tree_rollout import Forest
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv
 from turngate.trainer.branch_costs import branch_metrics, tree_cost
@@ -24,12 +25,14 @@ from turngate.trainer.branching import (
 )
 from turngate.trainer.branching.uncertain_forks import branch_chance, start_surprisal
 from turngate.trainer.credit.progress import best_of
+from turngate.trainer.credit.tree import branches
+from turngate.trainer.curriculum.pass_rates import unaided
 from turngate.trainer.pack import pack
-from turngate.trainer.shared_turns import sampled_turns, times_played
+from turngate.trainer.shared_turns import regrafted, sampled_turns, times_played
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.continuations import ContinuationValues, continuation_values
 from turngate.trainer.table import tabulate
-from turngate.types import Group, ScoredGroup, Source, Trajectory
+from turngate.types import Group, Guidance, ScoredGroup, Source, Trajectory
 
 PARTS = [
     (ArpoBranching(chains=3), 8),
@@ -203,12 +206,48 @@ def test_a_turn_counts_once_however_many_leaves_share_it(data):
     assert sum(len(sampled_turns(leaf)) for leaf in leaves) == len(set(map(id, rows)))
 
 
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_shared_turns_count_once_also_when_episodes_are_taken_out(data):
+    n = data.draw(st.integers(1, 8))
+    shape = [None, *(data.draw(st.none() | st.tuples(st.integers(0, k - 1), st.integers(0, 2))) for k in range(1, n))]
+    leaves = tree_of(3, shape)
+    stays_B = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    kept = regrafted(leaves, stays_B)
+    assert [one.id for one in kept] == [one.id for one, stays in zip(leaves, stays_B, strict=True) if stays]
+    rows = [turn for leaf in kept for turn in leaf.turns]
+    np.testing.assert_array_equal(times_played(kept), [sum(one is turn for one in rows) for turn in rows])
+    assert sum(len(sampled_turns(leaf)) for leaf in kept) == len(set(map(id, rows)))
+    if kept:
+        branches(tabulate([models.scored(kept)]), "regrafted")  # raises for parents or turns that are not there
+
+
+def test_the_branch_that_shares_most_stands_in_the_place_of_what_was_taken_out():
+    leaves = tree_of(4, [None, (0, 2), (1, 1), (1, 3), (1, 3)])
+    kept = regrafted(leaves, np.array([True, False, True, True, True]))
+    assert [one.parent for one in kept] == [None, ("3", 1), ("0", 2), ("3", 3)]
+    assert [one.parent for one in regrafted(kept, np.array([False, True, True, True]))] == [("3", 1), None, ("3", 3)]
+
+
 def test_forced_turns_of_a_retry_take_no_weight_from_the_turns_they_repeat():
     first = models.trajectory([models.turn([1], [2]), models.turn([3], [4])], name="a")
     forced = models.turn([1], [2], source=[Source.CONTEXT, Source.GUIDE])
     retry = models.trajectory([forced, models.turn([3], [5])], name="b")
-    retry = Trajectory(id="b", task=first.task, turns=retry.turns, ending=retry.ending, seed=0, parent=("a", 1))
+    again = Guidance(kind="correction", level=1, text="Look again.", source="self", insert_turn=1)
+    fields = {"id": "b", "task": first.task, "turns": retry.turns, "ending": retry.ending, "seed": 0}
+    retry = Trajectory(**fields, parent=("a", 1), guidance=again)
     np.testing.assert_array_equal(times_played([first, retry]), [1, 1, 1, 1])
+
+
+def test_a_curriculum_counts_what_the_policy_played_alone_from_the_first_turn():
+    """A chain, a branch before its first turn, one from its midst, and a new attempt; then the same with a hint."""
+    hint = Guidance(kind="hint", level=1, text="Red takes a.", source="env")
+    for help_, counted in ((None, [0, 1]), (hint, [])):
+        places = [{"turn": 0}, {"turn": 1}, {"note": "Do better."}]
+        expander = Planned(lambda f: [None], lambda f, places=places: [Fork(id=f.leaves[0].id, **at) for at in places])
+        (group,) = grow(expander, plan=[help_] * 4, n_tasks=1)
+        scored = models.scored(group.trajectories)
+        assert unaided([scored]).get(scored.task.id, []) == [scored.scores[place] for place in counted]
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

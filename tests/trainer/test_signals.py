@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from turngate.trainer.signals.base import Signals, played_of
 from turngate.trainer.signals.beliefs import Beliefs, Entropies
 from turngate.trainer.signals.log_ratios import LogRatios
 from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
+from turngate.trainer.signals.said_thoughts import thought_marks
 from turngate.trainer.signals.values import Values, explained
 from turngate.trainer.table import tabulate
 from turngate.types import Ending, Evidence, Score, Source
@@ -401,3 +403,26 @@ def test_an_outcome_that_is_no_probability_is_refused():
     _, after_credit, table = measured(source, [replace(groups[0], scores=strange)])
     with pytest.raises(ShapeError, match=r"outcome_B is 2\.0 at trajectory 0"):
         after_credit(table)
+
+
+# --- thoughts ---------------------------------------------------------------------------------------------------------
+
+
+def test_tokens_of_a_thought_are_found_in_what_was_sampled():
+    """A thought in other tokens than its text would be encoded in, one without a call, a turn without any."""
+    chat = models.chat()
+    texts = [("It is réd. ", "press a"), ("", "press b"), ("hm", "")]
+    turns = []
+    for thought, rest in texts:
+        letters = [chat.plain(letter) for letter in thought + rest]  # never merged
+        made = models.turn(chat.opening("red"), np.array([*chain.from_iterable(letters), chat.eos_id], np.int32))
+        turns.append(replace(made, action=replace(made.action, thought=thought.strip())))
+    trajectory = models.trajectory(turns)
+    marks = thought_marks([trajectory], chat).astype(bool)
+    assert len(marks) == len(trajectory.ids())
+    place = 0
+    for turn, (thought, _) in zip(turns, texts, strict=True):
+        own = marks[place : place + len(turn.source)]
+        assert not own[: len(turn.context_ids)].any()
+        assert chat.decode(turn.completion.ids_K[own[len(turn.context_ids) :]]) == thought.strip()
+        place += len(turn.source)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from turngate.agents.rollout import Entrance, World
 from turngate.errors import RunError
-from turngate.types import JSON, Evidence, Info, Observation, Task, Trajectory, Turn
+from turngate.types import JSON, BoolArray, Evidence, Info, Observation, Source, Task, Trajectory, Turn
 
 ForkKind: TypeAlias = Literal["exact", "replay", "none"]
 """How the state of an environment is copied (see ``TurnSpec.fork``)."""
@@ -68,8 +70,46 @@ def joined(parent: Trajectory, turn: int, trail: Trail) -> Entrance:
         said=parent.turns[:turn],
         evidence=tuple(trail.evidence),
         context=parent.turns[turn].context_ids,
+        hint=hints(parent.turns[turn : turn + 1])[: len(parent.turns[turn].context_ids)],
         parent=(parent.id, turn),
     )
+
+
+def hints(turns: Sequence[Turn]) -> BoolArray:
+    """Which tokens of these turns belong to hints in their contexts: bool[L], completions included."""
+    marks = [np.zeros(len(turn.source), np.bool_) for turn in turns]
+    for turn, mark_L in zip(turns, marks, strict=True):
+        n = len(turn.context_ids)
+        mark_L[:n] = turn.source[:n] == Source.GUIDE
+    return np.concatenate(marks)
+
+
+def parent_of(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory | None:
+    """The episode of ``known`` that an expander let ``one`` begin after or inside of; None if it let it begin alone.
+
+    The ``parent`` of a retry, which a guide let begin, is not meant: its help is another one than that of its parent.
+    """
+    parent = known.get(one.parent[0]) if one.parent is not None else None
+    return parent if parent is not None and parent.guidance == one.guidance else None
+
+
+def left(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory | None:
+    """The episode of ``known`` off which ``one`` branched, sharing the state and all turns before the branch.
+
+    None for an episode that began by itself, and for a new attempt, which is shown the whole attempt before it.
+    """
+    parent = parent_of(one, known)
+    if parent is None or not one.turns:
+        return None
+    same = np.array_equal(one.turns[0].context_ids, parent.turns[0].context_ids)
+    return parent if same else None
+
+
+def root(one: Trajectory, known: Mapping[str, Trajectory]) -> Trajectory:
+    """The episode that began the tree of ``one``: by its seed the environment was reset."""
+    while (parent := left(one, known)) is not None:
+        one = parent
+    return one
 
 
 async def replay(world: World, task: Task, seed: int, notation: str, turns: Sequence[Turn]) -> Info:

@@ -23,7 +23,8 @@ class Forced:
     number of turns), and which text, if any, is inserted.
 
     ``parent``: id of the episode whose turns are played again, and the turn at which this one leaves it. ``seed``: that
-    of the other episode, where the environment has to begin as it did there; None = its own.
+    of the episode with which the tree of that one began, so that the environment begins as it did there; None = its
+    own.
 
     Raises ValueError without turns and parent, and for another number of keys than of turns.
     """

@@ -28,6 +28,7 @@ from turngate.types import (
     JSON,
     PLAIN,
     Action,
+    BoolArray,
     Completion,
     Ending,
     Evidence,
@@ -118,13 +119,20 @@ class Episode:
     forced: Forced | None = None
     lent: Lent | None = None
 
+    @property
+    def env_seed(self) -> int:
+        """What the environment is reset with: a retry begins as the episode that it retries."""
+        again = None if self.forced is None else self.forced.seed
+        return derive_seed(self.seed if again is None else again, "env")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrance:
     """Where the policy enters an episode: what it sees next, and what was played, said and measured before.
 
     ``turns`` belong to the episode, ``said`` are the turns that its context shows: the same, unless the policy is shown
-    turns of another episode. ``context``: the tokens that come next; None = the observation as the chat frames it.
+    turns of another episode. ``context``: the tokens that come next, of which ``hint`` says which are a hint's; None =
+    the observation as the chat frames it.
     """
 
     observation: Observation
@@ -133,7 +141,21 @@ class Entrance:
     said: tuple[Turn, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     context: IntArray | None = None
+    hint: BoolArray | None = None
     parent: tuple[str, int] | None = None
+
+
+def with_hint(frame: Callable[..., IntArray], hint: str) -> tuple[IntArray, BoolArray]:
+    """What ``frame`` puts around an observation and the ``hint`` behind it ("" = none), and which ids are the hint's.
+
+    Without these the ids are as if there were no hint.
+    """
+    bare = frame()
+    ids = frame(hint=hint) if hint else bare
+    place = n_shared(ids.tolist(), bare.tolist())
+    hint_L = np.zeros(len(ids), np.bool_)
+    hint_L[place : place + len(ids) - len(bare)] = True
+    return ids, hint_L
 
 
 @dataclass(slots=True)
@@ -147,18 +169,11 @@ class _Play:
     messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
-    hint: slice = field(default_factory=lambda: slice(0, 0))
+    hint: BoolArray | None = None
 
     def framed(self, frame: Callable[..., IntArray]) -> IntArray:
-        """The next context: what ``frame`` puts around the observation, and the hint that belongs here, if any.
-
-        ``hint`` then says which of the ids are the hint's: without these the context is as if there were none.
-        """
-        hint = _hint(self.episode, len(self.turns))
-        bare = frame()
-        ids = frame(hint=hint) if hint else bare
-        place = n_shared(ids.tolist(), bare.tolist())
-        self.hint = slice(place, place + len(ids) - len(bare))
+        """The next context, with the hint that belongs here, if any; ``hint`` then says which of its ids are that."""
+        ids, self.hint = with_hint(frame, hint_before(self.episode, len(self.turns)))
         return ids
 
     @property
@@ -277,7 +292,7 @@ class Player:
         start_s = time.monotonic()
         entrance = await outside(self._enter(world, episode))
         frames = self.chat.frames(entrance.tools)
-        observation, context = entrance.observation, entrance.context
+        observation, context, play.hint = entrance.observation, entrance.context, entrance.hint
         message = self._begin(play, entrance)
         if context is None:
             context = play.framed(partial(frames.opening, observation.text))
@@ -311,7 +326,8 @@ class Player:
                 return await self._cut(world, play, Ending.MAX_TURNS)
             observation, calls = reply, info["action"].calls
             play.messages.append(_assistant(play.turns[-1]))
-            message = self._message(play, observation, answers=bool(calls))
+            hint = hint_before(episode, len(play.turns))
+            message = self._message(play, observation, answers=bool(calls), hint=hint)
             answered = calls[-1].name if calls else ""
             follow_up = partial(frames.follow_up, observation.text, completion.ended_by, answered=answered)
             context = play.framed(follow_up)
@@ -331,8 +347,7 @@ class Player:
     async def _enter(self, world: World, episode: Episode) -> Entrance:
         """Put the environment where the policy enters the episode."""
         forced = episode.forced
-        seed = episode.seed if forced is None or forced.seed is None else forced.seed
-        observation, info = await world.reset(episode.task, derive_seed(seed, "env"), self.chat.notation)
+        observation, info = await world.reset(episode.task, episode.env_seed, self.chat.notation)
         return Entrance(observation=observation, tools=info["tools"], parent=None if forced is None else forced.parent)
 
     async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
@@ -349,9 +364,11 @@ class Player:
             play.messages.append(Message(role="system", content=self.chat.system))
         answers = False
         for turn in entrance.said:
-            play.messages += [self._message(play, turn.observation, answers=answers), _assistant(turn)]
+            shown = f"\n{turn.guidance.text}" if turn.guidance is not None else ""
+            play.messages += [self._message(play, turn.observation, answers=answers, hint=shown), _assistant(turn)]
             answers = bool(turn.action.calls)
-        return self._message(play, entrance.observation, answers=answers and bool(entrance.turns))
+        hint = hint_before(play.episode, len(play.turns))
+        return self._message(play, entrance.observation, answers=answers and bool(entrance.turns), hint=hint)
 
     async def _cut(self, world: World, play: _Play, ending: Ending) -> Ending:
         try:
@@ -376,7 +393,7 @@ class Player:
             tools=play.tools,
         )
 
-    def _message(self, play: _Play, observation: Observation, *, answers: bool) -> Message:
+    def _message(self, play: _Play, observation: Observation, *, answers: bool, hint: str) -> Message:
         """What the policy is shown of an observation. Raises ConfigError for images that it does not take."""
         turn, n_images = len(play.turns), len(observation.images)
         if n_images and not self.policy.takes_images:
@@ -387,7 +404,7 @@ class Player:
             )
         return Message(
             role="tool" if answers and play.tools else "user",
-            content=observation.text + _hint(play.episode, turn),
+            content=observation.text + hint,
             images=observation.images,
         )
 
@@ -396,7 +413,8 @@ class Player:
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
         source[len(context) :] = Source.GUIDE if play.forced or play.other else Source.POLICY
         guidance = play.episode.guidance
-        source[play.hint] = Source.GUIDE
+        if play.hint is not None:
+            source[: len(context)][play.hint] = Source.GUIDE
         shown = guidance is not None and bool(guidance.text) and guidance.insert_turn == len(play.turns)
         return Turn(
             observation=observation,
@@ -408,7 +426,7 @@ class Player:
         )
 
 
-def _hint(episode: Episode, turn: int) -> str:
+def hint_before(episode: Episode, turn: int) -> str:
     """What stands behind the observation before ``turn``; "" without a hint there."""
     guidance = episode.guidance
     given = guidance is not None and guidance.insert_turn == turn and guidance.text
@@ -431,7 +449,7 @@ async def play_groups(
     while others are still being played.
     """
     groups = [
-        (task, [_episode(task, n, entry, seed) for n, entry in enumerate(plan)])
+        (task, [episode_of(task, n, entry, seed) for n, entry in enumerate(plan)])
         for task, plan in zip(tasks, plans, strict=True)
     ]
     group_of = {episode.id: place for place, (_, siblings) in enumerate(groups) for episode in siblings}
@@ -456,7 +474,8 @@ def _assistant(turn: Turn) -> Message:
     return Message(role="assistant", content=turn.completion.text, calls=turn.action.calls)
 
 
-def _episode(task: Task, sibling: int, entry: Entry, seed: int) -> Episode:
+def episode_of(task: Task, sibling: int, entry: Entry, seed: int) -> Episode:
+    """The episode that an entry of a plan asks for; ``sibling``: its place in the plan."""
     return Episode(
         id=f"{task.id}#{sibling}@{seed:x}",
         task=task,

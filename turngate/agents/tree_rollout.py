@@ -1,26 +1,42 @@
 """Plays trees: episodes that branch off others, so that several leaves share the turns before the branch.
 
 A tree grows in rounds. In each round an ``Expander`` sees the trees of its task and says where further leaves begin;
-all leaves of a round are played side by side. The number of leaves of a task is always its budget.
+all leaves of a round are played side by side. The number of leaves of a task is always that of the entries of its plan.
+A leaf has the help of its tree: episodes with different help never branch off each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
-from turngate.agents.branches import Fork, ForkKind, Trail, joined, replay
-from turngate.agents.rollout import Entrance, Episode, Player, World, Worlds, nobody
+from turngate.agents.branches import Fork, ForkKind, Trail, hints, joined, replay
+from turngate.agents.forced import Entry, Forced
+from turngate.agents.rollout import (
+    Entrance,
+    Episode,
+    Player,
+    World,
+    Worlds,
+    episode_of,
+    hint_before,
+    nobody,
+    with_hint,
+)
 from turngate.errors import ConfigError
-from turngate.types import Group, Info, Observation, Task, Trajectory, derive_seed
+from turngate.types import Group, Info, Observation, Source, Task, Trajectory, Turn, derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """The leaves of one task so far, in the order in which they were begun. ``context``: most tokens of an episode."""
+    """The leaves of one task with the same help so far, in the order in which they were begun.
+
+    ``context``: most tokens of an episode.
+    """
 
     leaves: tuple[Trajectory, ...]
     context: int
@@ -33,12 +49,30 @@ class Forest:
     @property
     def states(self) -> tuple[tuple[Trajectory, int], ...]:
         """Every state in which the policy acted, once: the leaf that came there first, and the turn before which."""
-        return tuple((leaf, turn) for leaf in self.sound for turn in range(_own(leaf), len(leaf.turns)))
+        begun = {one.id for one in self.trees}
+        own = {one.id: 0 if one.parent is None or one.id in begun else one.parent[1] + 1 for one in self.sound}
+        return tuple(
+            (leaf, turn)
+            for leaf in self.sound
+            for turn in range(own[leaf.id], len(leaf.turns))
+            if is_own(leaf.turns[turn])
+        )
+
+    @property
+    def later_states(self) -> tuple[tuple[Trajectory, int], ...]:
+        """``states`` without those in which the policy acted for the first time."""
+        return tuple((leaf, turn) for leaf, turn in self.states if turn > first_own(leaf))
+
+    @property
+    def trees(self) -> tuple[Trajectory, ...]:
+        """The leaves that began a tree."""
+        ids = {one.id for one in self.leaves}
+        return tuple(one for one in self.leaves if one.parent is None or one.parent[0] not in ids)
 
     def root(self, leaf: Trajectory) -> str:
         """Id of the leaf that began the tree of ``leaf``."""
         by_id = {one.id: one for one in self.leaves}
-        while leaf.parent is not None:
+        while leaf.parent is not None and leaf.parent[0] in by_id:
             leaf = by_id[leaf.parent[0]]
         return leaf.id
 
@@ -52,9 +86,14 @@ class Forest:
         return counts
 
 
-def _own(leaf: Trajectory) -> int:
-    """The first turn before which no other leaf stood."""
-    return 0 if leaf.parent is None else leaf.parent[1] + 1
+def is_own(turn: Turn) -> bool:
+    """Whether the policy took the turn."""
+    return bool((turn.source[len(turn.context_ids) :] == Source.POLICY).any())
+
+
+def first_own(leaf: Trajectory) -> int:
+    """The first turn that the policy took; the number of turns where it took none."""
+    return next((number for number, turn in enumerate(leaf.turns) if is_own(turn)), len(leaf.turns))
 
 
 class Expander(Protocol):
@@ -69,23 +108,59 @@ class Expander(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Growing:
-    """One task: its leaves so far, what was noted of them, and its source of randomness."""
+    """The trees of one task with the same help: the ``places`` of its leaves in the plan, those that were played so
+    far, and their source of randomness."""
 
     task: Task
+    entry: Entry
     rng: np.random.Generator
+    places: list[int]
     leaves: list[Trajectory] = field(default_factory=list)
 
-    def chosen(self, expander: Expander, budget: int, player: Player) -> list[tuple[int, Fork | None]]:
-        """The leaves of the next round, numbered on: what the expander chose, or all that are missing."""
-        room = budget - len(self.leaves)
+    @property
+    def room(self) -> int:
+        """How many leaves are missing."""
+        return len(self.places) - len(self.leaves)
+
+    def chosen(self, expander: Expander, player: Player) -> list[tuple[int, Fork | None]]:
+        """The leaves of the next round by their places: what the expander chose, or all that are missing."""
+        room = self.room
         forest = Forest(leaves=tuple(self.leaves), context=player.limits.context)
         found = list(expander.choose(forest, room, self.rng))[:room] or [None] * room
-        return list(enumerate(found, start=len(self.leaves)))
+        return list(zip(self.places[len(self.leaves) :], found, strict=False))
+
+
+@dataclass(slots=True, eq=False)
+class _Wave:
+    """All trees of one task: ``growing`` by the help that they get."""
+
+    task: Task
+    growing: list[_Growing]
+
+    @classmethod
+    def planned(cls, task: Task, plan: Sequence[Entry], seed: int) -> _Wave:
+        """Equal entries grow trees together; who plays a whole episode for the policy leaves it nothing to branch."""
+        growing: list[_Growing] = []
+        for place, entry in enumerate(plan):
+            whole = isinstance(entry, Forced) and entry.whole
+            same = None if whole else next((one for one in growing if one.entry == entry), None)
+            if same is None:
+                rng = np.random.default_rng(derive_seed(seed, task.id, "branching", place))
+                growing.append(_Growing(task, entry, rng, [place]))
+            else:
+                same.places.append(place)
+        return cls(task, growing)
+
+    @property
+    def done(self) -> bool:
+        return not any(one.room for one in self.growing)
 
     def group(self) -> Group:
-        return Group(task=self.task, trajectories=tuple(self.leaves))
+        """All leaves, in the order of the plan."""
+        played = {place: leaf for one in self.growing for place, leaf in zip(one.places, one.leaves, strict=True)}
+        return Group(task=self.task, trajectories=tuple(played[place] for place in sorted(played)))
 
 
 class TreePlayer(Player):
@@ -99,9 +174,9 @@ class TreePlayer(Player):
 
     def leaf(self, growing: _Growing, at: tuple[int, Fork | None], seed: int) -> Episode:
         """The episode of the next leaf of a task. Raises ValueError for a fork at a turn that nobody played."""
-        number, fork = at
+        place, fork = at
         task = growing.task
-        own = Episode(id=f"{task.id}#{number}@{seed:x}", task=task, seed=derive_seed(seed, task.id, number))
+        own = episode_of(task, place, growing.entry, seed)
         if fork is not None:
             parent = next((leaf for leaf in growing.leaves if leaf.id == fork.id), None)
             if parent is None or not 0 <= fork.turn < len(parent.turns):
@@ -124,13 +199,20 @@ class TreePlayer(Player):
         return joined(parent, fork.turn, trail)
 
     async def _again(self, world: World, episode: Episode, parent: Trajectory, fork: Fork) -> Entrance:
-        """A new attempt, which is shown the earlier one."""
+        """A new attempt, which is shown the earlier one, with the same help."""
         first = await super()._enter(world, episode)
         seen = replace(first.observation, text=f"{fork.note}\n{first.observation.text}")
         last = parent.turns[-1]
-        following = self.chat.frames(first.tools).follow_up(seen.text, last.completion.ended_by)
-        context = np.concatenate([parent.ids(), following]).astype(np.int32)
-        entrance = replace(first, observation=seen, said=parent.turns, context=context, parent=(parent.id, 0))
+        frame = partial(self.chat.frames(first.tools).follow_up, seen.text, last.completion.ended_by)
+        following, hint_L = with_hint(frame, hint_before(episode, 0))
+        entrance = replace(
+            first,
+            observation=seen,
+            said=parent.turns,
+            context=np.concatenate([parent.ids(), following]).astype(np.int32),
+            hint=np.concatenate([hints(parent.turns), hint_L]),
+            parent=(parent.id, 0),
+        )
         return await self._noted(world, episode, entrance)
 
     async def _step(self, world: World, episode: Episode, text: str) -> tuple[Observation, float, bool, bool, Info]:
@@ -144,7 +226,7 @@ class TreePlayer(Player):
 
     async def _noted(self, world: World, episode: Episode, entrance: Entrance) -> Entrance:
         """Begin the trail of an episode that starts from the task's first state."""
-        trail = Trail(seed=derive_seed(episode.seed, "env"), tools=entrance.tools)
+        trail = Trail(seed=episode.env_seed, tools=entrance.tools)
         self._trails[episode.id] = trail
         await self._mark(world, episode, trail)
         return entrance
@@ -160,17 +242,20 @@ async def play_tree(
     player: Player,
     worlds: Worlds,
     tasks: Sequence[Task],
+    plans: Sequence[Sequence[Entry]],
     expander: Expander,
     *,
-    budget: int,
     fork: Callable[[Task], ForkKind],
     seed: int,
     ended: Callable[[Group], None] = nobody,
 ) -> list[Group]:
-    """Play ``budget`` leaves per task, in trees as ``expander`` grows them: one group per task.
+    """Play a leaf for each entry of a task's plan, in trees as ``expander`` grows them: one group per task.
+
+    Leaves whose entries are equal, that is with the same help or with none, grow trees together: a branch has the help
+    of the leaf that it leaves, and the expander never sees the others. The policy's turns alone are branched at.
 
     ``Trajectory.parent`` says off which leaf of its group one branched, and before which turn. ``fork`` says how the
-    environment of a task is copied. Every leaf has a seed of its own (``seed``, task, number of the leaf), which its
+    environment of a task is copied. Every leaf has a seed of its own (``seed``, task, place in the plan), which its
     turns after the branch are sampled with; ``seed`` must differ from step to step. ``ended`` is called with each group
     that is complete. Raises ConfigError for a task whose environment cannot be forked, RunError for one that does not
     replay.
@@ -178,16 +263,18 @@ async def play_tree(
     for task in tasks:
         refuse_unforkable(task.env_id, fork(task))
     trees = TreePlayer(player, fork)
-    growing = [_Growing(task, np.random.default_rng(derive_seed(seed, task.id, "branching"))) for task in tasks]
+    waves = [_Wave.planned(task, plan, seed) for task, plan in zip(tasks, plans, strict=True)]
     with player.policy.keeping():
-        while waiting := [one for one in growing if len(one.leaves) < budget]:
-            begun = [[trees.leaf(one, at, seed) for at in one.chosen(expander, budget, player)] for one in waiting]
+        while waiting := [wave for wave in waves if not wave.done]:
+            growing = [one for wave in waiting for one in wave.growing if one.room]
+            begun = [[trees.leaf(one, at, seed) for at in one.chosen(expander, player)] for one in growing]
             played = iter(await trees.play(worlds, [episode for some in begun for episode in some]))
-            for one, some in zip(waiting, begun, strict=True):
+            for one, some in zip(growing, begun, strict=True):
                 one.leaves += [next(played) for _ in some]
-                if len(one.leaves) == budget:
-                    ended(one.group())
-    return [one.group() for one in growing]
+            for wave in waiting:
+                if wave.done:
+                    ended(wave.group())
+    return [wave.group() for wave in waves]
 
 
 def refuse_unforkable(env: str, fork: ForkKind) -> None:

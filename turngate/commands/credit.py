@@ -139,12 +139,18 @@ def _measured(run: RunFolder, config: Config, learner: Any, loss: Any, groups: S
     """The columns that the loss needs, measured by the learner itself and by the model that the run began from."""
     from turngate.trainer.learner import measured_for
     from turngate.trainer.pack import pack
+    from turngate.trainer.signals.said_thoughts import thought_marks
 
     n_turns = sum(len(trajectory.turns) for group in groups for trajectory in group.trajectories)
     batch = pack(groups, np.zeros(n_turns, np.float32))
     needed = config.loss.needs_reference
     reference = reference_of(config, load_model(_start(run, config))[0]) if needed else None
-    return measured_for(loss, batch, learner, reference)
+    columns = measured_for(loss, batch, learner, reference)
+    if config.loss.needs_thoughts:
+        model, tokenizer = load_model(_start(run, config))
+        trajectories = [trajectory for group in groups for trajectory in group.trajectories]
+        columns["thought_L"] = thought_marks(trajectories, config.policy.chat(model, tokenizer))
+    return columns
 
 
 def _start(run: RunFolder, config: Config) -> str:

@@ -14,6 +14,7 @@ from turngate.report.tables import print_table
 from turngate.rescoring import Comparison, rescore_run
 from turngate.rubrics import FILES, find_rubric
 from turngate.runs import RunFolder
+from turngate.trainer.guidance import GuidePart
 
 
 def rescore_command(console: Console, run: Path, rubric_name: str, *, name: str, phase: str) -> None:
@@ -50,8 +51,19 @@ def show(console: Console, comparison: Comparison) -> None:
         f"{' and '.join(readers)} had no effect: no trajectory has the evidence '{name}'"
         for name, readers in found.silent().items()
     ]
+    lines += [
+        f"{name} is left out of the new scores: guide '{guide}' paid it, which compares several episodes of a task"
+        for name, guide in left_out(comparison).items()
+    ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def left_out(comparison: Comparison) -> dict[str, str]:
+    """What was paid by a guide and not by a rubric, and the guide."""
+    parts = [part for part in GuidePart.types.values() if issubclass(part, GuidePart)]
+    known = {name: part.model_fields["type"].default for part in parts for name in part.bonuses}
+    return {name: known[name] for name in comparison.means() if name in known and name not in comparison.names}
 
 
 def _listed(reasons: Mapping[str, int]) -> str:

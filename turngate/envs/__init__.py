@@ -22,3 +22,13 @@ register(
     "turngate.envs.code.env:CodeRepairEnv",
     description="Find and repair a bug in a sandbox with bash, view, edit, search, run_tests and submit.",
 )
+register(
+    "turngate/Search-v1",
+    "turngate.envs.search.env:SearchEnv",
+    description="Answer questions from documents with search, open, cite and answer.",
+)
+register(
+    "turngate/ToolUse-v1",
+    "turngate.envs.tooluse.env:ToolUseEnv",
+    description="Solve tasks with tools that you bring: Python functions or MCP servers, then answer.",
+)

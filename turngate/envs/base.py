@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import gymnasium
 import numpy as np
@@ -123,7 +123,8 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
     UnknownName for an unknown split.
     """
 
-    turn_spec: ClassVar[TurnSpec]
+    turn_spec: TurnSpec
+    """What it declares about itself: an attribute of the class, or of an instance whose settings bring its tools."""
     metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 (declared so by gymnasium)
 
     def __init__(self, *, tasks: TasksLike = None, split: str | None = None, max_turns: int | None = None) -> None:

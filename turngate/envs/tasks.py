@@ -25,7 +25,14 @@ from turngate.types import Task, derive_seed
 
 T = TypeVar("T")
 
-SHIPPED = ("turngate.envs.lock", "turngate.envs.sql.sources", "turngate.envs.code.sources")
+SHIPPED = (
+    "turngate.envs.lock",
+    "turngate.envs.sql.sources",
+    "turngate.envs.code.sources",
+    "turngate.envs.search.sources",
+    "turngate.envs.tooluse.sources",
+    "turngate.envs.tooluse.domains.domain_sources",
+)
 """The modules that define the sources of the environments that ship."""
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -100,6 +100,14 @@ class ToolEnv(TurnEnv):
     def refusal(self, problem: str) -> str:
         """What the agent sees of a call that could not be carried out. ``problem``: the message of the exception."""
         return f"error: {problem}"
+
+    def carry_out(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> str:
+        """The text of one call, by the method of its tool. Override it for tools that are no methods.
+
+        ``arguments``: those of ``call``, converted to the types of the tool.
+        """
+        text: str = getattr(self, self._method_of[tool.name])(**arguments)
+        return text
 
     def changed(self) -> Iterable[Evidence]:
         """Facts about the state after the calls of a turn, recorded with those of the calls."""
@@ -188,7 +196,7 @@ class ToolEnv(TurnEnv):
         repeated = "repeated" in self.common_facts and self._repeated(call)
         self._ok = True
         try:
-            text = getattr(self, self._method_of[tool.name])(**arguments)
+            text = self.carry_out(tool, arguments, call)
         except self.refusals as error:
             self._ok, text = False, self.refusal(str(error))
         if not isinstance(text, str):

@@ -21,6 +21,7 @@ from turngate.report.figure import (
     save_figure,
     tidy,
 )
+from turngate.report.guidance import ALONE, was_guided
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,8 +39,10 @@ class CurvePanel(NamedTuple):
     top: float | None = None
 
 
+SUCCESS = "train/success"
 PANELS = (
-    CurvePanel("train/success", "Success in training", "share of usable episodes", 1.0),
+    CurvePanel(SUCCESS, "Success in training", "share of usable episodes", 1.0),
+    CurvePanel(ALONE, "Success without help", "share of usable episodes", 1.0),
     CurvePanel("train/paid", "Reward paid", "reward per usable episode"),
     CurvePanel("policy/entropy_nats", "Entropy of the policy", "nats per token"),
     CurvePanel("policy/kl_to_sampler_nats", "Distance from the sampler", "KL, nats per token"),
@@ -53,12 +56,12 @@ SOURCE = "curriculum/weight/"
 def plot_success(runs: Mapping[str, Rows], path: str | Path, *, title: str, about: str) -> None:
     """Draw the success of the training episodes of each run, by its label: one point for each ``WINDOW`` steps.
 
-    ``about`` says above the plot what these episodes are. The y axis goes from 0 to 1. Raises DataError when there is
-    nothing to draw, and MissingExtra without matplotlib.
+    Of a run with a guide only episodes without help are drawn. ``about`` says above the plot what the episodes are. The
+    y axis goes from 0 to 1. Raises DataError when there is nothing to draw, and MissingExtra without matplotlib.
     """
-    curves = {label: means(*curve_of(rows, "train/success"), WINDOW) for label, rows in runs.items()}
+    curves = {label: means(*unaided_success(rows), WINDOW) for label, rows in runs.items()}
     if not any(len(x) for x, _ in curves.values()):
-        raise DataError(path, "nothing to draw: the metrics have no train/success")
+        raise DataError(path, f"nothing to draw: the metrics have neither {SUCCESS} nor {ALONE}")
     figure = new_figure(6.4, 4.6)
     axes = figure.add_subplot()
     for number, (label, (x, y)) in enumerate(curves.items()):
@@ -103,6 +106,11 @@ def plot_curves(rows: Rows, path: str | Path, *, title: str, about: str) -> None
 # --- the numbers -----------------------------------------------------------------------------------------------------
 
 
+def unaided_success(rows: Rows) -> tuple[Floats, Floats]:
+    """Steps and success of the training episodes that had no help; without the steps in which all had."""
+    return curve_of(rows, ALONE if was_guided(rows) else SUCCESS)
+
+
 def means(x: Floats, y: Floats, window: int) -> tuple[Floats, Floats]:
     """The mean of each ``window`` values of y in turn, and the last x of each; the last mean may have fewer values."""
     starts = range(0, len(x), window)
@@ -135,9 +143,10 @@ def _stages(rows: Rows) -> list[str]:
 def _draw_panel(axes: Axes, panel: CurvePanel, rows: Rows) -> None:
     x, y = curve_of(rows, panel.metric)
     window = max(1, 2 * int(len(x) * WINDOW_SHARE / 2) + 1)
+    title = f"{panel.title}, with and without help" if panel.metric == SUCCESS and was_guided(rows) else panel.title
     axes.plot(x, y, color=COLOURS[0], linewidth=0.8, alpha=0.3 if window > 1 else 1.0, clip_on=False)
     axes.plot(x, smooth(y, window), color=COLOURS[0], linewidth=2.0, clip_on=False)
-    axes.set_title(panel.title + (f" (bold: mean of {window} steps)" if window > 1 else ""), fontsize=10)
+    axes.set_title(title + (f" (bold: mean of {window} steps)" if window > 1 else ""), fontsize=10)
     axes.set_ylabel(panel.ylabel)
     _, high = axes.get_ylim()
     if y.min() >= 0:

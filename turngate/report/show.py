@@ -41,9 +41,9 @@ def show(
             raise ShapeError(f"{name} has {len(values)} entries, but trajectory '{trajectory.id}' has {n_turns} turns")
     _show_head(console, trajectory)
     guide = trajectory.guidance.source if trajectory.guidance else ""
-    n_shared = trajectory.parent[1] if trajectory.parent and not trajectory.guidance else 0
+    n_shared = trajectory.parent[1] if trajectory.parent else 0
     for index, turn in enumerate(trajectory.turns):
-        shared = " (shared: before the branch)" if index < n_shared else ""
+        shared = " (shared: before the branch)" if index < n_shared and not is_forced(turn) else ""
         console.print(Rule(Text(f"turn {index}{shared}", "bold"), align="left"))
         _show_turn(console, turn, guide)
         _show_evidence(console, trajectory.facts_of(index))

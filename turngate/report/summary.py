@@ -11,7 +11,7 @@ from rich.console import Console
 from turngate.config import Config, load_run
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
-from turngate.report.curves import plot_curves, plot_success
+from turngate.report.curves import plot_curves, plot_success, unaided_success
 from turngate.report.guidance import PICTURE, plot_guidance, tell_guidance, was_guided
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
 from turngate.report.supervised import tell_baselines
@@ -137,11 +137,14 @@ def _draw(run: RunFolder) -> list[Path]:
     if not rows:
         return []
     own = rows[f"training, seed {seed}"]
-    title = f"{name}, seed {seed}: success in training episodes"
-    plot_success(rows, folder / "success.png", title=title, about=episodes_line(config, rows))
+    pictures = []
+    if any(len(unaided_success(found)[0]) for found in rows.values()):  # a guide may help in every episode
+        title = f"{name}, seed {seed}: success in training episodes" + (" without help" if was_guided(own) else "")
+        plot_success(rows, folder / "success.png", title=title, about=episodes_line(config, rows))
+        pictures.append(folder / "success.png")
     title = f"{name}, seed {seed}: training episodes"
     plot_curves(own, folder / "curves.png", title=title, about=episodes_line(config, {"": own}))
-    pictures = [folder / "success.png", folder / "curves.png"]
+    pictures.append(folder / "curves.png")
     if was_guided(own):
         plot_guidance(own, folder / PICTURE, title=f"{name}, seed {seed}: guidance in training")
         pictures.append(folder / PICTURE)

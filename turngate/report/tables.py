@@ -220,8 +220,8 @@ def note(successes: Iterable[Success]) -> str:
     unusable = sum(success.unusable for success in successes)
     left_out = f" {unusable} unusable episodes are left out of 'solved'; '{OF_ALL}' counts them as failures."
     return (
-        "No episode got hints. Intervals: Wilson for a rate; for a difference a bootstrap over distinct questions "
-        f"where both sides were asked the same, else Newcombe.{left_out if unusable else ''}"
+        "No evaluated episode got help. Intervals: Wilson for a rate; for a difference a bootstrap over distinct "
+        f"questions where both sides were asked the same, else Newcombe.{left_out if unusable else ''}"
     )
 
 

@@ -56,7 +56,7 @@ def asides_of(
         return likelihoods_of(reference_of(config, model))
 
     means = AsideMeans(
-        helpers=EnvironmentHelp(environments, player.chat.notation),
+        helpers=EnvironmentHelp(environments, player.chat.notation, seed=config.seed),
         play=play,
         teacher=teacher,
         read=lambda task, text: parse(text, environments.of(task).turn_spec.tools, player.chat.notation),

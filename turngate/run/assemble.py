@@ -59,7 +59,7 @@ async def assembled(
         likelihoods=likelihoods_of(learner),
         verdicts=folder.verdicts,
     )
-    help_ = EnvironmentHelp(environments, chat.notation)
+    help_ = EnvironmentHelp(environments, chat.notation, seed=config.seed)
     guard = LeakGuard(help_.secrets)
     async with Examining(config.examine, desk) as examining, opened_writer(config.guide, player) as writer:
         yield Run(

@@ -22,6 +22,7 @@ from turngate.trainer.signals.continuations import ContinuationValues
 from turngate.trainer.signals.kl_reward import Divergence, with_kl_in_reward
 from turngate.trainer.signals.log_ratios import LogRatios
 from turngate.trainer.signals.recorded_columns import EvidenceColumns, TokenRows
+from turngate.trainer.signals.said_thoughts import SaidThoughts
 from turngate.trainer.signals.similar import SharedTokens, SimilarStates
 from turngate.trainer.signals.values import Values
 from turngate.types import Credit, FloatArray, Task, TokenRule, TurnTable, derive_seed
@@ -64,7 +65,7 @@ def signals_of(
     chat: Chat,
     answer: Answer | None,
 ) -> Signals:
-    """What measures the columns that the credit rule reads beyond payments.
+    """What measures the columns that the credit rule reads beyond payments, and those that the loss reads.
 
     ``reward_model`` is the learner of an implicit reward model; it is given if ``trains_reward_model`` is true.
     ``reference`` is a frozen learner on the model that training begins from; it is given if ``needs_reference`` is
@@ -80,6 +81,8 @@ def signals_of(
         sources.append(EvidenceColumns(section.evidence))
     if config.value is not None:
         sources.append(_values(config, learner, per_token="value_S" in reads))
+    if config.loss.needs_thoughts:
+        sources.append(SaidThoughts(chat))
     if config.branching is not None and config.branching.values:
         sources.append(ContinuationValues(config.branching.values))
     if reads & {"entropy_N", "entropy_S"}:

@@ -17,8 +17,13 @@ from turngate.types import Task
 class EnvironmentHelp:
     """The ``Helpers`` of a run. ``notation``: the one in which the policy writes calls; solutions are written in it."""
 
-    def __init__(self, environments: Environments, notation: str) -> None:
-        self._environments, self._notation = environments, notation
+    def __init__(self, environments: Environments, notation: str, *, seed: int) -> None:
+        self._environments, self._notation, self._seed = environments, notation, seed
+
+    @property
+    def seed(self) -> int:
+        """See ``Helpers``."""
+        return self._seed
 
     def hint(self, task: Task, level: int) -> str | None:
         """See ``Helpers``. Raises EnvError for an environment whose hint is neither text nor None."""

@@ -9,7 +9,8 @@
         \"\"\"
 
 Name, description and schema come from the signature and the docstring (pydantic). A parameter after ``*`` is given in
-tool calls only; a command line has no place for it.
+tool calls only; a command line has no place for it. A parameter of a type that ``GIVEN`` annotates is no argument: it
+is handed over by whoever carries out the call.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 
 from turngate.errors import ConfigError
 from turngate.types import JSON
+
+GIVEN = "given by the environment"
+"""Mark of parameters that are no arguments of a call: ``Annotated[dict[str, object], GIVEN]``."""
 
 _ATTRIBUTE = "__turngate_tool__"
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -51,6 +55,8 @@ class Tool:
     name: str
     description: str
     parameters: tuple[Parameter, ...] = ()
+    read_only: bool = False
+    """Whether it only looks: a call changes nothing."""
 
     def __post_init__(self) -> None:
         _ = self.schema
@@ -100,11 +106,12 @@ class Tool:
 @overload
 def tool(function: _Function, /) -> _Function: ...
 @overload
-def tool(*, name: str = "", description: str = "") -> Callable[[_Function], _Function]: ...
+def tool(*, name: str = "", description: str = "", read_only: bool = False) -> Callable[[_Function], _Function]: ...
 def tool(
-    function: _Function | None = None, /, *, name: str = "", description: str = ""
+    function: _Function | None = None, /, *, name: str = "", description: str = "", read_only: bool = False
 ) -> _Function | Callable[[_Function], _Function]:
     """Make a function or a method a tool. ``name`` and ``description``: instead of its own name and its docstring.
+    ``read_only``: it only looks, and changes nothing.
 
     The first parameter of a method is ``self`` and no argument. The function returns text.
 
@@ -113,7 +120,7 @@ def tool(
     """
 
     def mark(wanted: _Function) -> _Function:
-        setattr(wanted, _ATTRIBUTE, (name or wanted.__name__, description))
+        setattr(wanted, _ATTRIBUTE, (name or wanted.__name__, description, read_only))
         _check_signature(wanted)
         return wanted
 
@@ -125,12 +132,22 @@ def is_tool(thing: object) -> bool:
     return hasattr(thing, _ATTRIBUTE)
 
 
+def is_given(annotation: object) -> bool:
+    """Whether a parameter of this type is handed over by the environment, and no argument of the call."""
+    return any(isinstance(mark, str) and mark == GIVEN for mark in getattr(annotation, "__metadata__", ()))
+
+
+def given_to(function: Callable[..., object], namespace: Mapping[str, object] | None = None) -> tuple[str, ...]:
+    """The names of the parameters of a tool that are handed over by the environment. Raises ConfigError."""
+    return tuple(name for name, annotation in _hints(function, namespace).items() if is_given(annotation))
+
+
 def tool_of(function: Callable[..., object], namespace: Mapping[str, object] | None = None) -> Tool:
     """The tool of a function, marked with ``tool`` or not. ``namespace``: names that its annotations may use.
 
     Raises ConfigError as ``tool`` does.
     """
-    name, description = getattr(function, _ATTRIBUTE, (function.__name__, ""))
+    name, description, read_only = getattr(function, _ATTRIBUTE, (function.__name__, "", False))
     signature = _check_signature(function)
     hints = _hints(function, namespace)
     said = parse_docstring(inspect.getdoc(function) or "")
@@ -138,6 +155,8 @@ def tool_of(function: Callable[..., object], namespace: Mapping[str, object] | N
     parameters = []
     for parameter in signature:
         annotation = hints[parameter.name]
+        if is_given(annotation):
+            continue
         told = about.get(parameter.name, "")
         parameters.append(
             Parameter(
@@ -150,7 +169,7 @@ def tool_of(function: Callable[..., object], namespace: Mapping[str, object] | N
         )
     text = description or " ".join((said.description or "").split())
     try:
-        return Tool(name=name, description=text, parameters=tuple(parameters))
+        return Tool(name=name, description=text, parameters=tuple(parameters), read_only=read_only)
     except ConfigError as error:
         raise ConfigError(f"{_place(function)}: {error}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from turngate.agents.branches import ForkKind
+from turngate.agents.branches import ForkKind, parent_of
 from turngate.types import Metrics, Task, Trajectory
 
 
@@ -31,8 +31,12 @@ class TreeCost:
 
 
 def tree_cost(trajectories: Sequence[Trajectory], fork: Callable[[Task], ForkKind]) -> TreeCost:
-    """Count the turns of played trees: M trees of K turns and n branches with r turns left take M·K + n·r steps."""
-    branched = [one for one in trajectories if one.parent is not None]
+    """Count the turns of played trees: M trees of K turns and n branches with r turns left take M·K + n·r steps.
+
+    A retry of a guide is no branch, because its environment takes every turn again. A new attempt shares no turn.
+    """
+    known = {one.id: one for one in trajectories}
+    branched = [one for one in trajectories if parent_of(one, known) is not None]
     shared = {one.id: one.parent[1] for one in branched if one.parent is not None}
     chain = sum(len(one.turns) for one in trajectories)
     return TreeCost(

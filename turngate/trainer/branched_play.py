@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turngate.agents.branches import ForkKind
+from turngate.agents.forced import Entry
 from turngate.agents.rollout import Player, Worlds, nobody
 from turngate.agents.tree_rollout import Expander, play_tree
-from turngate.trainer.branch_costs import branch_metrics, tree_cost
-from turngate.types import Group, Metrics, Task
+from turngate.trainer.branch_costs import TreeCost, tree_cost
+from turngate.types import Group, Task, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,17 +25,14 @@ class Trees:
         player: Player,
         worlds: Worlds,
         tasks: Sequence[Task],
+        plans: Sequence[Sequence[Entry]],
         *,
-        budget: int,
         seed: int,
         ended: Callable[[Group], None] = nobody,
     ) -> list[Group]:
         """See ``play_tree``."""
-        return await play_tree(
-            player, worlds, tasks, self.expander, budget=budget, fork=self.fork, seed=seed, ended=ended
-        )
+        return await play_tree(player, worlds, tasks, plans, self.expander, fork=self.fork, seed=seed, ended=ended)
 
-    def metrics(self, groups: Sequence[Group]) -> Metrics:
-        """See ``branch_metrics``."""
-        leaves = [trajectory for group in groups for trajectory in group.trajectories]
-        return branch_metrics(tree_cost(leaves, self.fork))
+    def cost(self, leaves: Sequence[Trajectory]) -> TreeCost:
+        """See ``tree_cost``."""
+        return tree_cost(leaves, self.fork)

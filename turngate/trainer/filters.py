@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from turngate.errors import ConfigError, ShapeError
 from turngate.parts import Part
 from turngate.trainer.selection import balanced, dcpo, prof, without_copies, without_void
+from turngate.trainer.shared_turns import regrafted
 from turngate.types import BoolArray, Metrics, ScoredGroup
 
 Filter: TypeAlias = Callable[[ScoredGroup], bool | BoolArray]
@@ -213,6 +214,6 @@ def _only(group: ScoredGroup, stays_B: BoolArray) -> ScoredGroup:
         return group
     return ScoredGroup(
         task=group.task,
-        trajectories=tuple(compress(group.trajectories, stays_B)),
+        trajectories=regrafted(group.trajectories, stays_B),
         scores=tuple(compress(group.scores, stays_B)),
     )

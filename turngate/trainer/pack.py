@@ -96,18 +96,21 @@ def pack_demonstrations(trajectories: Sequence[Trajectory]) -> Batch:
     return replace(flat, policy_weight_L=np.zeros_like(ce_weight), ce_weight_L=ce_weight)
 
 
-def split(batch: Batch, columns: Mapping[str, FloatArray], parts: int) -> Iterator[tuple[Batch, dict[str, FloatArray]]]:
+def split(
+    batch: Batch, columns: Mapping[str, FloatArray], parts: int, *, together: int = 1
+) -> Iterator[tuple[Batch, dict[str, FloatArray]]]:
     """Cut a batch, and further ``columns`` of shape [L], into ``parts`` of whole segments, one per optimizer step.
 
-    Segments are dealt out in turn, so that siblings spread over the parts. Weights (columns called ``…weight_L``) are
-    scaled by the batch's segments over the part's, so under every aggregate each part is an unbiased estimate of the
-    whole batch's loss, and parts of equal size average to it exactly. One part is the batch itself.
+    Segments are dealt out in turn, ``together`` at once, so that siblings spread over the parts. Weights (columns
+    called ``…weight_L``) are scaled by the batch's segments over the part's, so under every aggregate each part is an
+    unbiased estimate of the whole batch's loss, and parts of equal size average to it exactly. One part is the batch
+    itself.
     """
     if parts == 1:
         yield batch, dict(columns)
         return
     for part in range(parts):
-        chosen = batch.segment_L % parts == part
+        chosen = batch.segment_L // together % parts == part
         if not chosen.any():
             continue
         own = {name: getattr(batch, name)[chosen] for name in batch.__dataclass_fields__}

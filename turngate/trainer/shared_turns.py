@@ -11,12 +11,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from turngate.agents.branches import left
 from turngate.trainer.credit.cohorts import Int64Array, validate
 from turngate.trainer.credit.tree import Merge, grow
-from turngate.types import Action, Source, Trajectory, Turn, TurnTable, derive_seed
+from turngate.types import Action, BoolArray, Trajectory, Turn, TurnTable, derive_seed
 
 
 def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
@@ -37,22 +39,45 @@ def shared_columns(trajectories: Sequence[Trajectory]) -> dict[str, Int64Array]:
 def times_played(trajectories: Sequence[Trajectory]) -> Int64Array:
     """In how many of these trajectories each turn is, because they branched off each other after it: int64[N].
 
-    Copies of a turn that the policy did not write itself, such as the forced turns of a retry, do not count.
+    The forced turns of a retry are turns of its own, also where they repeat those of another episode. Where episodes
+    were taken out, ``regrafted`` must have joined what is left of their trees.
     """
-    by_id = {trajectory.id: trajectory for trajectory in trajectories}
+    known = {trajectory.id: trajectory for trajectory in trajectories}
+    branched = {one.id: one.parent for one in trajectories if one.parent is not None and left(one, known) is not None}
     keys: list[tuple[str, int]] = []
     for trajectory in trajectories:
         for index in range(len(trajectory.turns)):
-            owner, place = trajectory, trajectory.id
-            while owner.parent is not None and index < owner.parent[1]:
-                place = owner.parent[0]
-                if place not in by_id:
-                    break
-                owner = by_id[place]
-            keys.append((place, index))
-    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-    times = Counter(key for key, turn in zip(keys, turns, strict=True) if (turn.source == Source.POLICY).any())
-    return np.array([max(1, times[key]) for key in keys], np.int64)
+            owner = trajectory.id
+            while owner in branched and index < branched[owner][1]:
+                owner = branched[owner][0]
+            keys.append((owner, index))
+    times = Counter(keys)
+    return np.array([times[key] for key in keys], np.int64)
+
+
+def regrafted(trajectories: Sequence[Trajectory], stays_B: BoolArray) -> tuple[Trajectory, ...]:
+    """The trajectories that stay, joined to the trees that are left when the others are taken out.
+
+    Where one is taken out off which others branched, the branch that shares most turns with it stands in its place, and
+    the others then branch off that. So turns that several share still belong to one of them, and all are still the
+    episodes of one tree.
+    """
+    kept = {one.id: one for one in trajectories}
+    for gone in (one for one, stays in zip(trajectories, stays_B, strict=True) if not stays):
+        gone = kept[gone.id]  # it may stand in the place of an earlier one
+        branches = [(one, one.parent[1]) for one in kept.values() if one.parent is not None and left(one, kept) is gone]
+        above = left(gone, kept)
+        del kept[gone.id]
+        if not branches:
+            continue
+        heir, shared = max(branches, key=lambda branch: (branch[1], len(branch[0].turns) > branch[1]))
+        for one, turn in branches:
+            kept[one.id] = replace(one, parent=(heir.id, turn))
+        place = gone.parent
+        if above is not None and place is not None:
+            place = (above.id, min(place[1], shared))
+        kept[heir.id] = replace(heir, parent=place)
+    return tuple(kept[one.id] for one in trajectories if one.id in kept)
 
 
 def sampled_turns(trajectory: Trajectory) -> tuple[Turn, ...]:

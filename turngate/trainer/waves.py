@@ -1,7 +1,8 @@
 """Plays the tasks of a step, in as many waves as the guide wants: plan, play, examine, score, and ask the guide again.
 
 The waves of several tasks are played together, and each waits for the whole groups of the one before. Every episode is
-booked once: ``sampled = kept + replaced + tried + failed_experts``.
+booked once: ``sampled = kept + replaced + tried + failed_experts``. Where a run branches, the episodes of each wave do;
+what that cost is counted over all waves and batches of a step.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from turngate.agents.rollout import play_groups
 from turngate.errors import ConfigError, RunError
 from turngate.examine.run import Stage
 from turngate.metrics import Clock
+from turngate.trainer.branch_costs import branch_metrics
 from turngate.trainer.filling import Filling
 from turngate.trainer.guidance import Guide, NoGuide, Plan
 from turngate.trainer.guidance.results import solved, success_rate, unguided
 from turngate.trainer.guidance.writer import consult, prepare
 from turngate.trainer.run_parts import Run
+from turngate.trainer.shared_turns import regrafted
 from turngate.types import Group, Metrics, Score, ScoredGroup, Task, Trajectory, derive_seed
 
 MAX_WAVES = 64
@@ -65,9 +68,13 @@ async def play_waves(run: Run, tasks: Sequence[Task], step: int, clock: Clock) -
                 tasks = filling.further(groups_scored)
     played = [course.scored() for course in courses]
     unused = [group for course in courses for group in course.unused()]
-    books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, waves)
+    episodes = [one for group in played for one in group.trajectories]
+    cost = None if run.trees is None else run.trees.cost(episodes)
+    env_steps = sum(len(one.turns) for one in episodes) if cost is None else cost.steps
+    books = {} if isinstance(run.guide, NoGuide) else _books(courses, groups_scored, played, waves, env_steps)
+    branched = {} if cost is None else branch_metrics(cost)
     written = {} if run.writer is None else run.writer.metrics()
-    metrics = examined | books | written | filling.metrics()
+    metrics = examined | books | branched | written | filling.metrics()
     return Waves(groups=groups_scored, played=played, unused=unused, metrics=metrics)
 
 
@@ -118,11 +125,10 @@ async def _play(
 ) -> tuple[list[Group], Metrics]:
     """The groups of one wave with the facts of all examiners, which begin with a group while others are played."""
     tasks, entries = [course.task for course, _ in active], [plan.entries for _, plan in active]
-    play = partial(play_groups, run.player, run.worlds, tasks, entries, seed=seed)
-    if run.trees is not None:  # no guide plans beside branches, so every entry is empty
-        play = partial(run.trees.play, run.player, run.worlds, tasks, budget=run.group_size, seed=seed)
-    groups, metrics = (await play(), {}) if stage is None else await stage.finish(await play(ended=stage.group_done))
-    return groups, metrics if run.trees is None else metrics | run.trees.metrics(groups)
+    play = partial(play_groups if run.trees is None else run.trees.play, run.player, run.worlds, tasks, entries)
+    if stage is None:
+        return await play(seed=seed), {}
+    return await stage.finish(await play(seed=seed, ended=stage.group_done))
 
 
 @dataclass(slots=True)
@@ -168,7 +174,7 @@ class _Course:
             if rows == whole:
                 yield self.scored()
             elif rows:
-                trajectories = tuple(self.trajectories[row] for row in rows)
+                trajectories = self._grafted(rows)
                 yield run.score(Group(task=self.task, trajectories=trajectories), step)
 
     def unused(self) -> Iterator[ScoredGroup]:
@@ -194,6 +200,13 @@ class _Course:
         score = self.scores[row]
         return score.usable, score.outcome or 0.0, score.total
 
+    def _grafted(self, rows: Sequence[int]) -> tuple[Trajectory, ...]:
+        """The episodes of some rows in their order, without those of the others that they branched off."""
+        stays_B = np.zeros(len(self.trajectories), np.bool_)
+        stays_B[list(rows)] = True
+        left = {one.id: one for one in regrafted(self.trajectories, stays_B)}
+        return tuple(left[self.trajectories[row].id] for row in rows)
+
     def _chosen(self, rows: Sequence[int]) -> ScoredGroup:
         return ScoredGroup(
             task=self.task,
@@ -203,7 +216,11 @@ class _Course:
 
 
 def _books(
-    courses: Sequence[_Course], groups: Sequence[ScoredGroup], played: Sequence[ScoredGroup], waves: int
+    courses: Sequence[_Course],
+    groups: Sequence[ScoredGroup],
+    played: Sequence[ScoredGroup],
+    waves: int,
+    env_steps: int,
 ) -> Metrics:
     """Where every episode went, how many were helped, and by how much help of each level raised success.
 
@@ -224,7 +241,7 @@ def _books(
         "sampled": float(len(pairs)),
         "kept": float(kept),
         **{reason: float(left_out[reason]) for reason in ("replaced", "tried", "failed_experts")},
-        "env_steps": float(sum(len(one.turns) for one, _ in pairs)),
+        "env_steps": float(env_steps),
         "guided_share": float(np.mean([not unguided(one) for one, _ in pairs])),
     }
     if alone is not None:

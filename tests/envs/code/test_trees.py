@@ -34,7 +34,7 @@ def test_a_branch_goes_on_in_files_and_shell_of_its_own(env_of, problem):
             player = Player(ScriptedPolicy(script, models.chat(), lanes=2), models.chat(), limits)
             expander = Planned(lambda forest: [None], first)
             return await play_tree(
-                player, worlds, [problem.task()], expander, budget=4, fork=lambda task: "exact", seed=0
+                player, worlds, [problem.task()], [[None] * 4], expander, fork=lambda task: "exact", seed=0
             )
 
     (group,) = asyncio.run(go())

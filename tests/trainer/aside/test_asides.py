@@ -7,22 +7,26 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.helpers import models
-from tests.trainer.loss.flat import gradient, tokens
+from tests.trainer.loss.flat import gradient, part, tokens
 from turngate.envs.lock import LockEnv
 from turngate.judging import JudgePart
 from turngate.judging.speaker import Reply, Speaker
 from turngate.rewards.judge import Fault, FaultKind, JudgeId
 from turngate.tools.read import parse
-from turngate.trainer.aside import AsideRow, AsideRows, Gtr, Interventions, Kdrl, Relift
+from turngate.trainer.aside import AsideRow, AsideRows, EpisodePairs, Gtr, Interventions, Kdrl, Preference, Relift
 from turngate.trainer.aside.base import AsideMeans
+from turngate.trainer.aside.episode_pairs import crossed
 from turngate.trainer.aside.interventions import corrected, first_failed
 from turngate.trainer.aside.learning import TowardsTeacher, add_beside, learn_apart, packed_aside, towards_text
 from turngate.trainer.aside.thoughts import thought_turns
 from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss.tokens import gather
 from turngate.trainer.pack import pack
-from turngate.types import Guidance
+from turngate.types import Guidance, Source
 
 
 def test_policy_loss_and_cross_entropy_of_the_sheet():
@@ -334,3 +338,170 @@ def test_a_teacher_is_approached():
     teachers = np.concatenate([row.teacher[row.trained] for row in rows])
     assert losses[0] == pytest.approx(0.5 * np.mean((logprobs - teachers) ** 2), rel=1e-4)
     assert losses[-1] < losses[0]
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def two_sides(preferred, rejected, *, ce=1.0):
+    """One token each, whose log-ratios to the reference are given."""
+    return tokens(
+        [-1 + preferred, -1 + rejected],
+        weight=[0, 0],
+        ce=[ce, ce],
+        segment=[0, 1],
+        reference_logprob=[-1.0, -1.0],
+    )
+
+
+def test_a_preference_of_the_sheet():
+    """Agent-RLVR: D ½ and −½, β .1: .644397, and the gradient has the weight σ(−.1) = .475021."""
+    loss, made = Preference(beta=0.1), two_sides(0.5, -0.5)
+    value, told = loss(made)
+    assert value.item() == pytest.approx(0.644397, abs=1e-6)
+    np.testing.assert_allclose(gradient(loss, made), [-0.0475021, 0.0475021], atol=1e-7)
+    assert told == {"margin": pytest.approx(0.1), "preferred_share": 1.0}
+    assert loss.needs.reference
+    assert loss.needs.survey
+
+
+def test_a_preference_may_imitate_too_and_pairs_are_averaged():
+    """Two preferred tokens, log-probabilities −.5 and −1.5: 1 nat per token, times ½, times the weight."""
+    made = tokens(
+        [-0.5, -1.5, -1.0],
+        weight=[0] * 3,
+        ce=[0.25] * 3,
+        segment=[0, 0, 1],
+        reference_logprob=[-0.5, -1.5, -1.0],
+    )
+    assert Preference(beta=0.1, imitated=0.5)(made)[0].item() == pytest.approx(0.25 * (np.log(2) + 0.5))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4), st.floats(0.01, 2), st.floats(0, 1))
+def test_a_preference_is_what_autograd_makes_of_its_formula(seed, n_pairs, beta, imitated):
+    """Value and gradient are those of the formula itself, and passes add up to them, however they are cut."""
+    rng = np.random.default_rng(seed)
+    segment = np.repeat(np.arange(2 * n_pairs), rng.integers(1, 4, size=2 * n_pairs))
+    n = len(segment)
+    weight = np.where(rng.random(n) < 0.2, 0.0, 0.5 / n_pairs)
+    for own in range(2 * n_pairs):
+        weight[np.flatnonzero(segment == own)[0]] = 0.5 / n_pairs
+    made = tokens(
+        -rng.random(n) * 3,
+        weight=[0] * n,
+        ce=weight,
+        segment=segment,
+        reference_logprob=-rng.random(n) * 3,
+    )
+
+    def formula(whole):
+        total = 0.0
+        for pair in range(n_pairs):
+            sides = [(whole.segment == own) & (whole.ce_weight != 0) for own in (2 * pair, 2 * pair + 1)]
+            gains = [(whole.logprob - whole.reference_logprob)[side].sum() for side in sides]
+            text = whole.logprob[sides[0]].mean()
+            value = -torch.nn.functional.logsigmoid(beta * (gains[0] - gains[1])) - imitated * text
+            total = total + 0.5 / n_pairs * value
+        return total, {}
+
+    loss = Preference(beta=beta, imitated=imitated)
+    assert loss(made)[0].item() == pytest.approx(formula(made)[0].item(), rel=1e-9)
+    np.testing.assert_allclose(gradient(loss, made), gradient(formula, made), atol=1e-10)
+    fixed, _ = loss.survey(gather([made]), {})
+    cut = [np.flatnonzero(segment == own) for own in rng.permutation(2 * n_pairs)]
+    passes = [part(made, at) for at in cut]
+    assert sum(fixed(one)[0].item() for one in passes) == pytest.approx(loss(made)[0].item())
+    for at, one in zip(cut, passes, strict=True):
+        np.testing.assert_allclose(gradient(fixed, one), gradient(loss, made)[at], atol=1e-10)
+
+
+HINT = Guidance(kind="hint", level=1, text="a", source="env")
+
+
+def with_hint(made, *, strip=False):
+    """The episode as it was sampled with two more tokens in its first context."""
+    first = made.turns[0]
+    ids = np.concatenate([first.context_ids, [7, 8]]).astype(np.int32)
+    source = np.insert(first.source, len(first.context_ids), [Source.GUIDE] * 2)
+    turns = (replace(first, context_ids=ids, source=source), *made.turns[1:])
+    return replace(made, turns=turns, guidance=replace(HINT, strip_for_train=strip))
+
+
+def paired(groups, **settings):
+    asked = []
+
+    def teacher(name):
+        def likelihoods(ids, own):
+            asked.extend(zip(ids, own, strict=True))
+            return [np.full(int(one.sum()), -1.0, np.float32) for one in own]
+
+        return likelihoods
+
+    source = EpisodePairs(**settings).open(replace(means(solved), teacher=teacher))
+    return asyncio.run(source.rows(groups, 1)), source.metrics()
+
+
+def written(row):
+    return models.chat().decode(row.ids[row.trained]).replace("<|end|>", "")
+
+
+def test_guided_successes_are_preferred_to_unguided_failures_under_the_bare_context():
+    right, wrong = episode(["press a"]), episode(["press b"])
+    group = models.scored([wrong, right, with_hint(right), with_hint(wrong), wrong], [0.0, 1.0, 1.0, 0.0, 0.0])
+    found, counted = paired([group])
+    assert [written(row) for row in found.rows] == ["press a", "press b"] * 2
+    assert counted == {"other_beginning": 0}
+    for row in found.rows:
+        assert row.ids.tolist() in (right.ids().tolist(), wrong.ids().tolist())
+        assert (row.teacher == np.where(row.trained, -1, 0)).all()
+    assert found.preference == Preference(beta=0.1)
+    assert len(paired([group], winners="all")[0].rows) == 2 * 4
+    assert len(paired([group], winners="all", most=3)[0].rows) == 2 * 3
+    assert not paired([models.scored([wrong, right], [0.0, 1.0])])[0].rows
+
+
+def test_pairs_that_do_not_begin_alike_are_left_out_and_counted():
+    wrong = episode(["press b"])
+    other = episode(["press a"])
+    first = replace(other.turns[0], context_ids=other.turns[0].context_ids + 1)
+    other = with_hint(replace(other, turns=(first, *other.turns[1:])))
+    found, counted = paired([models.scored([wrong, other], [0.0, 1.0])])
+    assert not found.rows
+    assert counted == {"other_beginning": 1}
+
+
+@given(st.integers(0, 5), st.integers(0, 5))
+def test_every_success_meets_every_failure_once_and_all_are_used_evenly(n_wins, n_losses):
+    found = list(crossed(range(n_wins), range(n_losses)))
+    assert len(found) == len(set(found)) == n_wins * n_losses
+    for most in range(len(found) + 1):
+        for side, n in ((0, n_wins), (1, n_losses)):
+            used = np.bincount([pair[side] for pair in found[:most]], minlength=n)
+            assert not most or used.max() - used.min() <= 1
+
+
+@pytest.mark.parametrize("minibatches", [2, 4])
+def test_minibatches_keep_pairs_together_and_average_to_the_whole(minibatches):
+    rows = some_rows(8, teacher=True)
+    aside = packed_aside("pairs", AsideRows(rows=rows, preference=Preference(beta=0.5), weight=2.0))
+    whole, parts = models.learner(tokens_per_pass=8), models.learner()
+    told = add_beside(whole, [aside], minibatch=0, of=1)
+    for place in range(minibatches):
+        add_beside(parts, [aside], minibatch=place, of=minibatches)
+    for learner in (whole, parts):
+        learner._release()
+    np.testing.assert_allclose(gradients(parts) / minibatches, gradients(whole), rtol=1e-3, atol=1e-6)
+    ratios = [(models.naive_logprobs(models.model(), row.ids) - row.teacher)[row.trained].sum() for row in rows]
+    margins = 0.5 * np.subtract(ratios[::2], ratios[1::2])
+    assert told["aside/pairs_margin"] == pytest.approx(margins.mean(), rel=1e-4)
+    assert told["aside/pairs_preferred_share"] == pytest.approx((margins > 0).mean())
+    assert told["aside/pairs_loss"] == pytest.approx(2 * np.logaddexp(0, -margins).mean(), rel=1e-4)
+
+
+def test_what_is_preferred_is_preferred_more_and_more():
+    aside = packed_aside("pairs", AsideRows(rows=some_rows(4, teacher=True), preference=Preference(beta=0.5)))
+    learner, margins = models.learner(lr=1e-2), []
+    for _ in range(5):
+        margins.append(add_beside(learner, [aside], minibatch=0, of=1)["aside/pairs_margin"])
+        learner.optim_step()
+    assert margins == sorted(margins)

@@ -217,7 +217,7 @@ def test_drafts_are_the_best_failures_and_a_rewrite_pays_for_its_draft():
     assert (entry.turns, entry.parent, entry.guidance.insert_turn) == (("a",), ("t#1", 1), 1)
     assert "It did not meet: paid, parsed (turn 1)." in entry.guidance.text
     assert guide.again(group, 2) is None
-    rewrite = with_ledger(replace(played("ac", name="t#3"), parent=("t#1", 1)), 1.0)
+    rewrite = with_ledger(replace(played("ac", name="t#3"), parent=("t#1", 1), guidance=entry.guidance), 1.0)
     everything = ScoredGroup(
         task=task(), trajectories=(*group.trajectories, rewrite[0]), scores=(*group.scores, rewrite[1])
     )

@@ -16,6 +16,7 @@ from turngate.trainer.loss import (
     Gain,
     Gmpo,
     Gspo,
+    GtrClipped,
     Objective,
     PolicyLoss,
     Reinforce,
@@ -379,3 +380,60 @@ def test_an_objective_that_says_nothing_is_named():
 
     with pytest.raises(ConfigError, match="objective 'silent' has no __call__, so it gives no value to raise"):
         Silent(type="silent")(tokens([-1.0]))
+
+
+# --- thoughts that count less ----------------------------------------------------------------------------------------
+
+
+def thinking(log_ratios, thought, *, advantage=1.0, turn=None, weight=None):
+    """Tokens whose old log-probability is −2."""
+    n = len(log_ratios)
+    return tokens(
+        [-2 + one for one in log_ratios],
+        sampled=[-2.0] * n,
+        advantage=[advantage] * n,
+        turn=turn,
+        thought=thought,
+        weight=weight or [1 / n] * n,
+    )
+
+
+@pytest.mark.parametrize(("advantage", "value"), [(1.0, 1.1), (-1.0, -1.491825)])
+def test_gtr_of_the_sheet(advantage, value):
+    """Thought −4.0, was −4.4, action −1.0, was −1.2: −3.0 against −3.4, a ratio of e^.4 = 1.491825."""
+    batch = tokens([-4.0, -1.0], sampled=[-4.4, -1.2], advantage=[advantage] * 2, thought=[1, 0])
+    assert GtrClipped()(batch).value.tolist() == pytest.approx([value] * 2, abs=1e-6)
+    loose = GtrClipped(clip=0.5)(batch)
+    assert loose.value.tolist() == pytest.approx([advantage * 1.491825] * 2, abs=1e-6)
+    assert not loose.limited.any()
+
+
+def test_the_gradient_of_gtr_is_that_of_its_formula_turn_by_turn():
+    """Two turns whose ratios are inside of the bounds: mean over turns of r·A, each token weighed by λ or 1."""
+    turn, thought = [0, 0, 0, 1, 1], [1, 1, 0, 0, 1]
+    batch = thinking([0.02, -0.01, 0.03, 0.01, 0.04], thought, turn=turn, weight=[1 / 6] * 3 + [1 / 4] * 2)
+    (found,) = torch.autograd.grad((batch.policy_weight * GtrClipped()(batch).value).sum(), batch.logprob)
+    weights = torch.tensor([0.5, 0.5, 1.0, 1.0, 0.5], dtype=torch.float64)
+    x = weights * (batch.logprob - batch.sampled_logprob)
+    ratios = torch.stack([x[:3].sum().exp(), x[3:].sum().exp()])
+    (expected,) = torch.autograd.grad(ratios.mean(), batch.logprob)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_one_turn_far_off_leaves_only_the_clipped_term_to_the_whole_batch():
+    """Turn 0 has a ratio of e^3 > 10. Turn 1 is out of bounds on the side that would still have a gradient."""
+    batch = thinking([3.0, 0.2], [0, 0], turn=[0, 1], advantage=-1.0)
+    assert GtrClipped()(batch).value.tolist() == pytest.approx([-1.1, -1.1])
+    (gradient,) = torch.autograd.grad(GtrClipped()(batch).value.sum(), batch.logprob)
+    assert not gradient.any()
+    near = thinking([2.0, 0.2], [0, 0], turn=[0, 1], advantage=-1.0)
+    assert GtrClipped()(near).value.tolist() == pytest.approx([-math.exp(2.0), -math.exp(0.2)])
+    loss = PolicyLoss(objective=GtrClipped())
+    fixed, _ = loss.survey(batch, {})
+    value, _ = fixed(flat.part(batch, [1]))
+    assert value.item() == pytest.approx(0.5 * 1.1)
+
+
+def test_gtr_says_what_it_misses():
+    with pytest.raises(ShapeError, match="GTR needs 'thought'"):
+        GtrClipped()(tokens([0.0]))

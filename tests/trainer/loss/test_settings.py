@@ -75,6 +75,7 @@ def test_defaults_are_those_of_the_papers():
         "gspo": {"unit": "sequence", "clip_low": 3e-4, "clip_high": 4e-4},
         "cispo": {"floor": 0.0, "cap": 5.0},
         "gmpo": {"unit": "sequence", "clip_low": 0.4, "clip_high": 0.4},
+        "gtr": {"thought_weight": 0.5, "clip": 0.1, "largest": 10.0},
         "sapo": {"tau_positive": 1.0, "tau_negative": 1.05},
         "reinforce": {},
         "kl_cov": {"share": 0.002, "coef": 1.0},
@@ -228,7 +229,7 @@ def test_what_is_dumped_is_read_back(tmp_path):
 
 def test_every_part_and_every_setting_of_it_is_explained():
     parts = [kind for family in (Objective, Correction, Penalty) for kind in map(family.find, family.names())]
-    assert len(parts) == 18
+    assert len(parts) == 19
     for model in (LossSettings, *parts):
         assert model.__doc__
         assert [name for name, field in model.model_fields.items() if name != "type" and not field.description] == []
@@ -238,7 +239,7 @@ def test_importing_the_loss_and_reading_a_config_of_it_load_no_torch():
     program = """
 import sys
 from turngate.trainer.loss import LossSettings
-kinds = ["clipped", "gspo", "cispo", "gmpo", "sapo", "reinforce", "kl_cov", "clip_cov", "simko"]
+kinds = ["clipped", "gspo", "cispo", "gmpo", "gtr", "sapo", "reinforce", "kl_cov", "clip_cov", "simko"]
 for kind in kinds:
     data = {"objective": kind, "correction": ["veto", "geometric"], "penalties": ["kl", "siren"], "decoupled": True}
     LossSettings.model_validate(data).policy_loss(seed=0).needs

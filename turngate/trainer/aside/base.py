@@ -15,9 +15,21 @@ from turngate.agents.forced import Entry, Forced
 from turngate.agents.rollout import Player
 from turngate.examine.base import Likelihoods
 from turngate.parts import Part
+from turngate.trainer.aside.preference import Preference
 from turngate.trainer.guidance.base import Helpers, Need
 from turngate.trainer.guidance.results import solved
-from turngate.types import Action, BoolArray, FloatArray, Guidance, IntArray, Metrics, ScoredGroup, Task, Trajectory
+from turngate.types import (
+    Action,
+    BoolArray,
+    FloatArray,
+    Guidance,
+    IntArray,
+    Metrics,
+    ScoredGroup,
+    Source,
+    Task,
+    Trajectory,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,12 +50,14 @@ class AsideRows:
     """What one aside wants to be learned in a step; either all rows have a teacher or none.
 
     ``weight`` times the mean over their trained tokens is added to the loss of the step. With ``lr_factor`` they get an
-    update of their own instead, at this multiple of the learning rate.
+    update of their own instead, at this multiple of the learning rate. With ``preference`` they are pairs, the
+    preferred row before the rejected one, whose ``teacher`` is the reference, and the mean is over the pairs.
     """
 
     rows: Sequence[AsideRow]
     weight: float = 1.0
     lr_factor: float | None = None
+    preference: Preference | None = None
 
 
 class AsideSource(ABC):
@@ -103,6 +117,9 @@ class AsidePart(Part):
         """Names of the models that it asks."""
         return ()
 
+    def check(self, guide: str) -> None:
+        """Raise ValueError for an aside that has no effect beside a guide of this type."""
+
     @abstractmethod
     def open(self, means: AsideMeans) -> AsideSource:
         """The source of one run."""
@@ -114,8 +131,8 @@ def check_asides(parts: Sequence[AsidePart], *, guide: str, learner: str, steps:
     kinds = [part.type for part in parts]
     if twice := next((kind for kind in kinds if kinds.count(kind) > 1), None):
         raise ValueError(f"aside '{twice}' is listed twice, so its metrics could not be told apart; keep one")
-    if "lessons" in kinds and guide != "mel":
-        raise ValueError(f"aside 'lessons' has no effect: guide '{guide}' writes no lessons; 'mel' does")
+    for part in parts:
+        part.check(guide)
     if kinds and learner == "frozen":
         raise ValueError(f"aside '{kinds[0]}' has no effect: a learner of type 'frozen' makes no updates")
     if kinds and not steps:
@@ -146,3 +163,13 @@ def row_of(trajectory: Trajectory) -> AsideRow:
     """The whole episode, trained on all that was said in its turns."""
     said = [np.arange(len(turn.source)) >= len(turn.context_ids) for turn in trajectory.turns]
     return AsideRow(ids=trajectory.ids(), trained=np.concatenate(said))
+
+
+def own_tokens(trajectory: Trajectory) -> BoolArray:
+    """Which tokens of the whole episode the policy wrote: bool[L]."""
+    marks = [np.zeros(0, np.bool_)]
+    for turn in trajectory.turns:
+        own = turn.source == Source.POLICY
+        own[: len(turn.context_ids)] = False
+        marks.append(own)
+    return np.concatenate(marks)

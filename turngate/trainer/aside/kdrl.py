@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from turngate.trainer.aside.base import AsideMeans, AsidePart, AsideRow, AsideRows, AsideSource
+from turngate.trainer.aside.base import AsideMeans, AsidePart, AsideRow, AsideRows, AsideSource, own_tokens
 from turngate.trainer.contexts import without_hint
 from turngate.trainer.guidance.results import solved
-from turngate.types import ScoredGroup, Source, Trajectory
+from turngate.types import ScoredGroup, Trajectory
 
 
 class Kdrl(AsidePart):
@@ -59,8 +59,7 @@ class TeacherRows(AsideSource):
     async def rows(self, groups: Sequence[ScoredGroup], step: int) -> AsideRows | None:
         """See ``Kdrl``."""
         failed = [without_hint(one) for one in self._failed(groups)]
-        asked = [np.concatenate([_own(turn.source, len(turn.context_ids)) for turn in one.turns]) for one in failed]
-        pairs = [(one.ids(), own) for one, own in zip(failed, asked, strict=True) if own.any()]
+        pairs = [(one.ids(), own) for one in failed if (own := own_tokens(one)).any()]
         found = self._likelihoods([ids for ids, _ in pairs], [own for _, own in pairs])
         rows = []
         for (ids, own), logprob in zip(pairs, found, strict=True):
@@ -75,9 +74,3 @@ class TeacherRows(AsideSource):
             for trajectory, score in zip(group.trajectories, group.scores, strict=True):
                 if score.usable and not solved(score) and not spared and trajectory.turns:
                     yield trajectory
-
-
-def _own(source: np.ndarray, n_context: int) -> np.ndarray:
-    own: np.ndarray = source == Source.POLICY
-    own[:n_context] = False
-    return own

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from turngate.trainer.aside.base import AsideRows, AsideSource
+from turngate.trainer.aside.preference import plain_logprob
 from turngate.trainer.learner import Learner
-from turngate.trainer.loss.tokens import Loss, Needs, Tokens
+from turngate.trainer.loss.tokens import Loss, Memory, Needs, Surveyed, Tokens, needs_of
 from turngate.trainer.pack import split
 from turngate.types import Batch, FloatArray, Metrics, ScoredGroup
 
@@ -20,13 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AsideBatch:
-    """The rows of one aside, packed: ``columns`` are what ``loss`` needs beside them (see ``AsideRows``)."""
+    """The rows of one aside, packed: ``columns`` are what ``loss`` needs beside them (see ``AsideRows``).
+
+    ``together``: so many segments in a row belong together; 2 for pairs.
+    """
 
     kind: str
     batch: Batch
     columns: Mapping[str, FloatArray]
     loss: Loss
     lr_factor: float | None
+    together: int = 1
+
+    def parts(self, most: int) -> list[tuple[Batch, dict[str, FloatArray]]]:
+        """The batch and its columns in at most so many parts, which average to the whole."""
+        n = min(most, self.batch.n_segments // self.together)
+        return list(split(self.batch, self.columns, n, together=self.together))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,17 +60,19 @@ class Asides:
 
 
 def packed_aside(kind: str, aside: AsideRows) -> AsideBatch:
-    """One segment per row, with ``ce_weight_L`` = weight / number of trained tokens: the loss is ``weight`` times a
-    mean over these rows' own tokens, whatever else is learned."""
+    """One segment per row, with ``ce_weight_L`` = weight / number of trained tokens, of pairs weight / their number:
+    the loss is ``weight`` times a mean over these rows' own tokens or pairs, whatever else is learned."""
     lengths = [len(row.ids) for row in aside.rows]
     trained_L = np.concatenate([row.trained for row in aside.rows])
     zeros_L = np.zeros(len(trained_L), np.float32)
+    together = 1 if aside.preference is None else 2
+    n_averaged = trained_L.sum() if aside.preference is None else len(lengths) // together
     batch = Batch(
         ids_L=np.concatenate([row.ids for row in aside.rows]).astype(np.int32),
         logprob_L=zeros_L,
         advantage_L=zeros_L,
         policy_weight_L=zeros_L,
-        ce_weight_L=(aside.weight * trained_L / max(1, trained_L.sum())).astype(np.float32),
+        ce_weight_L=(aside.weight * trained_L / max(1, n_averaged)).astype(np.float32),
         position_L=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
         segment_L=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
         turn_L=np.zeros(len(trained_L), np.int32),
@@ -68,13 +80,13 @@ def packed_aside(kind: str, aside: AsideRows) -> AsideBatch:
     )
     teachers = [row.teacher for row in aside.rows if row.teacher is not None]
     columns = {"reference_L": np.concatenate(teachers).astype(np.float32)} if teachers else {}
-    loss = TowardsTeacher() if teachers else towards_text
-    return AsideBatch(kind=kind, batch=batch, columns=columns, loss=loss, lr_factor=aside.lr_factor)
+    loss = aside.preference or (TowardsTeacher() if teachers else towards_text)
+    return AsideBatch(kind=kind, batch=batch, columns=columns, loss=loss, lr_factor=aside.lr_factor, together=together)
 
 
 def towards_text(tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
     """Cross-entropy: ``−Σ ce_weight·log π``, over the whole vocabulary."""
-    return -(tokens.ce_weight * _logprob(tokens)).sum(), {}
+    return -(tokens.ce_weight * plain_logprob(tokens)).sum(), {}
 
 
 class TowardsTeacher:
@@ -85,12 +97,8 @@ class TowardsTeacher:
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
         """See the class."""
-        apart = _logprob(tokens) - tokens.required("reference_logprob", "a teacher's loss")
+        apart = plain_logprob(tokens) - tokens.required("reference_logprob", "a teacher's loss")
         return 0.5 * (tokens.ce_weight * apart**2).sum(), {}
-
-
-def _logprob(tokens: Tokens) -> torch.Tensor:
-    return tokens.logprob if tokens.plain_logprob is None else tokens.plain_logprob
 
 
 def add_beside(learner: Learner, asides: Sequence[AsideBatch], *, minibatch: int, of: int) -> Metrics:
@@ -104,7 +112,7 @@ def add_beside(learner: Learner, asides: Sequence[AsideBatch], *, minibatch: int
         return {}
     metrics = {"learner/policy_grad_norm": learner.hold_gradient()}
     for one in beside:
-        parts = list(split(one.batch, one.columns, min(of, one.batch.n_segments)))
+        parts = one.parts(of)
         metrics |= _descended(learner, one, *parts[minibatch % len(parts)])
     return metrics
 
@@ -129,8 +137,10 @@ def learn_apart(learner: Learner, asides: Sequence[AsideBatch], *, alone: bool) 
 
 def _descended(learner: Learner, aside: AsideBatch, part: Batch, columns: Mapping[str, FloatArray]) -> Metrics:
     found = learner.forward_backward(part, _Named(aside.loss), measured=columns)
-    norm = learner.hold_gradient()
-    return {f"aside/{aside.kind}_loss": found.get(_Named.LOSS, 0.0), f"aside/{aside.kind}_grad_norm": norm}
+    own = {name: value for name, value in found.items() if "/" not in name}  # the learner's have a prefix
+    own["loss"] = found.get(_Named.LOSS, 0.0)
+    own["grad_norm"] = learner.hold_gradient()
+    return {f"aside/{aside.kind}_{name}": value for name, value in own.items()}
 
 
 class _Named:
@@ -139,8 +149,13 @@ class _Named:
     LOSS = "loss/aside"
 
     def __init__(self, loss: Loss) -> None:
-        self._loss = loss
-        self.needs = getattr(loss, "needs", Needs())
+        self._loss, self.needs = loss, needs_of(loss)
+
+    def survey(self, tokens: Tokens, memory: Memory) -> tuple[Loss, Memory]:
+        """That of the loss itself, which has one if it ``needs`` one."""
+        assert isinstance(self._loss, Surveyed)
+        fixed, memory = self._loss.survey(tokens, memory)
+        return _Named(fixed), memory
 
     def __call__(self, tokens: Tokens) -> tuple[torch.Tensor, Metrics]:
         value, metrics = self._loss(tokens)

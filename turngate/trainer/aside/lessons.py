@@ -27,6 +27,11 @@ class Lessons(WeighedAside):
 
     type: Literal["lessons"] = "lessons"
 
+    def check(self, guide: str) -> None:
+        """Raise ValueError for a guide that writes no lessons."""
+        if guide != "mel":
+            raise ValueError(f"aside 'lessons' has no effect: guide '{guide}' writes no lessons; 'mel' does")
+
     def open(self, means: AsideMeans) -> AsideSource:
         """See ``LessonRows``."""
         return LessonRows(means.chat, weight=self.weight)

@@ -43,8 +43,8 @@ class Gtr(WeighedAside):
     nothing. A correction with which the environment would read another action is dropped. Where the corrector cannot be
     reached or read, the turn is left out and counted (``aside/gtr_faults``).
 
-    Source: GTR, https://arxiv.org/abs/2503.08525, and its code. It also weighs thoughts by 0.5 in the policy's ratio,
-    which this part does not do.
+    Source: GTR, https://arxiv.org/abs/2503.08525, and its code. It also weighs thoughts by 0.5 in the policy's ratio:
+    set loss.objective to "gtr" for that.
     """
 
     type: Literal["gtr"] = "gtr"

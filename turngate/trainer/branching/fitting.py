@@ -19,17 +19,19 @@ def fills_values(data: Mapping[str, object]) -> bool:
 
 
 def check_branching(
-    part: BranchingPart, group_size: int, credit: str, reads: frozenset[str], *, critic: bool, guided: bool
+    part: BranchingPart, group_size: int, credit: str, reads: frozenset[str], *, critic: bool, guide: str, retries: bool
 ) -> None:
     """Raise ValueError if ``part`` cannot be used in a run with these settings.
 
-    ``reads``: the columns that the rule ``credit`` reads; ``critic``: the run has one; ``guided``: it has a guide.
+    ``reads``: the columns that the rule ``credit`` reads; ``critic``: the run has one; ``retries``: its ``guide`` tries
+    again from the midst of episodes.
     """
     name = part.type
-    if guided:
+    if part.fills and retries:
         raise ValueError(
-            "branching and guide cannot be used together yet: nobody says whether the branches of a guided episode are "
-            "guided; leave one of them out"
+            f"branching '{name}' cannot be used with guide '{guide}': its retries leave episodes as continuations do, "
+            "but they are helped, so the values would be those of helped play. Use another guide, or a branching that "
+            "measures no values, such as tree_grpo"
         )
     part.check(group_size)
     if credit in SHARES_OUT:

@@ -20,10 +20,9 @@ def missing_children(forest: Forest, children: int) -> list[Fork]:
     """
     used = forest.used
     levels: dict[int, list[Fork]] = {}
-    for leaf, turn in forest.states:
-        if turn:
-            n = children - 1 - used.get((leaf.id, turn), 0)
-            levels.setdefault(turn, []).extend([Fork(id=leaf.id, turn=turn)] * n)
+    for leaf, turn in forest.later_states:
+        n = children - 1 - used.get((leaf.id, turn), 0)
+        levels.setdefault(turn, []).extend([Fork(id=leaf.id, turn=turn)] * n)
     return next((forks for _, forks in sorted(levels.items()) if forks), [])
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from pydantic import Field
 
 from turngate.agents.branches import Fork
-from turngate.agents.tree_rollout import Forest
+from turngate.agents.tree_rollout import Forest, first_own
 from turngate.trainer.branching.base import BranchingPart, check_parts
-from turngate.types import Source, Turn, derive_seed
+from turngate.types import Source, Trajectory, Turn, derive_seed
 
 FIRST_TOKENS = 20  # of a turn, as in ARPO
 
@@ -63,15 +63,15 @@ class ArpoBranching(BranchingPart):
         if not forest.leaves:
             return [None] * self.chains
         used = forest.used
-        drawn = [(leaf, turn) for leaf, turn in forest.states if turn and (leaf.id, turn) not in used]
-        found = [Fork(id=leaf.id, turn=turn) for leaf, turn in drawn if self._draws(leaf.turns, leaf.seed, turn)]
+        drawn = [(leaf, turn) for leaf, turn in forest.later_states if (leaf.id, turn) not in used]
+        found = [Fork(id=leaf.id, turn=turn) for leaf, turn in drawn if self._draws(leaf, turn)]
         return [fork for fork in sorted(found, key=lambda fork: fork.turn) for _ in range(self.beam - 1)]
 
-    def _draws(self, turns: Sequence[Turn], seed: int, turn: int) -> bool:
+    def _draws(self, leaf: Trajectory, turn: int) -> bool:
         """Drawn once for each state, from a seed of its own: so it is the same in every round."""
-        rise = start_surprisal(turns[turn]) - start_surprisal(turns[0])
+        rise = start_surprisal(leaf.turns[turn]) - start_surprisal(leaf.turns[first_own(leaf)])
         chance = branch_chance(rise, alpha=self.alpha, weight=self.weight)
-        return bool(np.random.default_rng(derive_seed(seed, "branch", turn)).random() < chance)
+        return bool(np.random.default_rng(derive_seed(leaf.seed, "branch", turn)).random() < chance)
 
 
 class EpTreeBranching(BranchingPart):
@@ -133,5 +133,5 @@ class CureBranching(BranchingPart):
 
 def unsure_first(forest: Forest) -> list[Fork]:
     """The states before a second or later turn, the most surprising turn first."""
-    ranked = sorted(forest.states, key=lambda state: -start_surprisal(state[0].turns[state[1]]))
-    return [Fork(id=leaf.id, turn=turn) for leaf, turn in ranked if turn]
+    ranked = sorted(forest.later_states, key=lambda state: -start_surprisal(state[0].turns[state[1]]))
+    return [Fork(id=leaf.id, turn=turn) for leaf, turn in ranked]

@@ -37,7 +37,7 @@ class TreeGrpoBranching(BranchingPart):
         if not forest.leaves:
             return [None] * self.trees
         n = (len(forest.leaves) + room - self.trees) // (self.trees * self.rounds)
-        trees: dict[str, list[Fork]] = {leaf.id: [] for leaf in forest.leaves if leaf.parent is None}
+        trees: dict[str, list[Fork]] = {leaf.id: [] for leaf in forest.trees}
         for leaf, turn in forest.states:
             trees[forest.root(leaf)].append(Fork(id=leaf.id, turn=turn))
         return [

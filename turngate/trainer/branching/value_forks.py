@@ -30,11 +30,12 @@ class ContinuedChains(BranchingPart):
     def choose(self, forest: Forest, room: int, rng: np.random.Generator) -> Sequence[Fork | None]:
         """What the newest chain lacks; a new chain where it lacks nothing."""
         used = forest.used
-        chains = [leaf for leaf in forest.sound if leaf.parent is None]
+        begun = {leaf.id for leaf in forest.trees}
+        chains = [leaf.id for leaf in forest.sound if leaf.id in begun]
         lacking = [
             Fork(id=leaf.id, turn=turn)
-            for leaf in chains[-1:]
-            for turn in range(len(leaf.turns))
+            for leaf, turn in forest.states
+            if leaf.id in chains[-1:]
             for _ in range(self.continuations - used.get((leaf.id, turn), 0))
         ]
         return lacking or [None]

@@ -1,10 +1,11 @@
 """Negative controls: runs that must not learn, because credit has nothing to do with what the policy did.
 
 If such a run improves, its improvement does not come from credit. Which episodes are learned from is decided by their
-true scores, as in the run itself. Facts that a rule reads beside rewards (tags, entropies, beliefs) stay true too.
+true scores, as in the run itself; ``check_controls`` refuses what would learn from that. Facts that a rule reads beside
+rewards (tags, entropies, beliefs) stay true too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,24 @@ from turngate.errors import ShapeError
 from turngate.trainer.credit.cohorts import Float64Array, Int64Array, first_turns, lengths, validate
 from turngate.trainer.credit.pay_sources import PAID, last_turns
 from turngate.types import FloatArray, TurnTable, derive_seed
+
+
+def check_controls(controls: Sequence[str], *, guide: str, asides: Sequence[str]) -> None:
+    """Raise ValueError for controls of a run that could learn from true results, although its credit is false.
+
+    A guide reads true scores when it decides which episodes are learned from, and an aside learns beside all credit. A
+    curriculum chooses among tasks alone, so it may stay: no episode of a task is preferred to another one.
+    """
+    if controls and asides:
+        raise ValueError(
+            f"controls cannot be made of a run with aside '{asides[0]}': it learns from true results or somebody "
+            "else's episodes, whatever credit says; leave controls out, or leave the aside out"
+        )
+    if controls and guide != "none":
+        raise ValueError(
+            f"controls cannot be made of a run with guide '{guide}': a guide decides by true results which episodes "
+            "are learned from, so a control could learn from its choice; leave controls out, or leave the guide out"
+        )
 
 
 def shuffle_between_trajectories(table: TurnTable, advantage_N: FloatArray, seed: int) -> FloatArray:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sized
 
 import numpy as np
 
+from turngate.agents.branches import left
 from turngate.errors import StoreError
 from turngate.trainer.curriculum.base import Numbers
 from turngate.trainer.guidance.results import solved
@@ -37,13 +38,15 @@ def learnability(pass_rate: Numbers) -> Numbers:
 def unaided(groups: Iterable[ScoredGroup]) -> dict[str, list[Score]]:
     """Task → the scores of its usable episodes that the policy played alone from the beginning.
 
-    Left out are episodes with any guidance, with turns that somebody else took, and branches, which begin in the midst
-    of another episode: what they reach says nothing about how often the policy solves the task by itself.
+    Left out are episodes with any guidance, with turns that somebody else took, branches, which begin in the midst of
+    another episode, and new attempts, which saw an earlier one: what they reach says nothing about how often the policy
+    solves the task by itself. A branch before the first turn of another episode shares nothing with it and counts.
     """
     found: dict[str, list[Score]] = {}
     for group in groups:
+        known = {one.id: one for one in group.trajectories}
         for trajectory, score in zip(group.trajectories, group.scores, strict=True):
-            if score.usable and _alone(trajectory):
+            if score.usable and _alone(trajectory, known):
                 found.setdefault(group.task.id, []).append(score)
     return found
 
@@ -108,7 +111,8 @@ def restored(found: JSON, like: Sized) -> Numbers:
     return numbers
 
 
-def _alone(trajectory: Trajectory) -> bool:
+def _alone(trajectory: Trajectory, known: Mapping[str, Trajectory]) -> bool:
     helped = trajectory.guidance is not None or any(turn.guidance is not None for turn in trajectory.turns)
     forced = any((turn.source == Source.GUIDE).any() for turn in trajectory.turns)
-    return not helped and not forced and trajectory.parent is None
+    begun = trajectory.parent is None or (trajectory.parent[1] == 0 and left(trajectory, known) is not None)
+    return begun and not helped and not forced

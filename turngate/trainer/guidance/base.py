@@ -15,7 +15,12 @@ Need: TypeAlias = Literal["hints", "solutions"]
 
 
 class Helpers(Protocol):
-    """What the environments of a run say about their tasks, for guides alone."""
+    """What the environments of a run say about their tasks, for guides alone, and the seed of the run."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run, from which whatever a guide draws at random must derive."""
+        ...
 
     def hint(self, task: Task, level: int) -> str | None:
         """The hint of ``level``, from 1 (least) to ``hint_levels``; None where the task has none."""
@@ -90,6 +95,10 @@ class GuidePart(Part):
     """Whether its episodes leave others at some turn, as rules over trees need."""
     experts: ClassVar[bool] = False
     """Whether an expert takes turns in its episodes (``Guidance.source`` is "expert"), as loss.experts needs."""
+
+    bonuses: ClassVar[frozenset[str]] = frozenset()
+    """Names of the lines that it adds to ledgers (``Guide.settle``). Rescoring, which scores by a rubric, leaves them
+    out and says so."""
 
     @property
     def strips(self) -> bool:

@@ -76,6 +76,11 @@ class GuardedHelp:
     def __init__(self, helpers: Helpers, guard: LeakGuard) -> None:
         self._helpers, self._guard = helpers, guard
 
+    @property
+    def seed(self) -> int:
+        """See ``Helpers``."""
+        return self._helpers.seed
+
     def hint(self, task: Task, level: int) -> str | None:
         """See ``Helpers``."""
         text = self._helpers.hint(task, level)

@@ -32,11 +32,13 @@ class HindsightPart(GuidePart):
     ``R ← R + alpha·(R′ − R)`` for each failure of reward R whose rewrite got R′: what is easily mended is worth more.
     The bonus stands in the ledger as "hindsight"; rescoring, which sees one episode at a time, leaves it out. Rewrites
     are learned from under the context without the lists; the loss of such rows is that of loss.guided. Source: the code
-    of HeRL (https://github.com/sikelifei/HeRL), where a text is rewritten as a whole.
+    of HeRL (https://github.com/sikelifei/HeRL), where a text is rewritten as a whole and at
+    a temperature of 0.3; here rewrites are sampled as all other episodes are.
     """
 
     type: Literal["herl"] = "herl"
     branches: ClassVar[bool] = True
+    bonuses: ClassVar[frozenset[str]] = frozenset({BONUS})
     drafts: int = Field(2, ge=1)
     """Most failures of a task that are rewritten; those with the largest payment first."""
     alpha: float = Field(0.05, ge=0, le=1)
@@ -66,7 +68,11 @@ class Hindsight(Guide):
             return None
         entries = [
             retry_from(
-                group.trajectories[at], first_unmet(group.scores[at]) or 0, note(group.scores[at]), strip=self._strip
+                group.trajectories[at],
+                first_unmet(group.scores[at]) or 0,
+                note(group.scores[at]),
+                strip=self._strip,
+                siblings=group.trajectories,
             )
             for at in drafts
         ]
@@ -123,6 +129,6 @@ def _rewards_of_rewrites(played: ScoredGroup) -> dict[str, float]:
     """Id of a draft → the largest payment of its rewrites."""
     found: dict[str, float] = {}
     for one, score in zip(played.trajectories, played.scores, strict=True):
-        if one.parent is not None and score.usable:
+        if one.parent is not None and one.guidance is not None and score.usable:
             found[one.parent[0]] = max(score.total, found.get(one.parent[0], score.total))
     return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from turngate.agents.branches import root
 from turngate.agents.forced import Forced
 from turngate.errors import ConfigError
 from turngate.parts import import_object
@@ -21,12 +22,18 @@ Reflection: TypeAlias = Callable[[Trajectory], tuple[int, str] | None]
 _NOTE = "An earlier attempt went wrong from here on: it wrote '{action}', and {evidence} was {value}."
 
 
-def retry_from(trajectory: Trajectory, turn: int, note: str, *, strip: bool) -> Forced:
+def retry_from(
+    trajectory: Trajectory, turn: int, note: str, *, strip: bool, siblings: Sequence[Trajectory] = ()
+) -> Forced:
     """The same episode up to ``turn``, then the policy goes on, with ``note`` before it.
 
-    The environment begins as it did there, and its states are compared up to the pivot. Raises ValueError for a turn
-    that the trajectory does not have.
+    The environment begins as it did there, and its states are compared up to the pivot. ``siblings``: all episodes of
+    the task, which a branch needs, because its environment began with another one. Raises ValueError for a turn that
+    the trajectory does not have, and for a branch without its parent.
     """
+    known = {one.id: one for one in siblings}
+    if trajectory.parent is not None and trajectory.parent[0] not in known:
+        raise ValueError(f"'{trajectory.id}' branched off '{trajectory.parent[0]}'; give all siblings of the task")
     if not 0 <= turn < len(trajectory.turns):
         raise ValueError(f"turn {turn} to try again from; '{trajectory.id}' has {len(trajectory.turns)} turns")
     return Forced(
@@ -42,7 +49,7 @@ def retry_from(trajectory: Trajectory, turn: int, note: str, *, strip: bool) -> 
             joins=True,
         ),
         parent=(trajectory.id, turn),
-        seed=trajectory.seed,
+        seed=root(trajectory, known).seed,
     )
 
 
@@ -121,7 +128,7 @@ class Reflect(Guide):
             if score.usable and unguided(trajectory) and not solved(score) and trajectory.turns:
                 found = self._reflection(trajectory)
                 if found is not None:
-                    entries.append(retry_from(trajectory, *found, strip=self._strip))
+                    entries.append(retry_from(trajectory, *found, strip=self._strip, siblings=group.trajectories))
         return Plan(entries=entries) if entries else None
 
 

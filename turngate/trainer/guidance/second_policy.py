@@ -66,7 +66,7 @@ class SecondPolicy(Guide):
         """The last siblings get the second policy."""
         part = self._part
         n = min(group_size - 1, max(2, round(part.share * group_size)))
-        turns = 1 + derive_seed("second policy", task.id, self._steps) % part.most
+        turns = 1 + derive_seed(self._helpers.seed, "second policy", task.id, self._steps) % part.most
         guidance = Guidance(kind=f"second_policy_{part.acts}", level=turns, text="", source="guide")
         span = (0, turns) if part.acts == "first" else (turns, None)
         lent = Lent(actor=self._actor or self._oracle(task), guidance=guidance, first=span[0], until=span[1])

@@ -118,7 +118,9 @@ class SelfReflecting(WritingGuide):
             if found is None or found.retry_from is None or found.outcome == "success":
                 continue
             self._counts["doubted"] += solved(score)
-            entries.append(retry_from(one, found.retry_from, found.suggestion, strip=self._strip))
+            entries.append(
+                retry_from(one, found.retry_from, found.suggestion, strip=self._strip, siblings=group.trajectories)
+            )
         return Plan(entries=entries) if entries else None
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:

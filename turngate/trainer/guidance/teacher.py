@@ -34,8 +34,9 @@ class TeacherPart(WritingGuidePart):
     """Agent-RLVR: where all siblings fail, a teacher sees one of the failures and writes a plan, feedback or a pointer,
     with which a second group tries again. It is learned from without the text.
 
-    Source: https://arxiv.org/abs/2506.11425, which learns from pairs of a success and a failure by DPO; here the second
-    group is learned from like any other, with a baseline of its own. That the text is left out is our choice.
+    Source: https://arxiv.org/abs/2506.11425, which learns from pairs of a success and a failure by DPO: add aside
+    "pairs" for these. Here the second group is learned from like any other, with a baseline of its own. That the text
+    is left out is our choice.
     """
 
     type: Literal["teacher"] = "teacher"

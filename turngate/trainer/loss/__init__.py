@@ -3,7 +3,7 @@
 Importing this package defines every shipped part and loads no torch, which is imported when a loss is computed.
 
 * ``tokens``: the data that a loss is computed from; ``base``: the families of parts;
-* ``objectives``, ``covariance``, ``corrections``, ``entropy``, ``kl``, ``shaping``: the parts;
+* ``objectives``, ``covariance``, ``thought_ratio``, ``corrections``, ``entropy``, ``kl``, ``shaping``: the parts;
 * ``policy_loss``: puts the parts together; ``settings``: the section ``loss`` of a config.
 """
 
@@ -23,6 +23,7 @@ from turngate.trainer.loss.objectives import Cispo, Clipped, Gmpo, Gspo, Reinfor
 from turngate.trainer.loss.policy_loss import PolicyLoss
 from turngate.trainer.loss.settings import LossSettings
 from turngate.trainer.loss.shaping import RlPlus, Shaped
+from turngate.trainer.loss.thought_ratio import GtrClipped
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "GeometricRejection",
     "Gmpo",
     "Gspo",
+    "GtrClipped",
     "KlCov",
     "KlPenalty",
     "Loss",

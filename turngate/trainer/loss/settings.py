@@ -73,6 +73,11 @@ class LossSettings(BaseModel):
         """Whether the loss compares the policy with the model that training began from."""
         return self.policy_loss(seed=0).needs.reference
 
+    @property
+    def needs_thoughts(self) -> bool:
+        """Whether the loss tells the thought before an action from the action."""
+        return self.policy_loss(seed=0).needs.thoughts
+
     def policy_loss(self, seed: int) -> PolicyLoss:
         """The loss itself; what it draws at random derives from ``seed``."""
         return PolicyLoss(

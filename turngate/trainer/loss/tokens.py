@@ -33,7 +33,8 @@ class Needs:
       reference model;
     * ``survey``: the whole batch, before its gradient is computed;
     * ``nucleus``: the entropy over the likeliest tokens that hold this much probability;
-    * ``candidates``: the log-probabilities of this many likeliest tokens.
+    * ``candidates``: the log-probabilities of this many likeliest tokens;
+    * ``thoughts``: which tokens are the thought before an action.
     """
 
     proximal: bool = False
@@ -41,6 +42,7 @@ class Needs:
     survey: bool = False
     nucleus: float | None = None
     candidates: int = 0
+    thoughts: bool = False
 
     def __or__(self, other: Needs) -> Needs:
         if None not in (self.nucleus, other.nucleus) and self.nucleus != other.nucleus:
@@ -51,6 +53,7 @@ class Needs:
             survey=self.survey or other.survey,
             nucleus=other.nucleus if self.nucleus is None else self.nucleus,
             candidates=max(self.candidates, other.candidates),
+            thoughts=self.thoughts or other.thoughts,
         )
 
 
@@ -75,6 +78,7 @@ class Tokens:
     ``reference_logprob`` a frozen reference model's
     ``nucleus_entropy``   over the likeliest tokens only (see ``Needs.nucleus``)
     ``candidate_logprob`` [S, K] of the K likeliest tokens, likeliest first
+    ``thought``           1 for tokens of the thought before an action, 0 for the others
     ``origin``            uint8, ``contexts.Origin``: under what the token was written; None = all by the policy itself
     ``total``             Σ policy_weight over the whole batch: what makes averages of sums
     ===================== ============================================================================================
@@ -94,6 +98,7 @@ class Tokens:
     reference_logprob: torch.Tensor | None = None
     nucleus_entropy: torch.Tensor | None = None
     candidate_logprob: torch.Tensor | None = None
+    thought: torch.Tensor | None = None
     origin: torch.Tensor | None = None
     total: float = 1.0
 

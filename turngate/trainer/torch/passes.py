@@ -155,6 +155,7 @@ class Passes:
             reference_logprob=optional("reference_L"),
             nucleus_entropy=predicted.nucleus_entropy,
             candidate_logprob=predicted.candidate_logprob,
+            thought=optional("thought_L"),
             origin=origin,
             total=float(batch.policy_weight_L.sum()) or 1.0,
         )
@@ -173,7 +174,11 @@ def _complete(batch: Batch, needs: Needs, measured: Measured) -> tuple[Batch, Me
     If the snapshot's are at hand, such a token counts as sampled from the snapshot, which gives it off-policy weight 1;
     a warning is logged. Raises ShapeError for a column that is missing, has another shape or cannot be filled in.
     """
-    for name, wanted in (("proximal_L", needs.proximal), ("reference_L", needs.reference)):
+    for name, wanted in (
+        ("proximal_L", needs.proximal),
+        ("reference_L", needs.reference),
+        ("thought_L", needs.thoughts),
+    ):
         if wanted and name not in measured:
             raise ShapeError(f"the loss needs column '{name}', but only {sorted(measured)} were measured")
         if name in measured and measured[name].shape != batch.logprob_L.shape:

@@ -1,0 +1,120 @@
+"""Generated worlds and questions: fair, the same everywhere, and apart between splits."""
+
+import re
+
+import pytest
+
+import turngate
+from turngate.envs.search.generate import SearchGenerator
+from turngate.envs.search.graphs import Graph, Node, Route, fair
+from turngate.envs.search.library import corpus_of
+from turngate.envs.search.made_up import world
+from turngate.envs.search.sources import GeneratedSearch
+from turngate.errors import ConfigError, UnknownName
+from turngate.rewards.outcome.answers import normalize
+
+
+def tasks(n=60, split="train", **settings):
+    source = GeneratedSearch(**settings).open()
+    return [source.task(split, index) for index in range(n)]
+
+
+def test_every_question_has_one_answer_which_only_its_last_document_gives():
+    """Read from the text alone: the answer stands in the last document on the way and in none before it."""
+    for task in tasks(min_hops=2):
+        corpus, private = corpus_of(task.private["corpus"]), task.private
+        texts = [" ".join(passage.text for passage in corpus.documents[name]) for name in private["path"]]
+        (answer,) = private["gold"]
+        assert answer in texts[-1]
+        assert not any(answer in text for text in texts[:-1])
+        assert answer not in task.prompt
+        for before, following in zip(texts, private["titles"][1:], strict=False):
+            assert following in before
+
+
+def test_a_question_without_an_answer_is_one_that_the_documents_leave_out():
+    for task in tasks(20, unanswerable=1.0):
+        private = task.private
+        graph = world("train", private["corpus"]["world"], private["corpus"]["size"]).graph
+        start, *links = private["path"][0], *private["links"]
+        assert private["gold"] == []
+        assert not graph.ends(graph.nodes[start].name, links)
+        assert graph.ends(graph.nodes[start].name, links[:-1]) == {private["path"][-1]}
+
+
+def test_the_splits_share_no_name():
+    def words(split):
+        return {
+            word
+            for number in range(6)
+            for node in world(split, number, 30).graph.nodes.values()
+            for word in re.findall(r"[A-Z]\w+", node.name)
+            if word != "The"
+        }
+
+    assert not words("train") & words("heldout")
+    assert not {task.prompt for task in tasks()} & {task.prompt for task in tasks(split="heldout")}
+
+
+def test_names_of_a_world_are_unique_and_ids_tell_nothing():
+    for number in range(4):
+        made = world("train", number, 40)
+        names = [normalize(node.name) for node in made.graph.nodes.values() if node.document]
+        assert len(set(names)) == len(names) == len(made.documents)
+        assert all(re.fullmatch(r"[a-z0-9]{3}", document.id) for document in made.documents)
+
+
+def test_the_same_number_gives_the_same_task():
+    assert tasks(5) == tasks(5)
+    source = GeneratedSearch().open()
+    task = source.task("heldout", 3)
+    assert source.find(task.id) == task
+    assert task == turngate.make("turngate/Search-v1").tasks.task("heldout", 3)
+    for bad in ("search/none/0", "sql/train/0", "search/train/x"):
+        with pytest.raises(UnknownName):
+            source.find(bad)
+    with pytest.raises(IndexError, match="numbers start at 0"):
+        source.task("train", -1)
+
+
+def test_settings_that_contradict_each_other():
+    with pytest.raises(ConfigError, match="min_hops is 3 and max_hops 2"):
+        GeneratedSearch(min_hops=3, max_hops=2).open()
+    assert isinstance(GeneratedSearch().open(), SearchGenerator)
+
+
+def graph_of(*links, names=None):
+    graph = Graph(phrases={"of": "the x of {}"}, links_of={"k": ["of"]})
+    for name in sorted({end for link in links for end in link}):
+        graph.add(Node(id=name, name=(names or {}).get(name, name), kind="k"))
+    for source, target in links:
+        graph.link(source, "of", target)
+    return graph
+
+
+def route(graph, *way, answer):
+    nodes = [graph.nodes[name] for name in way]
+    end = graph.nodes[answer] if answer else None
+    return Route(start=nodes[0], links=("of",) * len(nodes), documents=tuple(nodes), answer=end)
+
+
+@pytest.mark.parametrize(
+    ("links", "names", "way", "answer", "expected"),
+    [
+        ([("m", "n"), ("n", "o")], None, "mn", "o", True),
+        ([("m", "n"), ("m", "o")], None, "m", "n", False),  # two answers
+        ([("m", "n"), ("o", "p")], {"o": "m"}, "m", "n", False),  # two starts of one name
+        ([("m", "n"), ("n", "m")], None, "mn", "m", False),  # the question names the answer
+        ([("m", "n"), ("n", "o")], {"o": "The N!"}, "mn", "o", False),  # the way names the answer
+        ([("m", "n")], None, "mn", None, True),  # what n leads to is left out
+        ([("m", "n"), ("n", "o")], None, "mn", None, False),  # it is not
+    ],
+)
+def test_which_questions_are_fair(links, names, way, answer, expected):
+    graph = graph_of(*links, names=names)
+    assert fair(graph, route(graph, *way, answer=answer)) is expected
+
+
+def test_the_wording_goes_from_the_inside_out():
+    graph = graph_of(("m", "n"), ("n", "o"))
+    assert route(graph, "m", "n", answer="o").wording(graph) == "Name the x of the x of m."

@@ -1,0 +1,188 @@
+"""Retrieval over HTTP: our server and our client, and servers that are slow, down or wrong."""
+
+import json
+import subprocess
+import threading
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from rich.console import Console
+
+import turngate
+from tests.commands.small_run import COMMAND, variables
+from turngate.commands.serve_search import corpus_named, serve_search
+from turngate.envs.search.bm25 import Bm25
+from turngate.envs.search.over_http import RetrievalClient, RetrievalServer, answer_to, read_answer
+from turngate.envs.search.passages import Corpus, Document
+from turngate.envs.search.retrievers import RetrieverFailed
+from turngate.errors import ConfigError, EnvError
+from turngate.types import Ending, Task
+
+CORPUS = Corpus([Document(id="a", title="Ann", text="Ants dig."), Document(id="b", title="", text="Bees fly.")])
+WRONG = (b"", b"{", b"[]", b'{"result": []}', b'{"result": [[{"document": {"id": "a"}}]]}', b'{"result": [[1]]}',
+         b'{"result": [[{"document": {"contents": "x"}, "score": "high"}]]}', b'{"result": 3}')  # fmt: skip
+
+
+@contextmanager
+def answering(body, *, status=200, after=None):
+    """A server that answers every request with ``body``, or, with ``after``, only once that event is set."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            if after is not None:
+                after.wait(20)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/retrieve"
+    finally:
+        if after is not None:
+            after.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def client(url, **settings):
+    return RetrievalClient(url, **({"timeout_s": 5.0, "attempts": 1} | settings))
+
+
+def test_client_and_server_understand_each_other():
+    index = Bm25(CORPUS.passages)
+    with RetrievalServer(index) as server:
+        hits = client(server.url).search("ants bees", 2)
+        assert [(hit.passage.id, hit.passage.title, hit.passage.text) for hit in hits] == [
+            ("a#0", "Ann", "Ants dig."),
+            ("b#0", "", "Bees fly."),
+        ] or [hit.passage.id for hit in hits] == ["b#0", "a#0"]
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in index.search("ants bees", 2)])
+        assert client(server.url).search("zzz", 2) == []
+        with pytest.raises(RetrieverFailed, match="404"):
+            client(server.url + "x").search("ants", 2)
+    with pytest.raises(RetrieverFailed, match="failed"):
+        client(server.url).search("ants", 2)
+
+
+def test_the_form_of_search_r1():
+    index = Bm25(CORPUS.passages)
+    asked = {"queries": ["ants", "bees"], "topk": 1, "return_scores": True}
+    first, second = answer_to(index, json.dumps(asked).encode())["result"]
+    assert first[0]["document"] == {"id": "a#0", "contents": '"Ann"\nAnts dig.'}
+    assert second[0]["document"]["contents"] == "Bees fly."
+    assert answer_to(index, b'{"queries": ["ants"]}')["result"] == [[{"id": "a#0", "contents": '"Ann"\nAnts dig.'}]]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"queries": "ants"}',
+        b'{"queries": [1]}',
+        b'{"queries": ["a"], "topk": -1}',
+        b'{"queries": ["a"], "topk": 9999}',
+    ],
+)
+def test_requests_of_another_form(body):
+    with pytest.raises(ValueError):
+        answer_to(Bm25(CORPUS.passages), body)
+    with RetrievalServer(Bm25(CORPUS.passages)) as server:
+        request = urllib.request.Request(server.url, data=body)
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(request, timeout=10)
+
+
+@pytest.mark.parametrize("body", WRONG)
+def test_answers_of_another_form(body):
+    with pytest.raises(ValueError, match="its answer is not a list of passages"):
+        read_answer(body, 3)
+    with answering(body) as url, pytest.raises(RetrieverFailed):
+        client(url).search("ants", 3)
+
+
+def task(url, **private):
+    return Task(id="t", env_id="turngate/Search-v1", prompt="Who digs?", private={"gold": ["ants"], **private})
+
+
+def env(url, **settings):
+    retriever = {"type": "server", "url": url, "timeout_s": 0.5, "attempts": 1}
+    return turngate.make("turngate/Search-v1", tasks=turngate.TaskList([task(url)]), retriever=retriever, **settings)
+
+
+def test_an_episode_against_a_server():
+    with RetrievalServer(Bm25(CORPUS.passages)) as server:
+        played = env(server.url)
+        played.reset(seed=0)
+        assert played.step("search ants")[0].text == "[a#0] Ann: Ants dig."
+        assert played.step("open a#0")[0].text == "[a#0] Ann: \n| Ants dig."
+        assert played.step("open b#0")[0].text.startswith("error: there is no passage 'b#0'")
+        *_, info = played.step("answer Ants.")
+        assert info["score"].outcome == 1.0
+
+
+@pytest.mark.parametrize("kind", ["down", "slow", "broken", "wrong"])
+def test_a_server_that_fails_is_not_the_agents_fault(kind):
+    after = threading.Event() if kind == "slow" else None
+    with answering(b"no", status=500 if kind == "broken" else 200, after=after) as url:
+        address = "http://127.0.0.1:9/retrieve" if kind == "down" else url
+        played = env(address)
+        played.reset(seed=0)
+        with pytest.raises(EnvError, match=r"the retrieval server .* failed"):
+            played.step("search ants")
+        told = env(address, on_failure="tell")
+        told.reset(seed=0)
+        observation, *_, info = told.step("search ants")
+        assert observation.text == "error: the search engine did not answer; try again"
+        assert ("search_failed", True) in {(fact.name, fact.value) for fact in info["evidence"]}
+        assert told.finish(Ending.TOKEN_BUDGET)[1]["score"].usable
+
+
+def test_no_thread_is_left_behind():
+    before = set(threading.enumerate())
+    with RetrievalServer(Bm25(CORPUS.passages)) as server:
+        for _ in range(20):
+            client(server.url).search("ants", 1)
+    assert {thread for thread in set(threading.enumerate()) - before if not thread.daemon} == set()
+
+
+def test_settings_that_are_wrong():
+    with pytest.raises(ConfigError, match="is no address"):
+        client("localhost:8000")
+    with RetrievalServer(Bm25(CORPUS.passages)) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        with pytest.raises(ConfigError, match=f"cannot serve at 127.0.0.1:{port}"):
+            RetrievalServer(Bm25(CORPUS.passages), port=port)
+
+
+def test_the_command_serves_a_folder(tmp_path):
+    (tmp_path / "a.txt").write_text("Ants dig.")
+    command = [*COMMAND, "serve-search", str(tmp_path), "--port", "0"]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables(PYTHONUNBUFFERED="1"))
+    try:
+        line = served.stdout.readline()
+        assert line.startswith("1 documents, 1 passages at http://127.0.0.1:")
+        (hit,) = client(line.split()[-1]).search("ants", 3)
+        assert hit.passage.id == "a.txt#0"
+    finally:
+        served.terminate()
+        assert served.wait(30) == 143
+        served.stdout.close()
+
+
+def test_the_command_says_what_is_wrong(tmp_path):
+    for words, problem in ((str(tmp_path), "there are no documents"), ("x.pdf", "neither a folder nor")):
+        with pytest.raises(ConfigError, match=problem):
+            serve_search(Console(), corpus_named(words), {"type": "bm25"}, host="127.0.0.1", port=0)
+    with pytest.raises(ConfigError, match="which searches no documents of its own"):
+        serve_search(Console(), {"type": "pydoc"}, {"type": "server", "url": "http://x/"}, host="127.0.0.1", port=0)

@@ -1,0 +1,75 @@
+"""What docs/tool_use_env.md says runs: its module, its tasks, its config and its program."""
+
+import re
+import runpy
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import turngate
+from turngate.config import EnvSection
+from turngate.envs.check import check_env
+from turngate.run.environments import builder
+
+PAGE = (Path(__file__).parents[3] / "docs" / "tool_use_env.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    module, program = blocks("python")
+    (tasks,) = blocks("json")
+    for name, text in (("desk.py", module), ("program.py", program), ("tasks.jsonl", tasks)):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_config_gives_an_environment_whose_oracle_is_paid(desk):
+    (config,) = blocks("toml")
+    section = EnvSection(**tomllib.loads(config)["env"])
+    with builder(section)() as env:
+        assert [env.tasks.task("train", number).id for number in range(3)] == ["cancel-1", "total-1", "look-1"]
+        assert [str(finding) for finding in check_env(env)] == []
+        env.reset(options={"task": "cancel-1"})
+        env.step("cancel A2")
+        assert env.step("answer")[4]["score"].total == -1.0
+
+
+def test_the_program_runs(desk):
+    runpy.run_path("program.py")
+
+
+SHOP = '''
+from turngate import tool
+
+
+class Shop:
+    def __init__(self, goods=()):
+        self.goods = list(goods)
+
+    @tool
+    def add(self, name: str) -> str:
+        """Add goods."""
+        self.goods.append(name)
+        return "added"
+'''
+
+
+def test_a_class_of_tools(desk):
+    (desk / "corner_shop.py").write_text(SHOP)
+    (desk / "tasks.jsonl").write_text(
+        '{"id": "one", "prompt": "Add salt.", "state": {"goods": ["oil"]}, "goal": {"type": "state"}, '
+        '"gold": [{"name": "add", "arguments": {"name": "salt"}}]}\n'
+    )
+    tasks = {"type": "tool_tasks", "file": "tasks.jsonl", "held_out": 0}
+    with turngate.make("turngate/ToolUse-v1", tools="corner_shop:Shop", tasks=tasks) as env:
+        assert [str(finding) for finding in check_env(env)] == []
+        env.reset(options={"task": "one"})
+        env.step("add salt")
+        assert env._watch.state == {"goods": ["oil", "salt"]}
+        assert env.step("answer")[4]["score"].outcome == 1.0

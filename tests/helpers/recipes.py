@@ -1,0 +1,51 @@
+"""The recipes of the examples: their alternatives, and the models that they begin from, each of which is made once."""
+
+import json
+import shutil
+from pathlib import Path
+
+from turngate.config import Config
+from turngate.runs import RunFolder
+
+FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
+RECIPES = sorted(path.name for path in FOLDER.glob("*.toml"))
+OR = "# or: "
+
+
+def alternatives(text: str) -> dict[str, str]:
+    """The other recipes that a recipe holds, by the line that makes them: a line ``# or: LINE`` stands below the line
+    that it can take the place of."""
+    lines = text.splitlines()
+    found = {}
+    for at, line in enumerate(lines):
+        if line.startswith(OR):
+            place = max(place for place in range(at) if not lines[place].startswith("#"))
+            found[line.removeprefix(OR)] = (
+                "\n".join([*lines[:place], line.removeprefix(OR), *lines[place + 1 :]]) + "\n"
+            )
+    return found
+
+
+class Starts:
+    """Warm-started models, by the settings that make them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, Path] = {}
+
+    def lend(self, config: Config, run: RunFolder) -> None:
+        """Put the model into the folder of a run that has not begun, if one with these settings was kept."""
+        if (known := self._known.get(_key(config))) is not None:
+            shutil.copytree(known, run.warm_start)
+
+    def keep(self, config: Config, run: RunFolder) -> None:
+        """Keep the model that a run began from for others."""
+        if (key := _key(config)) not in self._known and run.warm_start.exists():
+            self._known[key] = self._folder / str(len(self._known))
+            shutil.copytree(run.warm_start, self._known[key])
+
+
+def _key(config: Config) -> str:
+    """What the model of a warm start depends on, and nothing that it does not."""
+    names = {"seed", "env", "model", "warm_start", "policy"}
+    return json.dumps(config.model_dump(mode="json", include=names), sort_keys=True)

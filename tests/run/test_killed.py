@@ -1,0 +1,135 @@
+"""A training process that is killed with SIGKILL, in a wave of a guide and in a branch, goes on bit for bit.
+
+1. ``turngate train`` dies in an episode after step 1, at a turn that the environment chooses, not a clock.
+2. What it had finished is there: the steps before, and no episode of the step in which it died.
+3. The same command ends the run. Metrics, episodes and weights are those of a run that nobody killed.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turngate.metrics import read_metrics
+from turngate.runs import RunFolder
+from turngate.store import Store
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 900
+CONFIG = """
+name = "run"
+folder = "{folder}"
+
+[env]
+id = "tests.run.killing_parts:test/KillingLock-v0"
+[env.kwargs]
+marker = "{folder}/marker"
+
+[model]
+layers = 1
+width = 32
+heads = 2
+vocabulary = 300
+
+[warm_start]
+episodes = 16
+epochs = 1
+episodes_per_batch = 8
+lr = 5e-3
+
+[policy]
+turn_tokens = 8
+context = 256
+lanes = 8
+
+[learner]
+lr = 1e-3
+
+[credit]
+type = "tests.helpers.thinking_lock:alternating"
+
+[train]
+steps = 3
+tasks_per_step = 2
+group_size = 6
+filters = []
+
+[eval]
+tasks = 1
+"""
+WAVES = """
+[guide]
+type = "tests.run.killing_parts:WavesPart"
+by = "env"
+low = 0.0
+high = 0.01
+"""
+BRANCHES = """
+[branching]
+type = "tree_grpo"
+trees = 2
+"""
+
+
+def train(folder: Path, more: str, *, killed: bool) -> Callable[[], int]:
+    """Begin ``turngate train`` in a process of its own; what is returned waits for its exit status.
+
+    A run that was killed before is not killed again.
+    """
+    folder.mkdir(exist_ok=True)
+    if not killed:
+        (folder / "marker").touch()
+    config = folder / "run.toml"
+    config.write_text(CONFIG.format(folder=folder) + more)
+    command = [sys.executable, "-m", "turngate", "train", str(config)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    output = folder / "output.txt"
+    with output.open("a") as file:
+        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=file, stderr=file)
+
+    def status() -> int:
+        try:
+            process.wait(LIMIT_S)
+        finally:
+            process.kill()
+        assert process.returncode in (0, -signal.SIGKILL), output.read_text()
+        return process.returncode
+
+    return status
+
+
+def metrics(run: RunFolder) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in read_metrics(run.metrics)]
+
+
+def episodes(run: RunFolder) -> list[Any]:
+    """Episodes and what they were paid, of every step."""
+    groups = list(Store(run.path).read(None, "train"))
+    return [(group.trajectories, [score.reward_T.tolist() for score in group.scores]) for group in groups]
+
+
+@pytest.mark.timeout(4 * LIMIT_S)
+@pytest.mark.parametrize(("more", "where"), [(WAVES, "turn 1, wave"), (BRANCHES, "branch")], ids=["wave", "branch"])
+def test_a_killed_run_goes_on_bit_for_bit(more: str, where: str, tmp_path: Path) -> None:
+    ended = train(tmp_path / "whole", more, killed=False)
+    assert train(tmp_path / "killed", more, killed=True)() == -signal.SIGKILL
+    killed, whole = (RunFolder(tmp_path / name / "run") for name in ("killed", "whole"))
+    assert (tmp_path / "killed" / "marker").read_text().endswith(where)
+    finished = [row["step"] for row in metrics(killed)]
+    assert finished in ([1], [1, 2])
+    assert Store(killed.path).steps() == finished
+    assert not killed.is_complete
+    assert train(tmp_path / "killed", more, killed=True)() == ended() == 0
+    assert len(metrics(whole)) == 3
+    assert metrics(killed) == metrics(whole)
+    assert episodes(killed) == episodes(whole)
+    weights = [(run.path / "model/model.safetensors").read_bytes() for run in (killed, whole)]
+    assert weights[0] == weights[1]
+    checked = [json.loads(row) for row in whole.metrics.read_text().splitlines()]
+    assert all(row["learner/grad_norm"] > 0 for row in checked)

@@ -1,0 +1,115 @@
+"""What ``tasks`` of ``turngate/Search-v1`` can name: generated questions, files of questions, yours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from turngate.envs.search.corpora import DocumentSource, PydocDocuments
+from turngate.envs.search.passages import CHUNK_CHARS
+from turngate.envs.tasks import TaskSource, TaskSourcePart
+
+
+class SearchSource(TaskSourcePart):
+    """A source of questions about documents."""
+
+    kind: ClassVar[str] = "searches"
+
+
+class GeneratedSearch(SearchSource):
+    """Endless questions about made-up worlds, along links between documents. Splits: train, heldout (new names)."""
+
+    type: Literal["generated_search"] = "generated_search"
+    max_hops: int = Field(3, ge=1, le=5)
+    """Most links of a question; each link is said by another document."""
+    min_hops: int = Field(1, ge=1, le=5)
+    """Fewest links of a question."""
+    unanswerable: float = Field(0.0, ge=0, le=1)
+    """Share of the questions whose answer the documents leave out; saying so is then right. For search_truthful."""
+    worlds: int = Field(64, ge=1)
+    """Different worlds of each split."""
+    size: int = Field(30, ge=12)
+    """About how many documents a world has."""
+    chunk_chars: int = Field(CHUNK_CHARS, ge=40)
+    """Most characters of a passage."""
+
+    def open(self) -> TaskSource:
+        """See ``generate.SearchGenerator``."""
+        from turngate.envs.search.generate import SearchGenerator
+
+        return SearchGenerator(**self.settings())
+
+
+class KnownSearch(SearchSource):
+    """Questions from a file: JSON lines or a JSON list, as NQ, HotpotQA, 2WikiMultihopQA, MuSiQue and FlashRAG have
+    them. Splits: train and, unless nothing is held out, heldout."""
+
+    type: Literal["search_file"] = "search_file"
+    questions: Path
+    """The file; each row {"question": …, "answer": …}, optionally with id, documents (ids of what is needed) or the
+    paragraphs of the data set."""
+    corpus: DocumentSource | None = None
+    """The documents that are searched, for instance {type = "contexts", path = "…"}: the paragraphs of the questions.
+    Leave it out where a server searches its own."""
+    held_out: int = Field(5, ge=0)
+    """One question in so many is held out, chosen by its text (5: 20 %); 0 = none."""
+    skip_bad: bool = False
+    """Whether questions whose answer or documents the corpus does not hold are left out; else they are errors."""
+
+    def open(self) -> TaskSource:
+        """See ``known_questions.tasks_of_file``."""
+        from turngate.envs.search.known_questions import tasks_of_file
+        from turngate.envs.search.library import corpus_of
+
+        table = None if self.corpus is None else self.corpus.model_dump(mode="json")
+        return tasks_of_file(
+            self.file_of("questions"),
+            corpus=corpus_of(table),
+            table=table,
+            held_out=self.held_out,
+            skip_bad=self.skip_bad,
+        )
+
+
+class LinkedSearch(SearchSource):
+    """Endless questions along the links of a SQLite database: each row is a document, foreign keys and columns are
+    links. Splits: train and, unless nothing is held out, heldout (other answers)."""
+
+    type: Literal["linked_search"] = "linked_search"
+    database: Path
+    """The SQLite file; it is only read."""
+    max_hops: int = Field(3, ge=1, le=5)
+    """Most links of a question."""
+    min_hops: int = Field(1, ge=1, le=5)
+    """Fewest links of a question."""
+    unanswerable: float = Field(0.0, ge=0, le=1)
+    """Share of the questions about a cell that is empty (NULL); saying so is then right. For search_truthful."""
+    held_out: int = Field(5, ge=0)
+    """One answer in so many is held out (5: 20 %); 0 = none."""
+
+    def open(self) -> TaskSource:
+        """See ``generate.LinkedGenerator``."""
+        from turngate.envs.search.generate import LinkedGenerator
+
+        path = self.file_of("database")
+        settings = {name: value for name, value in self.settings().items() if name != "database"}
+        return LinkedGenerator(path, table={"type": "sqlite_rows", "path": str(path)}, **settings)
+
+
+class PydocSearch(SearchSource):
+    """Questions about the documentation of Python's standard library: which function or class a sentence describes.
+    Splits: train and, unless nothing is held out, heldout."""
+
+    type: Literal["pydoc_search"] = "pydoc_search"
+    corpus: PydocDocuments = PydocDocuments()
+    """The documentation, for instance {type = "pydoc", modules = ["math", "statistics"]}."""
+    held_out: int = Field(5, ge=0)
+    """One question in so many is held out, chosen by the name (5: 20 %); 0 = none."""
+
+    def open(self) -> TaskSource:
+        """See ``described.described_tasks``."""
+        from turngate.envs.search.described import described_tasks
+
+        return described_tasks(self.corpus.documents(), self.corpus.model_dump(mode="json"), self.held_out)

@@ -1,0 +1,332 @@
+"""``turngate/ToolUse-v1``: tasks that are solved with tools, in a world of tools that one brings along.
+
+    turngate.make("turngate/ToolUse-v1", tools="my_tools", tasks={"type": "tool_tasks", "file": "tasks.jsonl"})
+
+The agent calls the tools of the world and ends with ``answer``. The episode is won if the goals of the task hold then
+and nothing else was touched: what no goal decides is as the gold calls leave it, and always was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from pydantic import BaseModel, ValidationError
+
+from turngate.envs.base import Outcome, TurnSpec
+from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart, part_of
+from turngate.envs.tool_env import ToolEnv
+from turngate.envs.tooluse.gold import GoldRun, play_gold
+from turngate.envs.tooluse.rubric import RUBRIC
+from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
+from turngate.envs.tooluse.states import spelled
+from turngate.envs.tooluse.task_rows import gold_answer
+from turngate.envs.tooluse.watch import CallWatch, likeness
+from turngate.envs.tooluse.world import HoldsTalk, OpenWorld, ToolWorld
+from turngate.errors import AgentFault, ConfigError, EnvError, UserError
+from turngate.problems import one_line
+from turngate.rewards.outcome.calls import call_quality
+from turngate.tools.notations import NOTATIONS
+from turngate.tools.read import parse, usages
+from turngate.tools.tool import Tool, named_apart, tool
+from turngate.types import JSON, Action, Evidence, Task, ToolCall, storable
+
+ToolsLike: TypeAlias = ToolWorld | Mapping[str, object] | str | None
+"""What the argument ``tools`` may be: a part, its table, or a name (see ``sources.named_world``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUseState:
+    """What an episode knows at one moment; for forks."""
+
+    task: Task
+    turn: int
+    shown: str
+    world: object
+    watch: CallWatch
+    answer: str | None
+    malformed: int
+    done: frozenset[str]
+
+
+class _ToolsArgument(BaseModel):
+    tools: ToolWorld
+
+
+class ToolUseEnv(ToolEnv):
+    """Tasks in a world of tools. ``tools`` names the world, unless the tasks bring their own (see ``sources.py``).
+
+    ``max_chars``: most characters of a call's result; ``doc_chars``: most of a tool's description; more is cut, with a
+    mark. Raises ConfigError for settings that are out of range or do not go together, and what ``TurnEnv``, the world
+    and the tasks raise.
+    """
+
+    turn_spec = TurnSpec(
+        rubric=RUBRIC,
+        max_turns=20,
+        tasks=Lending(),
+        fork="exact",
+        side_effects="local",
+        has_oracle=True,
+        hint_levels=2,
+    )
+    calls_per_turn = 8
+    answers = ("gold calls",)
+
+    def __init__(
+        self,
+        *,
+        tools: ToolsLike = None,
+        tasks: TasksLike = None,
+        split: str | None = None,
+        max_turns: int | None = None,
+        max_chars: int = 2000,
+        doc_chars: int = 400,
+    ) -> None:
+        for name, value in (("max_chars", max_chars), ("doc_chars", doc_chars)):
+            if value < 40:
+                raise ConfigError(f"{name} is {value}; it must be at least 40")
+        self._max_chars, self._doc_chars = max_chars, doc_chars
+        self._own_spec, self._worlds = self.turn_spec, dict[str, OpenWorld]()
+        self._world: OpenWorld | None = None
+        self._named = _named(tools, tasks, self.turn_spec.tasks)
+        self._task_answer: str | None = None
+        self._malformed = 0
+        self._watch = CallWatch.begin(GoldRun(calls=(), before=None, after=None, touched=frozenset()), ())
+        try:
+            if self._named is not None:
+                self._enter(self._open(self._named))
+            super().__init__(tasks=tasks, split=split, max_turns=max_turns)
+        except BaseException:
+            self._leave()
+            raise
+
+    def open_tasks(self, part: TaskSourcePart) -> TaskSource:
+        """The gold calls of tasks for the environment's own tools are tried out in them."""
+        if isinstance(part, ToolTaskSource) and part.world() is None:
+            return part.open(self._world)
+        return part.open()
+
+    def begin(self, task: Task) -> str:
+        """Put the world into the task's first state and say what is to be done."""
+        world, private = self._world_of(task), task.private
+        initial, calls = private.get("state"), tuple(private["calls"])
+        if world.knows_state:
+            gold = play_gold(world.rehearsal() if isinstance(world, HoldsTalk) else world, initial, calls)
+        else:
+            gold = GoldRun(calls=calls, before=None, after=None, touched=frozenset())
+        world.start(initial)
+        self._watch, self._task_answer, self._malformed = CallWatch.begin(gold, private["goals"]), None, 0
+        return task.prompt if self.notation else f"{task.prompt}\n{usages(self.turn_spec.tools)}"
+
+    def state(self) -> str | None:
+        """The task, the state of the world, where that is known, and what was said."""
+        if self._world is None or not self._world.knows_state:
+            return None
+        talked = self._world.talked() if isinstance(self._world, HoldsTalk) else ""
+        return f"{self.task.id}\x1f{spelled(self._watch.state)}\x1f{talked}"
+
+    def carry_out(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> str:
+        """Call the world, and record what that did."""
+        if tool.name in self._method_of:
+            return super().carry_out(tool, arguments, call)
+        world, before = self._present_world(), self._watch
+        reply = world.call(tool, arguments, call)
+        try:
+            state = world.state()
+        except EnvError as problem:  # it had a form before this call
+            raise AgentFault(f"after {call.name}: {problem}") from problem
+        after = self._watch = before.saw(call, state, violates=bool(reply.violations))
+        if not reply.ok:
+            self.fail()
+        self._note_call(call, before, after, writes=not tool.read_only)
+        for _ in reply.violations:
+            self.record("policy_violation", True)
+        for name, value in reply.facts.items():
+            self.record(name, value)
+        return storable(reply.text, self._max_chars)
+
+    def act(self, action: Action) -> Outcome:
+        """Carry out the calls of a turn."""
+        self._malformed += bool(action.parse_error)
+        return super().act(action)
+
+    def changed(self) -> Iterable[Evidence]:
+        """How far the state is from the right one, where states are known."""
+        if self._present_world().knows_state:
+            yield Evidence(name="distance", value=self._watch.distance(), turn=self.turn)
+
+    def verify(self) -> Iterable[Evidence]:
+        """Whether the goals hold, whether the frame was kept, and how the calls compare with the gold calls."""
+        watch, gold = self._watch, self._watch.gold.calls
+        yield Evidence(name="solved", value=watch.solved(self._task_answer), by="verifier")
+        yield Evidence(name="answered", value=self._task_answer is not None, by="verifier")
+        if self._present_world().knows_state:
+            yield Evidence(name="frame_kept", value=watch.frame_kept(), by="verifier")
+        matched, made = len(gold) - len(watch.open), len(watch.made)
+        yield Evidence(name="call_precision", value=matched / made if made else 0.0, by="verifier")
+        yield Evidence(name="call_completeness", value=matched / len(gold) if gold else 1.0, by="verifier")
+        quality = call_quality(watch.made, gold, malformed=self._malformed)
+        yield Evidence(name="call_quality", value=quality, by="verifier")
+
+    def answer(self) -> str | None:
+        """What the agent answered."""
+        return self._task_answer
+
+    def oracle(self, task: Task) -> Sequence[str]:
+        """The gold calls, one in a turn, and the right answer."""
+        tools = self._offered(self._opened_for(task))
+        said = ToolCall(name="answer", arguments={"text": text} if (text := gold_answer(task.private["goals"])) else {})
+        return [_line(call, tools) for call in (*task.private["calls"], said)]
+
+    def hint(self, task: Task, level: int) -> str | None:
+        """1: which tools to use; 2: in which order, and with which arguments, but not their values."""
+        calls: Sequence[ToolCall] = task.private["calls"]
+        if level == 1:
+            names = dict.fromkeys(call.name for call in calls)
+            return f"Use {', '.join(names)}." if names else "No tool is needed."
+        if level == 2 and calls:
+            steps = (f"{call.name}({', '.join(call.arguments)})" for call in calls)
+            return f"Call {', then '.join(steps)}."
+        return None
+
+    def marks(self, task: Task) -> Mapping[str, str]:
+        """The gold calls with the state that they begin in, and the names of the tools that they use."""
+        calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in task.private["calls"]]
+        whole: JSON = {"state": task.private.get("state"), "calls": calls}
+        return {"gold calls": spelled(whole), "tools": " ".join(call["name"] for call in calls)}
+
+    def save(self) -> ToolUseState:
+        """See ``TurnEnv.save``."""
+        return ToolUseState(
+            task=self.task,
+            turn=self.turn,
+            shown=self.shown,
+            world=self._present_world().save(),
+            watch=self._watch,
+            answer=self._task_answer,
+            malformed=self._malformed,
+            done=frozenset(self._done),
+        )
+
+    def load(self, saved: object) -> None:
+        """See ``TurnEnv.load``."""
+        assert isinstance(saved, ToolUseState)
+        self._world_of(saved.task).load(saved.world)
+        self.turn, self.shown, self._watch = saved.turn, saved.shown, saved.watch
+        self._task_answer, self._malformed, self._done = saved.answer, saved.malformed, set(saved.done)
+
+    def close(self) -> None:
+        """Close the worlds."""
+        self._leave()
+        super().close()
+
+    # --- its own tool -------------------------------------------------------------------------------------------------
+
+    @tool(name="answer")
+    def give_answer(self, text: str = "") -> str:
+        """End the task, with the answer if one was asked for.
+
+        Args:
+            text: the answer alone, without a sentence around it
+        """
+        self._task_answer = text.strip()
+        self.end()
+        return "done"
+
+    # --- worlds -------------------------------------------------------------------------------------------------------
+
+    def _present_world(self) -> OpenWorld:
+        if self._world is None:
+            raise ConfigError('no tools are named, and the task brings none; write tools = "package.module"')
+        return self._world
+
+    def _world_of(self, task: Task) -> OpenWorld:
+        """The world of a task, entered: its tools are offered."""
+        return self._enter(self._opened_for(task))
+
+    def _opened_for(self, task: Task) -> OpenWorld:
+        """The world of a task: the one that it brings, else the environment's."""
+        wanted = task.private.get("world")
+        part = self._named if wanted is None else _part(wanted)
+        return self._present_world() if part is None else self._open(part)
+
+    def _open(self, part: ToolWorld) -> OpenWorld:
+        """Open a world, unless it is open."""
+        key = json.dumps(part.model_dump(mode="json"), sort_keys=True)
+        if key not in self._worlds:
+            self._worlds[key] = part.open()
+        return self._worlds[key]
+
+    def _enter(self, world: OpenWorld) -> OpenWorld:
+        """Offer the tools of a world."""
+        if world is not self._world:
+            self._world = world
+            self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork)
+        return world
+
+    def _offered(self, world: OpenWorld) -> tuple[Tool, ...]:
+        """The tools of a world, their descriptions cut to ``doc_chars``, and ``answer``."""
+        cut = [replace(one, description=storable(one.description, self._doc_chars)) for one in world.tools]
+        return named_apart((*cut, *self._own_spec.tools), "the environment")
+
+    def _leave(self) -> None:
+        worlds, self._world = list(self._worlds.values()), None
+        self._worlds.clear()
+        for world in worlds:
+            world.close()
+
+    def _note_call(self, call: ToolCall, before: CallWatch, after: CallWatch, *, writes: bool) -> None:
+        """Facts about one call of the world."""
+        matched = len(after.open) < len(before.open)
+        name, arguments, values = likeness(call, before.open)
+        self.record("matched", matched)
+        self.record("right_name", name)
+        self.record("right_arguments", arguments)
+        self.record("right_values", values)
+        knows = self._present_world().knows_state
+        wrote = before.state != after.state if knows else writes
+        self.record("wrote", wrote)
+        nearer = knows and after.distance() < before.distance()
+        self.record("needless_write", wrote and not matched and not nearer)
+        if wrote and not knows:
+            self._done.clear()  # what was read before may read otherwise now
+
+
+def _named(tools: ToolsLike, tasks: TasksLike, default: TasksLike) -> ToolWorld | None:
+    """The world that an environment begins with: its tools, or those of its tasks; None: each task brings its own."""
+    source = part_of(tasks, default, ToolUseEnv.__name__)
+    own = source.world() if isinstance(source, ToolTaskSource) else None
+    if tools is None:
+        if own is None and isinstance(source, ToolTaskSource):
+            raise ConfigError(f"'{source.type}' needs tools; write tools = \"package.module\", or a file")
+        return own
+    if own is not None:
+        named = "its own tasks, which bring" if tasks is None else f"'{getattr(source, 'type', '')}', which brings"
+        raise ConfigError(
+            f"tools has no effect with {named} tools of their own; name tasks for your tools, or leave it out"
+        )
+    return _part(tools)
+
+
+def _part(tools: ToolWorld | Mapping[str, object] | str) -> ToolWorld:
+    """Raises ConfigError for a table that is no world of tools."""
+    if isinstance(tools, str):
+        return named_world(tools)
+    data = {"tools": tools}
+    try:
+        return _ToolsArgument.model_validate(data).tools
+    except ValidationError as error:
+        raise ConfigError(one_line(error, _ToolsArgument, data)) from None
+
+
+def _line(call: ToolCall, tools: Sequence[Tool]) -> str:
+    """A call as a command line if it can be read as one, else as JSON."""
+    line = NOTATIONS["command_line"].write([call])
+    try:
+        same = parse(line, tools).calls == (call,)
+    except UserError:
+        same = False
+    return line if same else NOTATIONS["hermes"].write([call])

@@ -1,0 +1,111 @@
+"""States of tool worlds as plain values: what differs between two of them, and where.
+
+A state is a JSON value. Its *leaves* are the values that hold no others, each at a *path*: the keys and places that
+lead to it. Two states differ in the leaves that only one of them has, or that have another value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import TypeAlias
+
+from pydantic import BaseModel
+
+from turngate.errors import EnvError
+from turngate.types import JSON
+
+Path: TypeAlias = tuple[str, ...]
+ANY = "*"
+"""Step of a pattern that fits every key and place."""
+MOST_DEEP = 64
+"""Most levels of a state."""
+
+
+def as_json(value: object, depth: int = 0) -> JSON:
+    """``value`` as JSON: tuples as lists, sets sorted, keys as text, objects as their attributes.
+
+    Raises EnvError for a value that has no such form, such as an open file, and for one that is nested too deeply.
+    """
+    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
+        return value
+    if depth > MOST_DEEP:
+        raise EnvError(f"the state of the world is nested more than {MOST_DEEP} deep, or holds itself")
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item, depth + 1) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((as_json(item, depth + 1) for item in value), key=spelled)
+    if isinstance(value, Enum):
+        return as_json(value.value, depth + 1)
+    if isinstance(value, BaseModel):
+        return as_json(value.model_dump(mode="json"), depth + 1)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return as_json(named, depth + 1)
+    if hasattr(value, "__dict__") and not callable(value):
+        return as_json(vars(value), depth + 1)
+    raise EnvError(f"the state of the world holds {value!r:.60}, a {type(value).__name__}; it must be like JSON")
+
+
+def spelled(state: JSON) -> str:
+    """One text for equal states, and only for those."""
+    return json.dumps(state, sort_keys=True, ensure_ascii=False)
+
+
+def leaves(state: JSON) -> dict[Path, JSON]:
+    """Path → value of every leaf. An empty table or list is a leaf, so that emptying one is seen."""
+    return dict(_leaves(state, ()))
+
+
+def _leaves(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list) and value:
+        for place, item in enumerate(value):
+            yield from _leaves(item, (*path, str(place)))
+    else:
+        yield path, value
+
+
+def changes(before: JSON, after: JSON) -> frozenset[Path]:
+    """The paths at which two states differ. 1 and 1.0 are equal, 1 and true are not."""
+    one, other = leaves(before), leaves(after)
+    return frozenset(path for path in one.keys() | other.keys() if _value(one, path) != _value(other, path))
+
+
+def outside(paths: Iterable[Path], patterns: Iterable[Path]) -> frozenset[Path]:
+    """Those of ``paths`` that lie below none of ``patterns``. A step ``*`` of a pattern fits every key."""
+    known = tuple(patterns)
+    return frozenset(path for path in paths if not any(_below(path, pattern) for pattern in known))
+
+
+def found_at(state: JSON, path: Path) -> tuple[bool, JSON]:
+    """Whether there is something at ``path``, and what."""
+    value = state
+    for step in path:
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return False, None
+    return True, value
+
+
+def path_of(text: str) -> Path:
+    """The path that a task writes as ``orders.A1.status``."""
+    return tuple(text.split("."))
+
+
+def _value(found: Mapping[Path, JSON], path: Path) -> tuple[bool, bool, JSON]:
+    value = found.get(path)
+    return path in found, isinstance(value, bool), value
+
+
+def _below(path: Path, pattern: Path) -> bool:
+    return len(path) >= len(pattern) and all(want in (step, ANY) for step, want in zip(path, pattern, strict=False))

@@ -1,0 +1,87 @@
+"""What an episode of tool use does, call by call, beside the gold calls of its task.
+
+The *frame* is everything that the gold calls leave as it is. It is broken by a call that changes anything in it, also
+where a later call puts it back: whoever deletes a record and enters it again has deleted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from turngate.envs.tooluse.goals import Finish, Goal, same_call
+from turngate.envs.tooluse.gold import GoldRun
+from turngate.envs.tooluse.states import changes, outside
+from turngate.rewards.outcome.calls import same_value
+from turngate.types import JSON, ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallWatch:
+    """An episode so far. ``open``: gold calls that were not made yet; ``strayed``: the frame was broken once;
+    ``violated``: a policy was."""
+
+    gold: GoldRun
+    goals: tuple[Goal, ...]
+    state: JSON
+    open: tuple[ToolCall, ...]
+    made: tuple[ToolCall, ...] = ()
+    strayed: bool = False
+    violated: bool = False
+
+    @classmethod
+    def begin(cls, gold: GoldRun, goals: Sequence[Goal]) -> CallWatch:
+        """Before the first call."""
+        return cls(gold=gold, goals=tuple(goals), state=gold.before, open=gold.calls)
+
+    def saw(self, call: ToolCall, state: JSON, *, violates: bool = False) -> CallWatch:
+        """After ``call``, which led to ``state``. ``violates``: whether it broke a policy."""
+        place = next((place for place, one in enumerate(self.open) if same_call(call, one)), None)
+        open_ = self.open if place is None else self.open[:place] + self.open[place + 1 :]
+        strayed = self.strayed or bool(self._outside(changes(self.state, state)) - self.gold.touched)
+        return replace(
+            self, state=state, open=open_, made=(*self.made, call), strayed=strayed, violated=self.violated or violates
+        )
+
+    def finish(self, answer: str | None) -> Finish:
+        """The end of the episode, for the goals."""
+        return Finish(state=self.state, answer=answer, calls=self.made, gold=self.gold)
+
+    def distance(self) -> int:
+        """How far the state is from the right one: leaves that differ from the gold end, and goals that do not hold.
+
+        Only what no goal decides is compared, and only goals about the state count. 0: the state is right.
+        """
+        finish = self.finish(None)
+        unmet = sum(not goal.met(finish) for goal in self.goals if goal.needs_state)
+        return len(self._outside(changes(self.state, self.gold.after))) + unmet
+
+    def frame_kept(self) -> bool:
+        """Whether nothing unrelated was ever touched, and all that no goal decides is as the gold calls leave it."""
+        return not self.strayed and not self._outside(changes(self.state, self.gold.after))
+
+    def solved(self, answer: str | None) -> bool:
+        """Whether all goals hold, and the frame and the policies. Raises VerifierError."""
+        finish = self.finish(answer)
+        return not self.violated and self.frame_kept() and all(goal.met(finish) for goal in self.goals)
+
+    def _outside(self, paths: frozenset[tuple[str, ...]]) -> frozenset[tuple[str, ...]]:
+        return outside(paths, [path for goal in self.goals for path in goal.decides])
+
+
+def likeness(call: ToolCall, gold: Sequence[ToolCall]) -> tuple[bool, float, float]:
+    """How a call compares with the nearest of ``gold``: its name is among them; argument names; argument values.
+
+    Both numbers are shares in [0, 1] of the arguments that either call has, as in ToolRL
+    (https://arxiv.org/abs/2504.13958); 1 where neither has any, 0 where no gold call has its name.
+    """
+    return max((_likeness(call, one) for one in gold if one.name == call.name), default=(False, 0.0, 0.0))
+
+
+def _likeness(mine: ToolCall, theirs: ToolCall) -> tuple[bool, float, float]:
+    union = mine.arguments.keys() | theirs.arguments.keys()
+    if not union:
+        return True, 1.0, 1.0
+    shared = mine.arguments.keys() & theirs.arguments.keys()
+    equal = sum(same_value(mine.arguments[name], theirs.arguments[name]) for name in shared)
+    return True, len(shared) / len(union), equal / len(union)

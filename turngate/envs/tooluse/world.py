@@ -1,0 +1,92 @@
+"""What an agent's tools act on: a world of tools, and the part by which a config names one.
+
+A world is opened once for each environment and starts anew with every episode. Whoever adds a kind of world writes two
+classes: the world, and a ``ToolWorld`` that opens it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol, runtime_checkable
+
+from turngate.parts import Part
+from turngate.tools.tool import Tool
+from turngate.types import JSON, ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallReply:
+    """What one call led to. ``ok``: whether it did what it was asked. ``violations``: the policies that it broke."""
+
+    text: str
+    ok: bool = True
+    violations: tuple[str, ...] = ()
+    facts: Mapping[str, JSON] = field(default_factory=dict)
+    """What else is recorded about the call, name → value."""
+
+
+class OpenWorld(Protocol):
+    """Tools and what they act on. One episode at a time; calls come one after another."""
+
+    tools: tuple[Tool, ...]
+    """What the agent can call."""
+    fork: Literal["exact", "none"]
+    """Whether ``save`` and ``load`` copy its state."""
+    knows_state: bool
+    """Whether ``state`` says how things are; then the gold calls of each task are played beforehand."""
+
+    def start(self, initial: Mapping[str, object] | None) -> None:
+        """Begin an episode in the state ``initial``; None: in the world's own first state.
+
+        Raises UserError for a state that does not fit the world, EnvError where it cannot be brought about.
+        """
+        ...
+
+    def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
+        """Carry out ``call``, whose arguments are given once more in the types of ``tool``.
+
+        What cannot be done is a CallReply that says so. Raises EnvError where the world itself broke.
+        """
+        ...
+
+    def state(self) -> JSON:
+        """The present state, as a value that later calls do not change; None where it cannot be known."""
+        ...
+
+    def save(self) -> object:
+        """A copy of the state for ``load``; only where ``fork`` is "exact"."""
+        ...
+
+    def load(self, saved: object) -> None:
+        """Return to a saved state, also that of another world which the same part opened."""
+        ...
+
+    def close(self) -> None:
+        """Free what the world holds. Safe to repeat."""
+        ...
+
+
+@runtime_checkable
+class HoldsTalk(Protocol):
+    """A world with somebody to talk with."""
+
+    def talked(self) -> str:
+        """All that was said so far. It is no part of the state, but what follows depends on it."""
+        ...
+
+    def rehearsal(self) -> OpenWorld:
+        """A world to try gold calls out in, where no model is asked. It may be the same one; ``start`` follows."""
+        ...
+
+
+class ToolWorld(Part):
+    """A world of tools as a config names it. A subclass sets ``type``, declares its settings and writes ``open``."""
+
+    types: ClassVar[dict[str, type[Part]]] = {}
+    noun: ClassVar[str] = "tool world"
+
+    @abstractmethod
+    def open(self) -> OpenWorld:
+        """The world. Raises UserError where there is none by these settings."""
