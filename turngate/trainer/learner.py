@@ -166,6 +166,9 @@ class TorchLearnerPart(LearnerPart):
     tokens_per_pass: int = Field(16384, ge=1)
     """Most tokens, padding included, of one forward pass; lower it if memory runs out. It does not change the
     result."""
+    packing: Literal["auto", "rows", "tree"] = "auto"
+    """How segments go through the model: as padded rows, or as trees in which a prefix that several share is computed
+    once. Auto: as trees where that costs less. It does not change the result."""
 
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
@@ -180,6 +183,7 @@ class TorchLearnerPart(LearnerPart):
             sampling=sampling,
             critic=critic,
             dtype=self.dtype,
+            packing=self.packing,
         )
         return learner
 

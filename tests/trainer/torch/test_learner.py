@@ -112,7 +112,7 @@ def test_grouping_and_order_of_tokens_leave_the_gradient_unchanged():
 
 @pytest.mark.parametrize("limit", [1, 30, 10_000])
 def test_a_pass_holds_no_more_padded_tokens_than_allowed_and_at_least_one_segment(limit):
-    taught, shapes = learner(tokens_per_pass=limit), []
+    taught, shapes = learner(tokens_per_pass=limit, packing="rows"), []
     taught.model.base_model.register_forward_pre_hook(
         lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )

@@ -16,6 +16,7 @@ from turngate.errors import ConfigError, RunError, StoreError
 from turngate.trainer.learner import NOTHING, Critic, Measured
 from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of
 from turngate.trainer.torch.critic import ValueHead, ValueTargets
+from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.passes import Pass, Passes
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
@@ -48,10 +49,11 @@ class TorchLearner:
         sampling: Sampling = PLAIN,
         critic: Critic | None = None,
         dtype: Precision = "auto",
+        packing: Packing = "auto",
     ) -> None:
         self.model = model.train()
         cast(model, torch.float32)
-        self._passes = Passes(model, sampling, tokens_per_pass, dtype)
+        self._passes = Passes(model, sampling, tokens_per_pass, dtype, packing)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._device = self._parameters[0].device
         self._lr, self._clip_norm = lr, clip_norm

@@ -18,7 +18,9 @@ from turngate.trainer.contexts import Origin
 from turngate.trainer.learner import Measured
 from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
-from turngate.trainer.torch.rows import Rows, rows_of
+from turngate.trainer.torch.packing import Packer, Packing
+from turngate.trainer.torch.rows import Rows
+from turngate.trainer.torch.tree_attention import attending
 from turngate.types import Batch, BoolArray, FloatArray, Sampling
 
 log = logging.getLogger(__name__)
@@ -49,16 +51,24 @@ class Pass:
 
 
 class Passes:
-    """Runs batches through ``model`` under the distribution ``sampling``, ``tokens_per_pass`` padded tokens at once.
+    """Runs batches through ``model`` under the distribution ``sampling``, ``tokens_per_pass`` tokens at once.
 
     Matrix products are computed in ``dtype``, everything else in the precision of the weights (``autocast``).
     """
 
-    def __init__(self, model: LanguageModel, sampling: Sampling, tokens_per_pass: int, dtype: Precision) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        sampling: Sampling,
+        tokens_per_pass: int,
+        dtype: Precision,
+        packing: Packing = "auto",
+    ) -> None:
         self.model, self.head, self.sampling = model, model.get_output_embeddings(), sampling
-        self._tokens_per_pass = tokens_per_pass
         self._device = self.head.weight.device
-        self._bf16 = precision_of(dtype, self._device) is torch.bfloat16
+        precision = precision_of(dtype, self._device)
+        self._bf16 = precision is torch.bfloat16
+        self._packer = Packer(self._hidden, model, packing, tokens_per_pass, precision)
 
     def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:
         """The passes over a batch, with what ``loss`` needs and the states whose values are learned.
@@ -69,10 +79,10 @@ class Passes:
         batch, measured = _complete(batch, needs, measured)
         trained = (batch.policy_weight_L != 0) | (batch.ce_weight_L != 0)
         valued = measured["value_weight_L"] != 0 if "value_weight_L" in measured else np.zeros_like(trained)
-        for rows in self._rows(batch, trained, valued):
+        for rows in self._packer.rows(batch, trained, valued):
             hidden = self._hidden(rows)
             tokens = self._tokens(batch, rows, self._predict(rows, hidden, needs), measured)
-            states = hidden[rows.valued_row, rows.valued_column] if valued.any() else None
+            states = hidden[rows.valued] if valued.any() else None
             yield Pass(rows=rows, tokens=tokens, states=states, outside=self._outside(batch, rows, tokens))
 
     def measure(self, batch: Batch, read: Callable[[Predicted], torch.Tensor]) -> FloatArray:
@@ -81,7 +91,7 @@ class Passes:
         spoken = batch.policy_weight_L != 0
         with torch.no_grad():
             self.model.eval()
-            for rows in self._rows(batch, spoken, np.zeros_like(spoken)):
+            for rows in self._packer.rows(batch, spoken, np.zeros_like(spoken)):
                 result[rows.flat] = read(self._predict(rows, self._hidden(rows), Needs())).float().cpu().numpy()
             self.model.train()
         return result
@@ -91,38 +101,45 @@ class Passes:
         result = np.zeros(batch.n_tokens, np.float32)
         with torch.no_grad():
             self.model.eval()
-            for rows in self._rows(batch, np.zeros_like(wanted_L), wanted_L):
+            for rows in self._packer.rows(batch, np.zeros_like(wanted_L), wanted_L):
                 hidden = self._hidden(rows)
-                result[rows.valued_flat] = head(hidden[rows.valued_row, rows.valued_column]).cpu().numpy()
+                result[rows.valued_flat] = head(hidden[rows.valued]).cpu().numpy()
             self.model.train()
         return result
 
-    def _rows(self, batch: Batch, trained: BoolArray, valued: BoolArray) -> Iterator[Rows]:
-        return rows_of(batch, trained, valued, at_most=self._tokens_per_pass, device=self._device)
-
     def _hidden(self, rows: Rows) -> torch.Tensor:
-        """The last hidden state after every token: [r, t, width]."""
+        """The last hidden state after every token: [r·t, width]."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
-            # right padding under a causal mask needs no attention mask: no real token sees a pad
-            hidden: torch.Tensor = self.model.base_model(input_ids=rows.ids, use_cache=False).last_hidden_state
-        return hidden
+            if rows.tree is None:  # right padding under a causal mask needs no attention mask: no token sees a pad
+                output = self.model.base_model(input_ids=rows.ids, use_cache=False)
+            else:
+                positions = rows.tree.depth_T[None]
+                with attending(self.model):
+                    output = self.model.base_model(
+                        input_ids=rows.ids, position_ids=positions, use_cache=False, tree=rows.tree
+                    )
+        hidden: torch.Tensor = output.last_hidden_state
+        return hidden.flatten(0, 1)
 
     def _predict(self, rows: Rows, hidden: torch.Tensor, needs: Needs) -> Predicted:
         """Predictions for the trained tokens; logits are computed only where one of these is predicted."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
-            logits = self.head(hidden[rows.row, rows.column - 1])
-        logits, chosen = logits.float(), rows.ids[rows.row, rows.column][:, None]
+            logits = self.head(hidden[rows.before])
+        logits, chosen = logits.float(), rows.predicted[:, None]
         temperature, cuts = self.sampling.temperature, self.sampling.truncates
         distribution = truncated_log_softmax(logits, temperature, self.sampling.top_p, self.sampling.top_k)
         plain = None
         if cuts:
-            plain = torch.log_softmax(logits / temperature, dim=-1).gather(1, chosen)[:, 0]
+            plain = torch.log_softmax(logits / temperature, dim=-1).gather(1, chosen)[rows.shared, 0]
+        entropy_P = entropy_of(distribution) if cuts else -(distribution.exp() * distribution).sum(-1)
+        nucleus_P = None if needs.nucleus is None else nucleus_entropy(distribution, needs.nucleus)
+        candidate_P = distribution.topk(needs.candidates, dim=-1).values if needs.candidates else None
         return Predicted(
-            logprob=distribution.gather(1, chosen)[:, 0],
-            entropy=entropy_of(distribution) if cuts else -(distribution.exp() * distribution).sum(-1),
+            logprob=distribution.gather(1, chosen)[rows.shared, 0],
+            entropy=entropy_P[rows.shared],
             plain_logprob=plain,
-            nucleus_entropy=None if needs.nucleus is None else nucleus_entropy(distribution, needs.nucleus),
-            candidate_logprob=distribution.topk(needs.candidates, dim=-1).values if needs.candidates else None,
+            nucleus_entropy=None if nucleus_P is None else nucleus_P[rows.shared],
+            candidate_logprob=None if candidate_P is None else candidate_P[rows.shared],
         )
 
     def _tokens(self, batch: Batch, rows: Rows, predicted: Predicted, measured: Measured) -> Tokens:

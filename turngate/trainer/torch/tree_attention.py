@@ -1,0 +1,165 @@
+"""Attention in a ``PrefixTree``: each token sees the tokens before it on its own path, and no others.
+
+The whole tree goes through the model as one row, so that all but attention is computed once for each node, without
+padding. transformers looks the attention up by name (``NAME``) and hands ``Layout`` through to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from turngate.agents.protocols import LanguageModel
+from turngate.errors import ConfigError
+from turngate.trainer.torch.prefix_tree import Int64Array, PrefixTree, Stem
+
+NAME = "turngate_prefix_tree"
+UNDERSTOOD = {"tree", "position_ids", "use_cache", "output_attentions", "cache_position", "is_causal"}
+"""What models hand to attention beside what is named below, and what changes nothing about it here."""
+WASTE = 1.5
+"""Stems of unequal length are one call of attention as long as padding adds no more than half."""
+SMALL = 2**14
+"""Pairs of tokens, about as many as are computed in the time that a further call of attention takes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Stems that are one call of attention: b stems, at most q own tokens and k tokens on the path and own."""
+
+    queries: torch.Tensor  # [b·q], nodes; padded with any
+    keys: torch.Tensor  # [b·k]
+    mask: torch.Tensor  # bool [b, 1, q, k]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A tree, ready for attention. ``place_T``: where each node's result is in the results of all blocks."""
+
+    blocks: tuple[Block, ...]
+    place_T: torch.Tensor
+    depth_T: torch.Tensor
+
+
+def pairs_of(tree: PrefixTree) -> int:
+    """How many pairs of tokens attention computes for ``tree``, with padding."""
+    return sum(_area(stems) for stems in _calls(tree.stems))
+
+
+def layout_of(tree: PrefixTree, device: torch.device) -> Layout:
+    """The blocks of ``tree``."""
+    blocks, place_T, n_rows = [], np.zeros(len(tree.ids_T), np.int64), 0
+    for stems in _calls(tree.stems):
+        queries, keys, mask = _block(stems)
+        for row, stem in enumerate(stems):
+            place_T[stem.start : stem.end] = n_rows + row * queries.shape[1] + np.arange(stem.end - stem.start)
+        n_rows += queries.size
+        tensors = (torch.as_tensor(array, device=device) for array in (queries.ravel(), keys.ravel(), mask[:, None]))
+        blocks.append(Block(*tensors))
+    places, depths = (torch.as_tensor(array, device=device) for array in (place_T, tree.depth_T))
+    return Layout(tuple(blocks), places, depths)
+
+
+def _calls(stems: Sequence[Stem]) -> Iterator[list[Stem]]:
+    """Stems of similar size together."""
+    call: list[Stem] = []
+    pairs = 0
+    for stem in sorted(stems, key=lambda stem: (stem.end - stem.start, len(stem.path))):
+        own = stem.end - stem.start
+        pairs += own * (len(stem.path) + own)
+        if call and _area([*call, stem]) > WASTE * pairs + SMALL:
+            yield call
+            call, pairs = [], own * (len(stem.path) + own)
+        call.append(stem)
+    if call:
+        yield call
+
+
+def _area(stems: Sequence[Stem]) -> int:
+    own = max(stem.end - stem.start for stem in stems)
+    seen = max(len(stem.path) + stem.end - stem.start for stem in stems)
+    return len(stems) * own * seen
+
+
+def _block(stems: Sequence[Stem]) -> tuple[Int64Array, Int64Array, np.ndarray]:
+    """Nodes that ask [b, q], nodes that are seen [b, k], and who sees what [b, q, k]; every row sees something."""
+    own = np.array([stem.end - stem.start for stem in stems])
+    before = np.array([len(stem.path) for stem in stems])
+    queries = np.zeros((len(stems), own.max()), np.int64)
+    keys = np.zeros((len(stems), (before + own).max()), np.int64)
+    for row, stem in enumerate(stems):
+        nodes = np.arange(stem.start, stem.end)
+        queries[row, : len(nodes)] = nodes
+        keys[row, : before[row] + len(nodes)] = np.concatenate([stem.path, nodes])
+    last = before[:, None] + np.minimum(np.arange(queries.shape[1]), own[:, None] - 1)  # the last key each query sees
+    return queries, keys, np.arange(keys.shape[1]) <= last[:, :, None]
+
+
+# --- inside the model -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def attending(model: LanguageModel) -> Iterator[None]:
+    """Inside, ``model`` attends along the tree that it is called with."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(NAME, tree_attention)
+    config, before = model.config, model.config._attn_implementation
+    config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def tree_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    tree: Layout,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    **more: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention as transformers calls it: ``query`` [1, heads, T, d], ``key`` and ``value`` [1, key heads, T, d].
+
+    Raises ConfigError for a variant of attention that this one does not know, such as sinks or capped scores.
+    """
+    unknown = sorted(name for name, setting in more.items() if name not in UNDERSTOOD and setting is not None)
+    if unknown or attention_mask is not None:
+        raise ConfigError(f"attention along a tree knows no {', '.join(unknown) or 'attention_mask'}")
+    query_T, key_T, value_T = (one[0].transpose(0, 1) for one in (query, key, value))
+    grouped = query.shape[1] != key.shape[1]
+    results = []
+    for block in tree.blocks:
+        b, _, q, k = block.mask.shape
+        mask = block.mask
+        if sliding_window is not None:
+            apart = tree.depth_T[block.queries].view(b, 1, q, 1) - tree.depth_T[block.keys].view(b, 1, 1, k)
+            mask = mask & (apart < sliding_window)
+            mask = mask | ~mask.any(-1, keepdim=True)  # a row of padding sees something, too
+        result = torch.nn.functional.scaled_dot_product_attention(
+            _chosen(query_T, block.queries, b),
+            _chosen(key_T, block.keys, b),
+            _chosen(value_T, block.keys, b),
+            attn_mask=mask,
+            dropout_p=dropout,
+            scale=scaling,
+            enable_gqa=grouped,
+        )
+        results.append(result.transpose(1, 2).flatten(0, 1))
+    return torch.cat(results).index_select(0, tree.place_T)[None], None
+
+
+def _chosen(each_T: torch.Tensor, nodes: torch.Tensor, stems: int) -> torch.Tensor:
+    """The vectors of some nodes, [T, heads, d], by stem: [b, heads, nodes of a stem, d]."""
+    _, heads, width = each_T.shape
+    return each_T.index_select(0, nodes).view(stems, -1, heads, width).transpose(1, 2)
