@@ -140,7 +140,7 @@ def table(runs: Sequence[Run]) -> str:
         f"### {label}: {environment.title}",
         "",
         f"Seeds {', '.join(map(str, seeds))}; {updates} updates of {episodes} episodes; {per_run_s:.0f} s of updates "
-        "in a run. Held-out, unaided, mean over seeds [95 %].",
+        f"in a run. Held-out, unaided, mean over seeds [95 %].{_left_out(runs)}",
         "",
         f"| credit | compares | sampled, before | sampled, after | less {REFERENCE}, seed by seed | greedy, after | "
         f"success in training, mean | episodes until {environment.threshold:.0%} in training: median (each seed) |",
@@ -153,6 +153,13 @@ def table(runs: Sequence[Run]) -> str:
         *[_signal(_of(runs, rule), rule) for rule in rules(runs) if rule != "shuffled"],
     ]
     return "\n".join(lines)
+
+
+def _left_out(runs: Sequence[Run]) -> str:
+    """Says which runs there are none of, although other rules have that seed."""
+    there, seeds = {(run.rule, run.seed) for run in runs}, sorted({run.seed for run in runs})
+    missing = [f"{rule} with seed {seed}" for rule in rules(runs) for seed in seeds if (rule, seed) not in there]
+    return f" There is no complete run of {', '.join(missing)}." if missing else ""
 
 
 def _signal(runs: Sequence[Run], rule: str) -> str:

@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from examples.credit_study.settings import ENVIRONMENTS, config_of, shown_file, start_config, start_of
+from turngate.errors import RunError
 from turngate.run.job import Job
 
 
@@ -24,7 +25,7 @@ class Wanted(NamedTuple):
 
 
 def train(wanted: Wanted) -> str:
-    """Do one run, or what is left of it; says which, and how long that took."""
+    """Do one run, or what is left of it; says which, and how long that took, or why it was stopped."""
     torch.set_num_threads(1)
     began_s, out = time.perf_counter(), wanted.out
     if wanted.rule is None:
@@ -35,5 +36,8 @@ def train(wanted: Wanted) -> str:
         config = config_of(wanted.label, wanted.rule, wanted.seed, out=out, updates=wanted.updates)
         control = "shuffled_credit" if wanted.rule == "shuffled" else None
         start = start_of(wanted.label, wanted.seed, out=out)
-    Job(config, Console(quiet=True), control=control, start=start).run()
+    try:
+        Job(config, Console(quiet=True), control=control, start=start).run()
+    except RunError as stopped:  # a rule that ruins its policy is a result, and no reason to lose the other runs
+        return f"{wanted.label} {config.name} was stopped, and is left out: {stopped}"
     return f"{wanted.label} {config.name}: {time.perf_counter() - began_s:.0f} s"

@@ -10,6 +10,7 @@ from examples.credit_study.__main__ import main, options
 from examples.credit_study.report import COLOURS, Run, differences, episodes_until, table
 from examples.credit_study.settings import CODE, ENVIRONMENTS, LOCK, RIGHT, RULES, SQL, config_of, shown_keys
 from examples.credit_study.signal import Signal, correlation, shared_states
+from examples.credit_study.training import Wanted, train
 from examples.farming.report import marks
 from tests.trainer.credit.conftest import make_table
 from turngate.envs.lock import LockTasks, colours_of, key_of
@@ -57,6 +58,12 @@ def test_the_table_gives_means_with_students_intervals():
         "| capo | turn, by verdict | 0.00 [0.00, 0.00] | 0.40 [-0.10, 0.90] | +0.20 [-0.05, +0.45] | "
         "0.40 [-0.10, 0.90] | 1.00 [1.00, 1.00] | 50 (50, 50, 50) |"
     )
+
+
+def test_a_seed_of_which_a_rule_has_no_run_is_named():
+    runs = [run("rloo", 0, 0.0), run("rloo", 1, 0.0), run("capo", 0, 0.0)]
+    assert "There is no complete run of capo with seed 1.\n" in table(runs)
+    assert "complete" not in table(runs[:2])
 
 
 def test_a_threshold_that_most_seeds_miss_has_no_median():
@@ -169,3 +176,16 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     main([*command, "--jobs", "1"])
     assert [model.stat().st_mtime_ns for model in models] == written
     assert capsys.readouterr().out.count("lock3 rloo-0: ") == 2
+
+
+def test_a_run_that_is_stopped_is_told_and_left_out(tmp_path, monkeypatch):
+    def strict(*place, **fixed):
+        config = config_of(*place, **fixed)
+        return config.model_copy(update={"learner": config.learner.model_copy(update={"max_kl": 1e-9})})
+
+    start = Wanted("lock3", None, 0, tmp_path, None)
+    train(start)
+    monkeypatch.setattr("examples.credit_study.training.config_of", strict)
+    said = train(start._replace(rule="rloo", updates=1))
+    assert said.startswith("lock3 rloo-0 was stopped, and is left out: the updates of this step moved the policy by")
+    assert not RunFolder(tmp_path / "lock3" / "rloo-0").is_complete
