@@ -32,6 +32,8 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "search_path": "turngate.envs.search.rubric:PATH_RUBRIC",
         "search_truthful": "turngate.envs.search.rubric:TRUTHFUL_RUBRIC",
         "tool_use": "turngate.envs.tooluse.rubric:RUBRIC",
+        "router": "turngate.envs.router.rubric:RUBRIC",
+        "router_window": "turngate.envs.router.rubric:WINDOW_RUBRIC",
     }
 )
 """Names of the rubrics that come with turngate; other packages add theirs as entry points of ``turngate.rubrics``."""

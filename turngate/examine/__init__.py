@@ -10,6 +10,7 @@ by those that ask a judge, ``recorded`` by several that read recorded evidence. 
 from turngate.examine.adherence import Adherence
 from turngate.examine.appeals import Appeals
 from turngate.examine.base import Desk, Examiner, Facts
+from turngate.examine.cost_window import CostWindow
 from turngate.examine.likelihood import Likelihood
 from turngate.examine.majority import Majority
 from turngate.examine.pairwise import Pairwise
@@ -23,6 +24,7 @@ from turngate.examine.weighted_tests import WeightedTests
 __all__ = [
     "Adherence",
     "Appeals",
+    "CostWindow",
     "Desk",
     "Examiner",
     "Facts",
