@@ -32,6 +32,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "search_path": "turngate.envs.search.rubric:PATH_RUBRIC",
         "search_truthful": "turngate.envs.search.rubric:TRUTHFUL_RUBRIC",
         "tool_use": "turngate.envs.tooluse.rubric:RUBRIC",
+        "tool_use_judged": "turngate.envs.tooluse.rubric:JUDGED_RUBRIC",
         "router": "turngate.envs.router.rubric:RUBRIC",
         "router_window": "turngate.envs.router.rubric:WINDOW_RUBRIC",
     }

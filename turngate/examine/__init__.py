@@ -11,6 +11,7 @@ from turngate.examine.adherence import Adherence
 from turngate.examine.appeals import Appeals
 from turngate.examine.base import Desk, Examiner, Facts
 from turngate.examine.cost_window import CostWindow
+from turngate.examine.judged_goals import JudgedGoals
 from turngate.examine.likelihood import Likelihood
 from turngate.examine.majority import Majority
 from turngate.examine.pairwise import Pairwise
@@ -29,6 +30,7 @@ __all__ = [
     "Examiner",
     "Facts",
     "ForcedAnswers",
+    "JudgedGoals",
     "Likelihood",
     "Majority",
     "Pairwise",
