@@ -14,6 +14,7 @@ from turngate.examine.cost_window import CostWindow
 from turngate.examine.judged_goals import JudgedGoals
 from turngate.examine.likelihood import Likelihood
 from turngate.examine.majority import Majority
+from turngate.examine.nuggets import Nuggets
 from turngate.examine.pairwise import Pairwise
 from turngate.examine.paraphrase_votes import ParaphraseVotes
 from turngate.examine.pointwise import Panel, Pointwise
@@ -33,6 +34,7 @@ __all__ = [
     "JudgedGoals",
     "Likelihood",
     "Majority",
+    "Nuggets",
     "Pairwise",
     "Panel",
     "ParaphraseVotes",

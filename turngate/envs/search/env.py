@@ -26,6 +26,7 @@ from turngate.envs.search.findings import (
 )
 from turngate.envs.search.hints import LEVELS, search_hint
 from turngate.envs.search.library import Library, RetrieverLike, library, retriever_part
+from turngate.envs.search.nuggets import nugget_text
 from turngate.envs.search.passages import Passage, id_of
 from turngate.envs.search.retrievers import RetrieverFailed
 from turngate.envs.search.rubric import RUBRIC
@@ -33,13 +34,14 @@ from turngate.envs.search.sources import GeneratedSearch, KnownSearch
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError
-from turngate.rewards.outcome.answers import is_abstention, normalize, token_f1
+from turngate.rewards.outcome.answers import exact_match, is_abstention, normalize, token_f1
 from turngate.rewards.outcome.search import citation_overlap, redundancy, search_steps
 from turngate.tools.tool import tool
 from turngate.types import Evidence, Task
 
 GOAL = "Answer the question from the documents. One tool per turn"
 COMMANDS = ": search QUERY | open ID | cite IDS | answer TEXT"
+AT_LENGTH = "Answer in whole sentences, with all that belongs to the answer."
 DEADLINE_S = 30.0
 ELLIPSIS = "…"
 
@@ -120,7 +122,8 @@ class SearchEnv(ToolEnv):
         """Open the documents of the task and ask the question."""
         self._open(task)
         self._known, self._queries, self._cited, self._answer = {}, [], [], None
-        return f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
+        asked = f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
+        return f"{asked}\n{AT_LENGTH}" if task.private.get("nuggets") else asked
 
     def state(self) -> str:
         """The task, the passages seen, what was cited, and the last text."""
@@ -144,6 +147,8 @@ class SearchEnv(ToolEnv):
             "truthful": truthful(answer, sought, looked=looked),
             "cited": list(self._cited),
         }
+        if sought.open_ended and answer:
+            facts |= _at_length(answer, _whole(self.task))
         if sought.path:
             facts["near_answer"] = near_answer(answer or "", sought.between)
         overlap = citation_overlap(self._cited, sought.gold)
@@ -175,7 +180,8 @@ class SearchEnv(ToolEnv):
             cited.append(wanted)
         if cited:
             actions.append(f"cite {' '.join(cited)}")
-        return [*actions, f"answer {sought.answers[0] if sought.answers else 'unknown'}"]
+        said = _whole(task) if sought.open_ended else (*sought.answers, "unknown")[0]
+        return [*actions, f"answer {said}"]
 
     def hint(self, task: Task, level: int) -> str | None:
         """1: how many documents, and the first; 2: what to look up in turn; 3: the titles of all of them."""
@@ -337,6 +343,17 @@ def _bearing(found: Library, name: str, says: Sequence[str]) -> str:
     return next((part.id for part in parts if bears_answer([part.text], says)), parts[0].id)
 
 
+def _whole(task: Task) -> str:
+    """All nuggets of a task, one after the other: an answer that is right."""
+    return " ".join(nugget_text(one) for one in task.private["nuggets"])
+
+
+def _at_length(answer: str, whole: str) -> dict[str, object]:
+    """The facts about a long answer that words decide: it is all of the nuggets, or only a judge can say."""
+    right = True if exact_match(answer, whole) == 1.0 else None
+    return {"correct": right, "token_f1": None if right is None else 1.0, "truthful": None if right is None else 1.0}
+
+
 def _sought(task: Task) -> Sought:
     private = task.private
     return Sought(
@@ -344,4 +361,5 @@ def _sought(task: Task) -> Sought:
         gold=tuple(private.get("documents", ())),
         path=tuple(private.get("path", ())),
         between=tuple(private.get("between", private.get("titles", ())[1:] if private.get("path") else ())),
+        open_ended=bool(private.get("nuggets")) and not private["gold"],
     )
