@@ -344,6 +344,8 @@ class Info(TypedDict):
     """None until the episode is over."""
     action: NotRequired[Action]
     """After ``step``: the action as it was read."""
+    information: NotRequired[bool]
+    """After ``step``: whether the agent wrote information for itself, which nothing is learned from."""
     tools: NotRequired[tuple[Mapping[str, JSON], ...]]
     """After ``reset``: the tools of the episode, as chat templates take them (``Tool.schema``)."""
 
