@@ -2,6 +2,8 @@
 
 import json
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.examine.episodes import episode, examined, group, task, values
 from tests.helpers import tiny_judge
 from tests.helpers.scripted_judge import said
 from turngate.agents import tiny
+from turngate.config import parse
 from turngate.envs.check import check_env
 from turngate.errors import UserError
 from turngate.examine import Nuggets
@@ -19,6 +22,7 @@ from turngate.rewards.judge import Fault, item_of_text, read_answer, support
 from turngate.rewards.judge.items import Criterion
 from turngate.rewards.outcome.criteria import criteria_score
 from turngate.rubrics import find_rubric
+from turngate.run.environments import builder
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.types import Group
@@ -211,6 +215,19 @@ def test_the_environment_measures_what_words_can(island):
 def test_nuggets_that_cannot_be_read(island, value, problem):
     with pytest.raises(UserError, match=f"line 1, field 'nuggets': .*{problem}"):
         turngate.make("turngate/Search-v1", tasks=tasks(ROW | {"nuggets": value}))
+
+
+def test_what_the_page_says(island):
+    page = (Path(__file__).parents[2] / "docs" / "search_env.md").read_text().partition("### Long answers")[2]
+    (text,) = re.findall(r"```toml\n(.*?)```", page.partition("\n## ")[0], re.DOTALL)
+    (row,) = re.findall(r"```json\n(.*?)```", page.partition("\n## ")[0], re.DOTALL)
+    config = parse({"model": "any", **tomllib.loads(text)})
+    assert [part.type for part in config.examine] == ["nuggets"]
+    (island / "docs").mkdir()
+    (island / "docs" / "ferry.md").write_text("It leaves at nine.")
+    (island / "questions.jsonl").write_text(row + json.dumps(json.loads(row) | {"question": "And else?"}))
+    with builder(config.env[0])() as env:
+        assert env.tasks.splits
 
 
 CONFIG = """
