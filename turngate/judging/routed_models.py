@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from turngate.envs.router.models import ModelReply, RoutedModel
+from turngate.envs.router.askable import ModelReply, RoutedModel
 from turngate.errors import ConfigError
 from turngate.judging.blocking_speaker import MOST_S, BlockingSpeaker, Declined, refuse_unfit
 from turngate.judging.parts import JudgePart

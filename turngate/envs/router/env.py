@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from turngate.envs.base import TurnSpec
-from turngate.envs.router.models import LiveModel, ModelLike, RoutedModel, routed_models
+from turngate.envs.router.askable import LiveModel, ModelLike, RoutedModel, routed_models
 from turngate.envs.router.rubric import RUBRIC
 from turngate.envs.router.sources import GeneratedRouting, RoutingSource
 from turngate.envs.tasks import TasksLike, part_of
@@ -53,7 +53,7 @@ class RouterState:
 
 
 class RouterEnv(ToolEnv):
-    """Questions, and models to ask. ``models``: see ``models.py``; generated questions bring their own.
+    """Questions, and models to ask. ``models``: see ``askable.py``; generated questions bring their own.
 
     ``question_chars``: most characters of a question to a model; ``reply_chars``: of its reply, so many are shown.
     ``cost_range``: the values of √cost that score 1 and 0; None: from nothing to one usual reply of every model.

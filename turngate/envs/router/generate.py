@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from turngate.envs.router import specialists
@@ -37,17 +37,22 @@ _KNOWS: Mapping[str, str] = MappingProxyType(
 _PLAIN, _EASY = ("abacus", "herald", "mason"), ("painter", "builder")
 
 
-def _model(name: str, description: str, price: float, latency_s: float) -> dict[str, JSON]:
-    speaker: JSON = {"type": "function", "path": f"{specialists.__name__}:{name}"}
-    known: dict[str, JSON] = {"name": name, "description": description, "price": price, "latency_s": latency_s}
+def _model(knows: Callable[[str], str], description: str, price: float, latency_s: float) -> dict[str, JSON]:
+    speaker: JSON = {"type": "function", "path": f"{knows.__module__}:{knows.__name__}"}
+    known: dict[str, JSON] = {
+        "name": knows.__name__,
+        "description": description,
+        "price": price,
+        "latency_s": latency_s,
+    }
     return {**known, "usual_tokens": 1.0, "speaker": speaker}
 
 
 def _models(names: Sequence[str]) -> tuple[dict[str, JSON], ...]:
     return (
-        *(_model(name, _KNOWS[name], 1.0, 0.2) for name in names),
-        _model("parrot", "repeats a word", 0.5, 0.1),
-        _model("sage", "knows all that the others know", 16.0, 4.0),
+        *(_model(getattr(specialists, name), _KNOWS[name], 1.0, 0.2) for name in names),
+        _model(specialists.parrot, "repeats a word", 0.5, 0.1),
+        _model(specialists.sage, "knows all that the others know", 16.0, 4.0),
     )
 
 

@@ -29,7 +29,7 @@ from turngate.envs.search.passages import Passage, id_of
 from turngate.envs.search.retrievers import Retriever, RetrieverFailed
 from turngate.envs.search.rubric import RUBRIC
 from turngate.envs.search.self_search import SelfSearch, request, written_passages
-from turngate.envs.search.solutions import bearing, from_memory, sought_of, steps_of, title_of, whole_answer
+from turngate.envs.search.sought import bearing, from_memory, sought_of, steps_of, title_of, whole_answer
 from turngate.envs.search.sources import GeneratedSearch, KnownSearch
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError

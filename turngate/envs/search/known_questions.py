@@ -3,7 +3,7 @@
 Known keys: ``question`` or ``query``; ``answer``, ``answers``, ``golden_answers`` (texts or lists of aliases) and
 ``answer_aliases``; ``id`` or ``_id``; ``answerable``; ``supporting_facts`` with ``context`` (HotpotQA, 2Wiki: a list of
 [title, sentences], or Hugging Face's form of it); ``paragraphs`` with ``is_supporting`` (MuSiQue); ``documents``, the
-ids of the documents or passages that are needed; ``nuggets``, what a long answer should say (see ``nuggets.py``).
+ids of the documents or passages that are needed; ``nuggets``, what a long answer should say (see ``nugget_rows.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turngate.envs.search.findings import bears_answer
-from turngate.envs.search.nuggets import Nugget, nuggets_of
+from turngate.envs.search.nugget_rows import Nugget, nuggets_of
 from turngate.envs.search.passages import Corpus, Document, id_of
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from turngate.envs.search.findings import Sought, bears_answer
 from turngate.envs.search.library import Library
-from turngate.envs.search.nuggets import nugget_text
+from turngate.envs.search.nugget_rows import nugget_text
 from turngate.types import Task
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import builtins
-import importlib
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,12 +15,11 @@ from typing import ClassVar, Protocol, Self, TypeAlias
 from pydantic import BaseModel, Field, ValidationError
 
 from turngate.errors import ConfigError
-from turngate.parts import Part
+from turngate.parts import Part, import_object
 from turngate.problems import one_line
 
-SHIPPED = ("turngate.judging.routed_models",)
-"""Modules that define models: they are imported when a model is looked up, because they need more than an
-environment."""
+SHIPPED = ("turngate.judging.routed_models:SpokenModel",)
+"""The models that ship: they are imported when a model is looked up, because they need more than an environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +100,6 @@ def routed_models(models: Sequence[ModelLike]) -> tuple[RoutedModel, ...]:
 
 @cache
 def _define_shipped_models() -> None:
-    """Import the modules that define the models that ship."""
-    for module in SHIPPED:
-        importlib.import_module(module)
+    """Import the models that ship."""
+    for path in SHIPPED:
+        import_object(path)
