@@ -70,7 +70,8 @@ class RoutingTasks:
     def __init__(self, *, easy: bool = False) -> None:
         self._name = "routing-easy" if easy else "routing"
         self._kinds: Sequence[str] = _EASY if easy else _PLAIN
-        self._models = f"{__name__}:{'EASY_MODELS' if easy else 'MODELS'}"
+        known = "turngate.envs.router.generate:MODELS", "turngate.envs.router.generate:EASY_MODELS"
+        self._models = known[easy]
 
     def size(self, split: str) -> None:
         """None: there is no end of tasks. Raises UnknownName."""
