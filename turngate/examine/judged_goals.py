@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from turngate.envs.tooluse.goals import RubricGoal
 from turngate.examine.base import Desk, Facts
 from turngate.examine.judged import JudgedExaminer
 from turngate.rewards.judge import Criterion, Fault, Item, JudgeId, Rule, Verdict, unanimous, verdict_facts
-from turngate.types import Evidence, Group, Trajectory
+from turngate.types import Evidence, Group, Task, Trajectory
+
+if TYPE_CHECKING:
+    from turngate.envs.tooluse.goals import RubricGoal
 
 
 class JudgedGoals(JudgedExaminer):
@@ -31,7 +33,7 @@ class JudgedGoals(JudgedExaminer):
 
     async def _of_group(self, group: Group, desk: Desk) -> list[tuple[Evidence, ...]]:
         judge, found = desk.judge(self.judge), [_found(one) for one in group.trajectories]
-        goals = [goal for goal in group.task.private.get("goals", ()) if isinstance(goal, RubricGoal)]
+        goals = _goals(group.task)
         open_ = [place for place, solved in enumerate(found) if goals and solved is None]
         shown = self.items(group, desk)
         answers: dict[int, list[Verdict | Fault | Rule]] = {place: [] for place in open_}
@@ -58,6 +60,13 @@ class JudgedGoals(JudgedExaminer):
             Evidence(name=self.name, value=solved, by="verifier"),
             Evidence(name=f"{self.name}_judge", value=[], by="verifier"),
         )
+
+
+def _goals(task: Task) -> list[RubricGoal]:
+    """The goals of a task that a judge decides."""
+    from turngate.envs.tooluse.goals import RubricGoal  # here, because every config that is read loads this module
+
+    return [goal for goal in task.private.get("goals", ()) if isinstance(goal, RubricGoal)]
 
 
 def _found(trajectory: Trajectory) -> bool | None:
