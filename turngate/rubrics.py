@@ -31,7 +31,11 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "search_cited": "turngate.envs.search.rubric:CITED_RUBRIC",
         "search_path": "turngate.envs.search.rubric:PATH_RUBRIC",
         "search_truthful": "turngate.envs.search.rubric:TRUTHFUL_RUBRIC",
+        "search_nuggets": "turngate.envs.search.rubric:NUGGET_RUBRIC",
         "tool_use": "turngate.envs.tooluse.rubric:RUBRIC",
+        "tool_use_judged": "turngate.envs.tooluse.rubric:JUDGED_RUBRIC",
+        "router": "turngate.envs.router.rubric:RUBRIC",
+        "router_window": "turngate.envs.router.rubric:WINDOW_RUBRIC",
     }
 )
 """Names of the rubrics that come with turngate; other packages add theirs as entry points of ``turngate.rubrics``."""

@@ -334,16 +334,16 @@ class Info(TypedDict):
     evidence: tuple[Evidence, ...]
     """What was measured in this call, in that order."""
     ledger: tuple[RewardEvent, ...]
-    """That of ``score``; empty until the episode is over."""
     score: Score | None
-    """By the environment's own rubric; None until the episode is over."""
+    """By the environment's own rubric, with its ledger; empty and None until the episode is over."""
     task_id: str
     state_key: str
     """That of the last observation."""
     ending: Ending | None
     """None until the episode is over."""
     action: NotRequired[Action]
-    """After ``step``: the action as it was read."""
+    information: NotRequired[bool]
+    """After ``step``: the action as it was read, and whether it is information for itself (``Outcome.information``)."""
     tools: NotRequired[tuple[Mapping[str, JSON], ...]]
     """After ``reset``: the tools of the episode, as chat templates take them (``Tool.schema``)."""
 

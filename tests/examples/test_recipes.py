@@ -320,6 +320,25 @@ def rare_tests_weigh_more(run, rows):
         assert earned(score, "test_score") == [(None, pytest.approx(paid))]
 
 
+def cheap_counts_where_it_is_right(run, rows):
+    """On the scale of all costs so far, which a step adds to before it is scored; the checkpoint keeps them."""
+    seen = []
+    for step in range(1, STEPS + 1):
+        played = [one for group in Store(run.path).read(step, "train") for one in group.trajectories]
+        seen += [facts(one, "cost")[None] for one in played]
+        low, high = np.quantile(np.sqrt(seen), [0.05, 0.95])
+        for one in played:
+            rank = facts(one, "cost_rank")[None]
+            share = 1 - np.clip((facts(one, "cost")[None] ** 0.5 - low) / ((high - low) or np.inf), 0, 1)
+            assert rank == pytest.approx(share)
+    assert any(score.outcome for _, score in scored(run))
+    for trajectory, score in scored(run):
+        paid = [event.paid for event in score.ledger if event.name == "cheap"]
+        assert paid == [pytest.approx(0.4 * facts(trajectory, "cost_rank")[None] * score.outcome)]
+    kept = next((run.path / "checkpoints").glob(f"step={STEPS:06d}")).rglob("*")
+    assert any(file.is_file() and '"cost_rank"' in file.read_text(errors="replace") for file in kept)
+
+
 def a_pool_is_explored(run, rows):
     """Only tasks of the pool are played, which begins after those of the warm start, and dropped ones are replaced."""
     learned(run, rows)
@@ -508,6 +527,7 @@ SHOWN = {
     "plans": plans_are_followed,
     "prover": every_turn_is_continued,
     "reflection": attempts_are_reflected_on,
+    "router": cheap_counts_where_it_is_right,
     "screening": groups_are_screened,
     "second_policy": the_oracle_begins,
     "teacher": the_teacher_helps_second_groups,

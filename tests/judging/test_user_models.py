@@ -8,6 +8,7 @@ import turngate
 from tests.helpers.chat_server import serving_prompts, slow
 from turngate.envs.tooluse.domains.talk import Exchange, UserSheet
 from turngate.errors import EnvError, UserError
+from turngate.judging.blocking_speaker import THREAD
 from turngate.judging.user_models import ModelUser, read_reply, user_prompt
 
 SHEET = UserSheet(wish="I want a refund.", facts={"email": "ada@example.org"})
@@ -19,7 +20,7 @@ def part(url, **settings):
 
 
 def talkers():
-    return [thread for thread in threading.enumerate() if thread.name == "user model"]
+    return [thread for thread in threading.enumerate() if thread.name == THREAD]
 
 
 @pytest.mark.parametrize(

@@ -315,8 +315,8 @@ class Player:
                 play.turns.append(self._turn(play, observation, context, completion, action))
                 return play.fail(fault, turn=len(play.turns) - 1)
             play.evidence += info["evidence"]
-            forced = play.forced
-            play.turns.append(self._turn(play, observation, context, completion, info["action"]))
+            forced, learned = play.forced, not info.get("information", False)
+            play.turns.append(self._turn(play, observation, context, completion, info["action"], learned=learned))
             if forced is not None:
                 forced.check_key(len(play.turns) - 1, reply.state_key)
             if terminated or truncated:
@@ -409,9 +409,19 @@ class Player:
         )
 
     @staticmethod
-    def _turn(play: _Play, observation: Observation, context: IntArray, completion: Completion, action: Action) -> Turn:
+    def _turn(
+        play: _Play,
+        observation: Observation,
+        context: IntArray,
+        completion: Completion,
+        action: Action,
+        *,
+        learned: bool = True,
+    ) -> Turn:
+        """``learned``: whether the tokens of the completion carry credit; else they count as context."""
         source = np.full(len(context) + len(completion.ids_K), Source.CONTEXT, np.uint8)
-        source[len(context) :] = Source.GUIDE if play.forced or play.other else Source.POLICY
+        if play.forced or play.other or learned:
+            source[len(context) :] = Source.GUIDE if play.forced or play.other else Source.POLICY
         guidance = play.episode.guidance
         if play.hint is not None:
             source[: len(context)][play.hint] = Source.GUIDE

@@ -32,13 +32,15 @@ MAX_WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A reply. ``used``: tokens of the whole conversation so far, by the server's count; None if it does not count."""
+    """A reply. ``used``: tokens of the whole conversation so far, ``written``: those of the reply, by the server's
+    count; None if it does not count."""
 
     text: str
     calls: tuple[ServerCall, ...] = ()
     refusal: str = ""
     cut_off: bool = False
     used: int | None = None
+    written: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +172,14 @@ def read_completion(body: str) -> Answer:
     finish = choice.get("finish_reason")
     filtered = "content filter" if finish == "content_filter" else ""
     used = usage.get("total_tokens") if isinstance(usage, dict) else None
+    written = usage.get("completion_tokens") if isinstance(usage, dict) else None
     return Said(
         text=content if isinstance(content, str) else "",
         calls=calls,
         refusal=str(refusal or filtered),
         cut_off=finish == "length",
         used=used if isinstance(used, int) else None,
+        written=written if isinstance(written, int) else None,
     )
 
 

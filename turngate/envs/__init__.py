@@ -32,3 +32,8 @@ register(
     "turngate.envs.tooluse.env:ToolUseEnv",
     description="Solve tasks with tools that you bring: Python functions or MCP servers, then answer.",
 )
+register(
+    "turngate/Router-v1",
+    "turngate.envs.router.env:RouterEnv",
+    description="Answer questions, and ask models of different price and skill where that helps.",
+)

@@ -84,11 +84,15 @@ class Outcome:
     """What an action led to. ``done``: the episode is over, because the agent or the task ended it.
 
     Evidence that names no turn is about the turn of this action; evidence about an earlier turn names that turn.
+
+    ``information``: what the agent wrote was no action but information for itself, which stands in for an observation.
+    It stays in the context as the agent wrote it; no call in it counts, and nothing is learned from its tokens.
     """
 
     observation: Observation
     evidence: tuple[Evidence, ...] = ()
     done: bool = False
+    information: bool = False
 
 
 @dataclass(slots=True)
@@ -259,6 +263,8 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
             raise EnvError(f"{type(self).__name__} broke in turn {turn}: {problem}") from None
         except Exception as error:
             raise EnvError(f"{type(self).__name__} broke in turn {turn}: {error!r}") from error
+        if outcome.information:
+            parsed = Action(text=parsed.text, thought=parsed.thought)
         facts = tuple([replace(fact, turn=turn) if fact.turn is None else fact for fact in outcome.evidence])
         if odd := _unplayed(facts, turn + 1):
             raise EnvError(
@@ -271,12 +277,13 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         if outcome.done or episode.n_turns >= self.max_turns:
             reward, info = self.finish(Ending.FINISHED if outcome.done else Ending.MAX_TURNS)
             info["evidence"], info["action"] = facts + info["evidence"], parsed
+            info["information"] = outcome.information
             assert episode.ending is not None
             return outcome.observation, reward, episode.ending.terminated, episode.ending.truncated, info
         certain = self.turn_spec.rubric.certain(self._record(Ending.MAX_TURNS))
         reward, episode.paid = certain - episode.paid, certain
         info = self._info(facts, None)
-        info["action"] = parsed
+        info["action"], info["information"] = parsed, outcome.information
         return outcome.observation, reward, False, False, info
 
     def finish(self, ending: Ending) -> tuple[float, Info]:

@@ -31,6 +31,7 @@ SHIPPED = (
     "turngate.envs.code.sources",
     "turngate.envs.search.sources",
     "turngate.envs.tooluse.sources",
+    "turngate.envs.router.sources",
     "turngate.envs.tooluse.domains.domain_sources",
 )
 """The modules that define the sources of the environments that ship."""

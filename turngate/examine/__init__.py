@@ -10,8 +10,11 @@ by those that ask a judge, ``recorded`` by several that read recorded evidence. 
 from turngate.examine.adherence import Adherence
 from turngate.examine.appeals import Appeals
 from turngate.examine.base import Desk, Examiner, Facts
+from turngate.examine.cost_window import CostWindow
+from turngate.examine.judged_goals import JudgedGoals
 from turngate.examine.likelihood import Likelihood
 from turngate.examine.majority import Majority
+from turngate.examine.nuggets import Nuggets
 from turngate.examine.pairwise import Pairwise
 from turngate.examine.paraphrase_votes import ParaphraseVotes
 from turngate.examine.pointwise import Panel, Pointwise
@@ -23,12 +26,15 @@ from turngate.examine.weighted_tests import WeightedTests
 __all__ = [
     "Adherence",
     "Appeals",
+    "CostWindow",
     "Desk",
     "Examiner",
     "Facts",
     "ForcedAnswers",
+    "JudgedGoals",
     "Likelihood",
     "Majority",
+    "Nuggets",
     "Pairwise",
     "Panel",
     "ParaphraseVotes",

@@ -2,7 +2,10 @@
 
 * ``parts``: a judge as a config names it; ``settings``: how it is asked, and within which limits;
 * ``speaker``: the model behind a judge, which can be any policy; ``openai``: a model behind a server;
+* ``offline``: speakers that need no model, recorded replies and functions;
 * ``judge``: the questions that a judge answers; ``blocking``: the same for code that cannot await;
+* ``blocking_speaker``: a model that an environment asks for texts; ``user_models``, ``routed_models`` and
+  ``written_passages`` are what environments do with it;
 * ``lanes``: concurrent calls, time limits and retries; ``verdict_store``: answers on disk;
 * ``trial``: how good a judge is, measured on ``labelled`` work.
 
@@ -57,6 +60,7 @@ from turngate.judging.blocking import BlockingJudge
 from turngate.judging.judge import Judge, JudgeReplies
 from turngate.judging.labelled import read_labelled
 from turngate.judging.lanes import Call
+from turngate.judging.offline import FunctionJudge, RecordedJudge
 from turngate.judging.openai import OpenAISpeaker
 from turngate.judging.parts import JudgePart, ModelJudge, PolicyJudge, ServerJudge
 from turngate.judging.settings import JudgeSettings, Tally
@@ -69,6 +73,7 @@ __all__ = [
     "BlockingJudge",
     "Call",
     "CheckResult",
+    "FunctionJudge",
     "Judge",
     "JudgePart",
     "JudgeReplies",
@@ -77,6 +82,7 @@ __all__ = [
     "OpenAISpeaker",
     "PolicyJudge",
     "PolicySpeaker",
+    "RecordedJudge",
     "Reply",
     "ServerJudge",
     "Speaker",

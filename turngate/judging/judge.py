@@ -42,9 +42,10 @@ from turngate.rewards.judge import (
     settle_orders,
     single_elimination,
     steps,
+    support,
     zero_group,
 )
-from turngate.rewards.judge.canaries import how_many, pair_canaries, pointwise_canaries, step_canaries
+from turngate.rewards.judge.canaries import how_many, pair_canaries, pointwise_canaries, step_canaries, support_canaries
 from turngate.types import derive_seed
 
 T = TypeVar("T")
@@ -116,6 +117,26 @@ class Judge:
             tally.add(judged.tally)
             columns.append(judged.answers)
         return JudgeReplies(answers=tuple(zip(*columns, strict=True)), tally=tally)
+
+    async def support(
+        self, items: Sequence[Item], nuggets: Sequence[Sequence[Criterion]]
+    ) -> JudgeReplies[tuple[Verdict | Fault | Rule, ...]]:
+        """How far each item's answer says each of its own nuggets: a verdict whose score is 1, ½ or 0.
+
+        Raises ConfigError for an item without nuggets.
+        """
+        if not all(nuggets):
+            raise ConfigError("an answer is measured by its nuggets, and one of these has none")
+        tally = Tally()
+        rules = self._rules(items, tally)
+        open_ = [(item, own) for item, own, rule in zip(items, nuggets, rules, strict=True) if rule is None]
+        limit = self.settings.limit
+        calls = [Call(question=support(item, one, limit=limit)) for item, own in open_ for one in own]
+        replies = iter(await self.ask(calls, tally, self._support_canaries(open_)))
+        found: list[tuple[Verdict | Fault | Rule, ...]] = []
+        for own, rule in zip(nuggets, rules, strict=True):
+            found.append(tuple(_expect(next(replies), Verdict) if rule is None else rule for _ in own))
+        return JudgeReplies(answers=tuple(found), tally=tally)
 
     async def pairwise(
         self, pairs: Sequence[tuple[Item, Item]], criterion: Criterion
@@ -287,6 +308,16 @@ class Judge:
 
         return canaries
 
+    def _support_canaries(self, asked: Sequence[tuple[Item, Sequence[Criterion]]]) -> MakeCanaries:
+        items, nuggets = [item for item, _ in asked], [own for _, own in asked]
+
+        def canaries(n_questions: int) -> list[Canary]:
+            n = how_many(n_questions, share=self.settings.canary_share, at_least=self.settings.canary_min)
+            seed = derive_seed(self.seed, "canaries", *(item.id for item in items))
+            return support_canaries(items, nuggets, n, seed=seed, limit=self.settings.limit)
+
+        return canaries
+
     def _verify(self, canaries: Sequence[Canary], fresh: Mapping[str, Answer], tally: Tally) -> Fault | None:
         """The fault of the whole batch if the judge accepted a canary, else None."""
         if not canaries:
@@ -315,7 +346,7 @@ class Judge:
         )
 
 
-A = TypeVar("A", Critique, PairScores)
+A = TypeVar("A", Critique, PairScores, Verdict)
 
 
 def _expect(answer: Answer, kind: type[A]) -> A | Fault:

@@ -72,4 +72,4 @@ def reply_of(answer: Answer) -> Reply:
         return Reply(fault=fault, again=answer.again, wait_s=answer.wait_s)
     if answer.refusal:
         return Reply(fault=Fault(kind=FaultKind.REFUSAL, detail=answer.refusal[:200]))
-    return Reply(text=answer.text)
+    return Reply(text=answer.text, tokens=answer.written)

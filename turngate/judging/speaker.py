@@ -35,13 +35,15 @@ class Ask:
 class Reply:
     """A text, or the fault that there is instead.
 
-    ``again`` says whether a retry may help, and ``wait_s`` how many seconds to wait before it.
+    ``again`` says whether a retry may help, and ``wait_s`` how many seconds to wait before it. ``tokens``: of the text,
+    by the model's own count; None if it does not say.
     """
 
     text: str = ""
     fault: Fault | None = None
     again: bool = True
     wait_s: float = 0.0
+    tokens: int | None = None
 
 
 class Speaker(ABC):
@@ -119,7 +121,7 @@ class PolicySpeaker(Speaker):
             return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=str(error)))
         finally:
             self._policy.release(episode)
-        return Reply(text=completion.text)
+        return Reply(text=completion.text, tokens=len(completion.ids_K) or None)
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:

@@ -1,5 +1,6 @@
 """What docs/tool_use_env.md says runs: its module, its tasks, its config and its program."""
 
+import json
 import re
 import runpy
 import tomllib
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import turngate
-from turngate.config import EnvSection
+from turngate.config import EnvSection, parse
 from turngate.envs.check import check_env
 from turngate.run.environments import builder
 
@@ -30,7 +31,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_config_gives_an_environment_whose_oracle_is_paid(desk):
-    (config,) = blocks("toml")
+    _, config = blocks("toml")
     section = EnvSection(**tomllib.loads(config)["env"])
     with builder(section)() as env:
         assert [env.tasks.task("train", number).id for number in range(3)] == ["cancel-1", "total-1", "look-1"]
@@ -38,6 +39,21 @@ def test_the_config_gives_an_environment_whose_oracle_is_paid(desk):
         env.reset(options={"task": "cancel-1"})
         env.step("cancel A2")
         assert env.step("answer")[4]["score"].total == -1.0
+
+
+def test_the_config_with_a_judge_is_read(desk):
+    judged, _ = blocks("toml")
+    config = parse({"model": "any", **tomllib.loads(judged)})
+    assert [part.type for part in config.examine] == ["judged_goals"]
+    (goal,) = re.findall(r'`"goal": (\[.*?\])`\.', PAGE)
+    row = {"id": "kind", "prompt": "Cancel A1 kindly.", "goal": json.loads(goal)}
+    row["gold"] = [{"name": "cancel", "arguments": {"order": "A1"}}]
+    (desk / "tasks.jsonl").write_text(json.dumps(row) + "\n")
+    with builder(config.env[0])() as env:
+        env.reset()
+        env.step("cancel A1")
+        found = {fact.name: fact.value for fact in env.step("answer It is cancelled.")[4]["evidence"]}
+        assert (found["solved"], found["frame_kept"]) == (None, True)
 
 
 def test_the_program_runs(desk):

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from turngate.envs.base import TurnSpec
+from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.search.bm25 import words_of
 from turngate.envs.search.findings import (
-    Sought,
     bears_answer,
     gold_among,
     near_answer,
@@ -25,21 +24,24 @@ from turngate.envs.search.findings import (
     walked,
 )
 from turngate.envs.search.hints import LEVELS, search_hint
-from turngate.envs.search.library import Library, RetrieverLike, library, retriever_part
+from turngate.envs.search.library import Library, RetrieverLike, corpus_of, library, retriever_part
 from turngate.envs.search.passages import Passage, id_of
-from turngate.envs.search.retrievers import RetrieverFailed
+from turngate.envs.search.retrievers import Retriever, RetrieverFailed
 from turngate.envs.search.rubric import RUBRIC
+from turngate.envs.search.self_search import SelfSearch, request, written_passages
+from turngate.envs.search.sought import bearing, from_memory, sought_of, steps_of, title_of, whole_answer
 from turngate.envs.search.sources import GeneratedSearch, KnownSearch
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart
 from turngate.envs.tool_env import ToolEnv, ToolError
 from turngate.errors import ConfigError
-from turngate.rewards.outcome.answers import is_abstention, normalize, token_f1
+from turngate.rewards.outcome.answers import exact_match, is_abstention, normalize, token_f1
 from turngate.rewards.outcome.search import citation_overlap, redundancy, search_steps
 from turngate.tools.tool import tool
-from turngate.types import Evidence, Task
+from turngate.types import Action, Evidence, Observation, Task
 
 GOAL = "Answer the question from the documents. One tool per turn"
 COMMANDS = ": search QUERY | open ID | cite IDS | answer TEXT"
+AT_LENGTH = "Answer in whole sentences, with all that belongs to the answer."
 DEADLINE_S = 30.0
 ELLIPSIS = "…"
 
@@ -55,6 +57,7 @@ class SearchState:
     queries: tuple[frozenset[str], ...]
     cited: tuple[str, ...]
     answer: str | None
+    pending: str | None = None
 
 
 class SearchEnv(ToolEnv):
@@ -99,6 +102,9 @@ class SearchEnv(ToolEnv):
         self._part = retriever_part(retriever)
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
         self._k, self._passage_chars, self._max_chars, self._on_failure = k, passage_chars, max_chars, on_failure
+        self._self = self._part if isinstance(self._part, SelfSearch) else None
+        self._pending: str | None = None
+        self._own: Retriever | None = None
         self._library: Library | None = None
         self._table: object = None
         self._known: dict[str, Passage] = {}
@@ -119,12 +125,30 @@ class SearchEnv(ToolEnv):
     def begin(self, task: Task) -> str:
         """Open the documents of the task and ask the question."""
         self._open(task)
-        self._known, self._queries, self._cited, self._answer = {}, [], [], None
-        return f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
+        self._known, self._queries, self._cited, self._answer, self._pending = {}, [], [], None, None
+        asked = f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
+        return f"{asked}\n{AT_LENGTH}" if task.private.get("nuggets") else asked
 
     def state(self) -> str:
         """The task, the passages seen, what was cited, and the last text."""
-        return "\x1f".join((self.task.id, *sorted(self._known), "\x1e", *self._cited, "\x1e", self.shown))
+        seen = (self.task.id, *sorted(self._known), "\x1e", *self._cited, "\x1e", self.shown)
+        return "\x1f".join(seen if self._pending is None else (*seen, "\x1e", self._pending))
+
+    def act(self, action: Action) -> Outcome:
+        """Carry out the call; or, where a query waits for passages of the agent's own, take them down."""
+        if self._pending is None:
+            return super().act(action)
+        self.turn += 1
+        self._forget()
+        said = action.text.replace(action.thought, "", 1) if action.thought else action.text
+        passages = written_passages(said.replace("<think>", "").replace("</think>", ""), self._k)
+        self._pending = None
+        self.record("parsed", bool(passages))
+        self.record("passages_written", len(passages))
+        self.shown = self.present(self._shown(passages))
+        seen = Observation(text=self.shown, state_key=self._state_key())
+        assert self._self is not None
+        return Outcome(observation=seen, evidence=tuple(self._facts), information=not self._self.learned)
 
     def present(self, text: str) -> str:
         """Within ``max_chars``."""
@@ -132,7 +156,7 @@ class SearchEnv(ToolEnv):
 
     def verify(self) -> Iterable[Evidence]:
         """Compare the answer with the right one, and the citations with the documents that were needed."""
-        sought, answer = _sought(self.task), self._answer
+        sought, answer = sought_of(self.task), self._answer
         looked = bool(sought.path) and walked(self._documents_seen(), sought.path) == len(sought.path)
         correct = right(answer, sought, looked=looked)
         f1 = token_f1(answer or "", sought.answers) if sought.answers else float(correct)
@@ -144,6 +168,8 @@ class SearchEnv(ToolEnv):
             "truthful": truthful(answer, sought, looked=looked),
             "cited": list(self._cited),
         }
+        if sought.open_ended and answer:
+            facts |= _at_length(answer, whole_answer(self.task))
         if sought.path:
             facts["near_answer"] = near_answer(answer or "", sought.between)
         overlap = citation_overlap(self._cited, sought.gold)
@@ -160,22 +186,25 @@ class SearchEnv(ToolEnv):
 
     def oracle(self, task: Task) -> Sequence[str]:
         """Search for each document that is needed, open it if the search did not show it, cite, answer."""
-        found, sought = self._library_of(task), _sought(task)
+        found, sought = self._library_of(task), sought_of(task)
         actions, cited = list[str](), list[str]()
-        says = {**dict.fromkeys(sought.gold, sought.answers), **_steps(sought)}
+        said = whole_answer(task) if sought.open_ended else (*sought.answers, "unknown")[0]
+        if not self._part.finds:  # nothing leads to the documents
+            return [*(from_memory(found, sought) if self._self else ()), f"answer {said}"]
+        says = {**dict.fromkeys(sought.gold, sought.answers), **steps_of(sought)}
         for number, name in enumerate(sought.gold):
             titles = task.private.get("titles", ())
-            title = titles[number] if number < len(titles) else _title(found, name)
+            title = titles[number] if number < len(titles) else title_of(found, name)
             title = " ".join(title.split())
             actions.append(f"search {title}")
             shown = [hit.passage.id for hit in found.retriever.search(title, self._k)]
-            wanted = _bearing(found, name, says[name])
+            wanted = bearing(found, name, says[name])
             if wanted not in shown:
                 actions.append(f"open {wanted}")
             cited.append(wanted)
         if cited:
             actions.append(f"cite {' '.join(cited)}")
-        return [*actions, f"answer {sought.answers[0] if sought.answers else 'unknown'}"]
+        return [*actions, f"answer {said}"]
 
     def hint(self, task: Task, level: int) -> str | None:
         """1: how many documents, and the first; 2: what to look up in turn; 3: the titles of all of them."""
@@ -200,6 +229,7 @@ class SearchEnv(ToolEnv):
             queries=tuple(self._queries),
             cited=tuple(self._cited),
             answer=self._answer,
+            pending=self._pending,
         )
 
     def load(self, saved: object) -> None:
@@ -209,6 +239,14 @@ class SearchEnv(ToolEnv):
         self._open(saved.task)
         self._known = {passage.id: passage for passage in saved.seen}
         self._queries, self._cited, self._answer = list(saved.queries), list(saved.cited), saved.answer
+        self._pending = saved.pending
+
+    def close(self) -> None:
+        """Close the retriever that is the environment's own."""
+        if self._own is not None:
+            self._own.close()
+            self._own, self._library = None, None
+        super().close()
 
     # --- tools --------------------------------------------------------------------------------------------------------
 
@@ -220,6 +258,9 @@ class SearchEnv(ToolEnv):
         self.record("repeated", words in self._queries)
         self._queries.append(words)
         assert self._library is not None
+        if self._self is not None:
+            self._pending = query
+            return request(query, self._k)
         try:
             found = self._library.retriever.search(query, self._k)
         except RetrieverFailed as error:
@@ -227,10 +268,7 @@ class SearchEnv(ToolEnv):
             if self._on_failure == "end":
                 raise
             raise ToolError("the search engine did not answer; try again") from error
-        texts = [self._cut(hit.passage) for hit in found]
-        self._learn([hit.passage for hit in found], texts)
-        lines = [f"[{hit.passage.id}] {_named(hit.passage)}{text}" for hit, text in zip(found, texts, strict=True)]
-        return "\n".join(lines) or "no passage fits"
+        return self._shown([hit.passage for hit in found])
 
     @tool
     def open(self, id: str) -> str:
@@ -243,7 +281,7 @@ class SearchEnv(ToolEnv):
     @tool
     def cite(self, ids: str) -> str:
         """Name the passages that support your answer, by their ids, with blanks between them."""
-        sought, named = _sought(self.task), [word for word in re.split(r"[\s,\[\]]+", ids) if word]
+        sought, named = sought_of(self.task), [word for word in re.split(r"[\s,\[\]]+", ids) if word]
         unseen = [word for word in named if word not in self._known]
         if unseen or not named:
             raise ToolError(f"no passage '{unseen[0][:40] if unseen else ''}' was shown; cite ids that you have seen")
@@ -264,14 +302,26 @@ class SearchEnv(ToolEnv):
             self._library, self._table = self._library_of(task), task.private.get("corpus")
 
     def _library_of(self, task: Task) -> Library:
-        return library(task.private.get("corpus"), self._part)
+        table = task.private.get("corpus")
+        if self._part.finds:
+            return library(table, self._part)
+        if self._own is None:
+            self._own = self._part.open(None)
+        return Library(corpus=corpus_of(table), retriever=self._own)
+
+    def _shown(self, passages: Sequence[Passage]) -> str:
+        """What a search shows of passages; they are known from now on."""
+        texts = [self._cut(passage) for passage in passages]
+        self._learn(passages, texts)
+        lines = [f"[{one.id}] {_named(one)}{text}" for one, text in zip(passages, texts, strict=True)]
+        return "\n".join(lines) or "no passage fits"
 
     def _documents_seen(self) -> set[str]:
         return {passage.document for passage in self._known.values()}
 
     def _learn(self, passages: Sequence[Passage], texts: Sequence[str]) -> None:
         """Record what these passages, of which ``texts`` were shown, add to what was seen before."""
-        sought, before = _sought(self.task), list(self._known.values())
+        sought, before = sought_of(self.task), list(self._known.values())
         self._known |= {passage.id: passage for passage in passages}
         repeats = float(redundancy([[one.id for one in before], [one.id for one in passages]])[1])
         self.record("new_passages", 1.0 - repeats if passages else 0.0)
@@ -297,7 +347,8 @@ class SearchEnv(ToolEnv):
         return text if len(text) <= self._passage_chars else text[: self._passage_chars - 1] + ELLIPSIS
 
     def _passage(self, wanted: str) -> Passage:
-        corpus, name = self._library.corpus if self._library else None, id_of(wanted.strip().strip("[]"))
+        name = id_of(wanted.strip().strip("[]"))
+        corpus = self._library.corpus if self._library and self._part.finds else None
         found = self._known.get(name)
         if found is None and corpus is not None:
             found = corpus.by_id.get(name) or next(iter(corpus.documents.get(name, ())), None)
@@ -315,33 +366,7 @@ def _named(passage: Passage) -> str:
     return f"{passage.title}: " if passage.title else ""
 
 
-def _steps(sought: Sought) -> dict[str, tuple[str, ...]]:
-    """What each document of the path says that leads on."""
-    following = [(name,) for name in sought.between] + [sought.answers]
-    return dict(zip(sought.path, following, strict=False))
-
-
-def _title(found: Library, name: str) -> str:
-    parts = found.corpus.documents.get(name.partition("#")[0], ()) if found.corpus else ()
-    return (parts[0].title if parts else "") or name
-
-
-def _bearing(found: Library, name: str, says: Sequence[str]) -> str:
-    """The passage of a gold document that says one of ``says``; its first one if none does. A gold passage is itself.
-
-    Without the documents at hand, the name of the document is all that is known.
-    """
-    parts = found.corpus.documents.get(name, ()) if found.corpus else ()
-    if not parts:
-        return name
-    return next((part.id for part in parts if bears_answer([part.text], says)), parts[0].id)
-
-
-def _sought(task: Task) -> Sought:
-    private = task.private
-    return Sought(
-        answers=tuple(private["gold"]),
-        gold=tuple(private.get("documents", ())),
-        path=tuple(private.get("path", ())),
-        between=tuple(private.get("between", private.get("titles", ())[1:] if private.get("path") else ())),
-    )
+def _at_length(answer: str, whole: str) -> dict[str, object]:
+    """The facts about a long answer that words decide: it is all of the nuggets, or only a judge can say."""
+    right = True if exact_match(answer, whole) == 1.0 else None
+    return {"correct": right, "token_f1": None if right is None else 1.0, "truthful": None if right is None else 1.0}

@@ -18,12 +18,14 @@ DECAY = 0.4
 class Sought:
     """What a task is about. ``answers``: the right answer and its aliases, none if the documents do not hold one;
     ``gold``: ids of documents or passages that are needed; ``path``: the documents in the order in which they lead to
-    the answer; ``between``: what the documents before the last one lead to, in that order."""
+    the answer; ``between``: what the documents before the last one lead to, in that order; ``open_ended``: a long
+    answer is wanted, which a judge measures by nuggets, and no short one is given."""
 
     answers: tuple[str, ...]
     gold: tuple[str, ...]
     path: tuple[str, ...]
     between: tuple[str, ...]
+    open_ended: bool = False
 
     def unit(self, passage: Passage) -> str:
         """The id under which a passage counts: that of its document where the gold names the document."""

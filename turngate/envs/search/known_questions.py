@@ -3,7 +3,7 @@
 Known keys: ``question`` or ``query``; ``answer``, ``answers``, ``golden_answers`` (texts or lists of aliases) and
 ``answer_aliases``; ``id`` or ``_id``; ``answerable``; ``supporting_facts`` with ``context`` (HotpotQA, 2Wiki: a list of
 [title, sentences], or Hugging Face's form of it); ``paragraphs`` with ``is_supporting`` (MuSiQue); ``documents``, the
-ids of the documents or passages that are needed.
+ids of the documents or passages that are needed; ``nuggets``, what a long answer should say (see ``nugget_rows.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turngate.envs.search.findings import bears_answer
+from turngate.envs.search.nugget_rows import Nugget, nuggets_of
 from turngate.envs.search.passages import Corpus, Document, id_of
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError
@@ -38,6 +39,7 @@ class KnownQuestion:
     answers: tuple[str, ...]
     documents: tuple[str, ...]
     titles: tuple[str, ...]
+    nuggets: tuple[Nugget, ...] = ()
 
 
 def known_questions(path: Path) -> Iterator[KnownQuestion]:
@@ -49,7 +51,8 @@ def known_questions(path: Path) -> Iterator[KnownQuestion]:
         if not isinstance(text, str) or not text.strip():
             raise DataError(path, "has no question", line=line, field="question")
         answers = _answers(row)
-        if not answers and row.get("answerable") is not False:
+        nuggets = nuggets_of(path, line, row.get("nuggets"))
+        if not answers and not nuggets and row.get("answerable") is not False:
             raise DataError(
                 path, "has no answer; write answerable = false where there is none", line=line, field="answer"
             )
@@ -62,6 +65,7 @@ def known_questions(path: Path) -> Iterator[KnownQuestion]:
             answers=() if row.get("answerable") is False else answers,
             documents=tuple(dict.fromkeys(one for one, _ in needed)),
             titles=tuple(dict.fromkeys(title for _, title in needed if title)),
+            nuggets=nuggets,
         )
 
 
@@ -110,13 +114,15 @@ def context_id(title: str, text: str) -> str:
 
 def _task(one: KnownQuestion, path: Path, table: Mapping[str, JSON] | None, held_out: int) -> Task:
     task_id = f"{path.stem}/{one.id}"
-    private = {
+    private: dict[str, object] = {
         "corpus": None if table is None else dict(table),
         "gold": list(one.answers),
         "documents": list(one.documents),
         "titles": list(one.titles),
     }
-    if not one.answers:  # whoever says that there is none must have looked at these
+    if one.nuggets:
+        private["nuggets"] = [dict(nugget) for nugget in one.nuggets]
+    elif not one.answers:  # whoever says that there is none must have looked at these
         private["path"] = list(one.documents)
     return Task(
         id=task_id, env_id=ENV_ID, prompt=one.text, private=private, split=split_of(normalize(one.text), held_out)
@@ -130,6 +136,8 @@ def _unfit(one: KnownQuestion, corpus: Corpus | None, whole: str) -> str:
     for name in one.documents:
         if name not in corpus.documents and name not in corpus.by_id:
             return f"the corpus has no document '{name}'"
+    if one.nuggets and not one.answers:
+        return ""
     if not one.answers or {normalize(answer) for answer in one.answers} & _CLOSED:
         return "" if one.answers or one.documents else "it has no answer, and no documents that would say it"
     if one.documents:

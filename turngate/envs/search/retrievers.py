@@ -21,7 +21,9 @@ SHIPPED = (
     "turngate.envs.search.dense:DenseRetriever",
     "turngate.envs.search.dense:HybridRetriever",
     "turngate.envs.search.remote:ServerRetriever",
+    "turngate.envs.search.self_search:SelfSearch",
     "turngate.envs.search.tantivy_index:TantivyRetriever",
+    "turngate.judging.written_passages:WrittenPassages",
 )
 """The retrievers that ship."""
 
@@ -49,6 +51,9 @@ class RetrieverPart(Part):
     noun: ClassVar[str] = "retriever"
     local: ClassVar[bool] = True
     """Whether it searches the documents of the task; else somebody else's, and the task needs none."""
+    finds: ClassVar[bool] = True
+    """Whether its passages are those of documents. Else they are written, no others can be opened, and each environment
+    opens, and closes, a retriever of its own."""
 
     @classmethod
     def find(cls, name: str) -> builtins.type[Self]:

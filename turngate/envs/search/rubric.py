@@ -37,6 +37,10 @@ PATH_RUBRIC = Rubric(
 an answer that lies on it (as ExCyTIn, https://arxiv.org/abs/2507.14201, pays). Together less than half of a right
 answer."""
 
+NUGGET_RUBRIC = Rubric(rewards=(FromEvidence(name="nuggets", evidence="nugget_score", kind="outcome", weight=1.0),))
+"""How much of what it should say a long answer says, as a judge finds; needs the examiner ``nuggets``. Nothing is paid
+for the way, because two answers may be worth almost the same."""
+
 TRUTHFUL_RUBRIC = Rubric(
     rewards=(
         FromEvidence(name="truthful", evidence="truthful", kind="outcome", low=-1.0, weight=1.0, levels=(-1, 0, 1)),

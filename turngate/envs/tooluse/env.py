@@ -161,7 +161,10 @@ class ToolUseEnv(ToolEnv):
     def verify(self) -> Iterable[Evidence]:
         """Whether the goals hold, whether the frame was kept, and how the calls compare with the gold calls."""
         watch, gold = self._watch, self._watch.gold.calls
-        yield Evidence(name="solved", value=watch.solved(self._task_answer), by="verifier")
+        solved = watch.solved(self._task_answer)
+        yield Evidence(
+            name="solved", value=None if solved and watch.undecided(self._task_answer) else solved, by="verifier"
+        )
         yield Evidence(name="answered", value=self._task_answer is not None, by="verifier")
         if self._present_world().knows_state:
             yield Evidence(name="frame_kept", value=watch.frame_kept(), by="verifier")

@@ -44,6 +44,10 @@ class Goal(Part):
     def met(self, finish: Finish) -> bool:
         """Whether it holds. Raises VerifierError where that cannot be measured."""
 
+    def undecided(self, finish: Finish) -> bool:
+        """Whether a judge has to say after the episode if it holds; ``met`` then says whether it can hold at all."""
+        return False
+
     @property
     def decides(self) -> tuple[Path, ...]:
         """Where the state may be other than the gold calls leave it, because this goal alone says what is right."""
@@ -144,6 +148,33 @@ class CallsGoal(Goal):
             if place is not None and (place == 0 or not self.ordered):
                 del open_[place]
         return not open_
+
+
+class RubricGoal(Goal):
+    """What a judge finds of the episode. The judge stands in the config, [[examine]] type = "judged_goals"; without one
+    the episode has no outcome."""
+
+    type: Literal["rubric"] = "rubric"
+    text: str = Field(min_length=1)
+    """What the judge checks: a statement that is true when the verdict should be yes."""
+    example: str = ""
+    """An answer that is right: the oracle gives it, and nobody is asked about it. Empty: the judge is asked about every
+    answer, so the oracle's episodes are no demonstrations."""
+    reference: str = ""
+    """What the judge is shown as a right answer, beside the episode; the agent never sees it."""
+
+    def met(self, finish: Finish) -> bool:
+        """Whether there is an answer to judge; without one it is a no."""
+        return finish.answer is not None and bool(finish.answer.strip())
+
+    def undecided(self, finish: Finish) -> bool:
+        """Whether the answer is another than the example."""
+        return not self.example.strip() or exact_match(finish.answer, self.example) != 1.0
+
+    @property
+    def gold_answer(self) -> str:
+        """The example; "done" where there is none."""
+        return self.example.strip() or "done"
 
 
 def same_call(mine: ToolCall, theirs: ToolCall) -> bool:

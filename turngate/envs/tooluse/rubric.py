@@ -19,3 +19,14 @@ RUBRIC = Rubric(
         CapProcess(limit=0.1),
     ),
 )
+"""The goals of the task; and, where they hold, up to 0.1 for gold calls that were made."""
+
+JUDGED_RUBRIC = RUBRIC.model_copy(
+    update={
+        "rewards": (
+            FromEvidence(name="solved", evidence="goals_met", kind="outcome", weight=1.0, levels=(0, 1)),
+            *RUBRIC.rewards[1:],
+        )
+    }
+)
+"""The same for tasks some of whose goals a judge decides; needs the examiner ``judged_goals``."""

@@ -65,6 +65,11 @@ class CallWatch:
         finish = self.finish(answer)
         return not self.violated and self.frame_kept() and all(goal.met(finish) for goal in self.goals)
 
+    def undecided(self, answer: str | None) -> bool:
+        """Whether a judge has to say if the goals hold, where ``solved`` finds nothing against it."""
+        finish = self.finish(answer)
+        return any(goal.undecided(finish) for goal in self.goals)
+
     def _outside(self, paths: frozenset[tuple[str, ...]]) -> frozenset[tuple[str, ...]]:
         return outside(paths, [path for goal in self.goals for path in goal.decides])
 

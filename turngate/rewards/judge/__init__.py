@@ -30,7 +30,7 @@ from turngate.rewards.judge.items import (
     item_of_text,
     rule_out,
 )
-from turngate.rewards.judge.prompts import PROTOCOL, Question, pairwise, pointwise, steps
+from turngate.rewards.judge.prompts import PROTOCOL, Question, pairwise, pointwise, steps, support
 from turngate.rewards.judge.replies import read_answer, read_object
 from turngate.rewards.judge.tournament import Standings, bracket, single_elimination, zero_group
 from turngate.rewards.judge.verdicts import (
@@ -92,6 +92,7 @@ __all__ = [
     "settle_orders",
     "single_elimination",
     "steps",
+    "support",
     "tournament_facts",
     "unanimous",
     "upper_bound",

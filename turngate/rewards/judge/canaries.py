@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from turngate.errors import ConfigError
 from turngate.rewards.judge.items import CORRECT, MASTER_KEYS, NULL_ANSWERS, Criterion, Item, ShownTurn
-from turngate.rewards.judge.prompts import Question, pairwise, pointwise, steps
+from turngate.rewards.judge.prompts import Question, pairwise, pointwise, steps, support
 from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, PairScores, Verdict, settle_orders
 from turngate.types import derive_seed
 
@@ -73,6 +73,19 @@ def pointwise_canaries(items: Sequence[Item], criterion: Criterion, n: int, *, s
     criterion = _proof(criterion)
     nulls = null_items(items, n, seed=seed, criterion=criterion)
     return [Canary(kind=kind, questions=(pointwise(null, criterion, limit=limit),)) for kind, null, _ in nulls]
+
+
+def support_canaries(
+    items: Sequence[Item], nuggets: Sequence[Sequence[Criterion]], n: int, *, seed: int, limit: int
+) -> list[Canary]:
+    """Null answers that must not be said to support a nugget of the task under which they stand."""
+    of_item = {item.id: criteria for item, criteria in zip(items, nuggets, strict=True)}
+    found: list[Canary] = []
+    for index, (kind, null, host) in enumerate(null_items(items, n, seed=seed, criterion=CORRECT)):
+        criteria = of_item[host.id]
+        criterion = criteria[derive_seed(seed, "nugget", index) % len(criteria)]
+        found.append(Canary(kind=kind, questions=(support(null, criterion, limit=limit),)))
+    return found
 
 
 def step_canaries(items: Sequence[Item], criterion: Criterion, n: int, *, seed: int, limit: int) -> list[Canary]:

@@ -16,6 +16,8 @@ from turngate.rewards.judge.verdicts import Answer, Critique, Fault, FaultKind, 
 from turngate.types import JSON
 
 TOP_SCORE = 10.0
+SHARES = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
+"""What a nugget counts by its label (ours; Search-Gen-V has the labels, https://arxiv.org/abs/2510.14660)."""
 QuoteRule: TypeAlias = Literal["decisive", "always"]
 
 
@@ -168,6 +170,15 @@ def _read_verdict(question: Question, data: Mapping[str, Any], always: bool) -> 
     return Verdict(passed=passed, score=score / TOP_SCORE, quotes=quotes)
 
 
+def _read_support(question: Question, data: Mapping[str, Any], always: bool) -> Verdict:
+    """A label as a verdict: its share is the score, and only none at all is a no."""
+    label = data.get("label")
+    if not isinstance(label, str) or label not in SHARES:
+        raise _malformed(f"'label' must be one of {', '.join(SHARES)}")
+    share = SHARES[label]
+    return Verdict(passed=share > 0, score=share, quotes=_need(_quotes(question, data), share > 0 or always))
+
+
 def _read_pair(question: Question, data: Mapping[str, Any], always: bool) -> PairScores:
     first, second = _number(data, "a"), _number(data, "b")
     return PairScores(first=first, second=second, quotes=_need(_quotes(question, data), first != second))
@@ -193,4 +204,5 @@ _READERS: dict[str, Callable[[Question, Mapping[str, Any], bool], Answer]] = {
     "pointwise": _read_verdict,
     "pairwise": _read_pair,
     "steps": _read_critique,
+    "support": _read_support,
 }

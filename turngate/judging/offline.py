@@ -1,0 +1,94 @@
+"""Speakers that need no model: recorded replies, and a function. They stand wherever a config names a model.
+
+``judge = {type = "recorded", file = "replies.jsonl"}`` and ``judge = {type = "function", path = "module:name"}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from turngate.agents.rollout import Player
+from turngate.errors import ConfigError, DataError
+from turngate.jsonl import read_rows
+from turngate.judging.parts import JudgePart
+from turngate.judging.speaker import Ask, Reply, Speaker
+from turngate.parts import import_object
+from turngate.rewards.judge import Fault, FaultKind, JudgeId
+
+
+class RecordedJudge(JudgePart):
+    """Replies from a file, looked up by the prompt word for word; another prompt is declined."""
+
+    type: Literal["recorded"] = "recorded"
+    file: Path
+    """JSON lines {"prompt": …, "reply": …}, optionally with "tokens", the number of tokens of the reply."""
+    version: str = "0"
+    """Version of the replies, by which verdicts are remembered; change it with the file."""
+
+    def speaker(self, player: Player | None) -> RecordedSpeaker:
+        """The file as a speaker. Raises DataError for a row of another form, and for two replies to one prompt."""
+        return RecordedSpeaker(recorded_replies(self.file), JudgeId(name=self.file.name, version=self.version))
+
+
+class FunctionJudge(JudgePart):
+    """A function of Python from a prompt to a reply."""
+
+    type: Literal["function"] = "function"
+    path: str
+    """The function, as package.module:name: it takes the prompt and returns a text. It is called in a thread."""
+    version: str = "0"
+    """Version of the function, by which verdicts are remembered; change it with the function."""
+
+    def speaker(self, player: Player | None) -> FunctionSpeaker:
+        """The function as a speaker. Raises ConfigError for something that is no function."""
+        found = import_object(self.path)
+        if not callable(found):
+            raise ConfigError(f"'{self.path}' is {found!r:.80}, not a function; name one that takes the prompt")
+        return FunctionSpeaker(found, JudgeId(name=self.path, version=self.version))
+
+
+class RecordedSpeaker(Speaker):
+    """See ``RecordedJudge``."""
+
+    def __init__(self, replies: dict[str, Reply], judge: JudgeId) -> None:
+        self._replies, self.judge = replies, judge
+
+    async def say(self, ask: Ask) -> Reply:
+        """The recorded reply to the prompt."""
+        none = Fault(kind=FaultKind.REFUSAL, detail="no reply to this is recorded")
+        return self._replies.get(ask.prompt.strip(), Reply(fault=none, again=False))
+
+
+class FunctionSpeaker(Speaker):
+    """See ``FunctionJudge``."""
+
+    def __init__(self, function: Callable[[str], object], judge: JudgeId) -> None:
+        self._function, self.judge = function, judge
+
+    async def say(self, ask: Ask) -> Reply:
+        """What the function returns; what it raises, and anything but a text, is a fault."""
+        try:
+            said = await asyncio.to_thread(self._function, ask.prompt)
+        except Exception as error:  # the user's own code
+            return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=f"it raised {error!r:.200}"), again=False)
+        if not isinstance(said, str):
+            detail = f"it returned {said!r:.80}, which is no text"
+            return Reply(fault=Fault(kind=FaultKind.UNAVAILABLE, detail=detail), again=False)
+        return Reply(text=said)
+
+
+def recorded_replies(path: Path) -> dict[str, Reply]:
+    """Prompt → reply, of a file. Raises DataError, with the line."""
+    found: dict[str, Reply] = {}
+    for line, row in read_rows(path):
+        prompt, text = (row.get("prompt"), row.get("reply")) if isinstance(row, dict) else (None, None)
+        if not isinstance(row, dict) or not isinstance(prompt, str) or not isinstance(text, str):
+            raise DataError(path, 'is not {"prompt": text, "reply": text}', line=line)
+        if prompt.strip() in found:
+            raise DataError(path, f"the prompt {prompt[:60]!r} has a reply already", line=line, field="prompt")
+        tokens = row.get("tokens")
+        found[prompt.strip()] = Reply(text=text, tokens=tokens if isinstance(tokens, int) else None)
+    return found

@@ -1,0 +1,74 @@
+"""A speaker as a model that a routing agent may ask: ``models = [{name = …, speaker = {type = "server", …}}]``.
+
+A model that fails, or takes too long, makes the episode unusable. One that declines to answer has answered: the agent
+could otherwise void an episode by what it asks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from turngate.envs.router.askable import ModelReply, RoutedModel
+from turngate.errors import ConfigError
+from turngate.judging.blocking_speaker import MOST_S, BlockingSpeaker, Declined, refuse_unfit
+from turngate.judging.parts import JudgePart
+
+QUESTION = "{question}"
+
+
+class SpokenModel(RoutedModel):
+    """A model behind a server, in this process, in a file of replies, or a function."""
+
+    type: Literal["speaker"] = "speaker"
+    speaker: JudgePart
+    """The model: of type server, model, recorded or function. Of how it is asked, call_s, attempts, max_tokens and
+    temperature count."""
+    prompt: str = QUESTION
+    """What the model is given; {question} stands for what the agent asks."""
+    deadline_s: float = Field(20.0, gt=0, lt=MOST_S)
+    """Most seconds of one reply with all its attempts; below that of a turn of the environment, which is 30."""
+    cache: Path | None = None
+    """File of replies (JSON lines), which is read first and grows; none: replies are remembered while it runs."""
+    seed: int = Field(0, ge=0)
+    """Where the sampling of replies begins; has an effect at a temperature above 0."""
+
+    def model_post_init(self, context: object) -> None:
+        """Raises ConfigError for a model that cannot stand here, and for a prompt without the question."""
+        refuse_unfit(self.speaker, f"model '{self.name}'")
+        if QUESTION not in self.prompt:
+            raise ConfigError(f"the prompt of model '{self.name}' must hold {QUESTION}")
+
+    def open(self) -> OpenModel:
+        """See ``OpenModel``."""
+        return OpenModel(self)
+
+
+class OpenModel:
+    """See ``SpokenModel``."""
+
+    def __init__(self, part: SpokenModel) -> None:
+        self._prompt = part.prompt
+        asked = {"speaker", "seed"}
+        self._speaker = BlockingSpeaker(
+            part.speaker,
+            role=f"model '{part.name}'",
+            identity=part.model_dump(mode="json", include=asked),
+            deadline_s=part.deadline_s,
+            seed=part.seed,
+            cache=part.cache,
+        )
+
+    def reply(self, question: str) -> ModelReply:
+        """See ``LiveModel.reply``."""
+        try:
+            told = self._speaker.told(self._prompt.replace(QUESTION, question))
+        except Declined:
+            return ModelReply(text="", tokens=0, declined=True)
+        return ModelReply(text=told.text, tokens=told.tokens)
+
+    def close(self) -> None:
+        """See ``LiveModel.close``."""
+        self._speaker.close()
