@@ -146,6 +146,9 @@ class ToolUseEnv(ToolEnv):
             self.record("policy_violation", True)
         for name, value in reply.facts.items():
             self.record(name, value)
+        if reply.ends:
+            self._task_answer = ""
+            self.end()
         return storable(reply.text, self._max_chars)
 
     def act(self, action: Action) -> Outcome:

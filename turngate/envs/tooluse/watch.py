@@ -61,9 +61,10 @@ class CallWatch:
         return not self.strayed and not self._outside(changes(self.state, self.gold.after))
 
     def solved(self, answer: str | None) -> bool:
-        """Whether all goals hold, and the frame and the policies. Raises VerifierError."""
-        finish = self.finish(answer)
-        return not self.violated and self.frame_kept() and all(goal.met(finish) for goal in self.goals)
+        """Whether all goals hold, and the policies, and the frame unless a goal does without. Raises VerifierError."""
+        finish, framed = self.finish(answer), all(goal.frame for goal in self.goals)
+        held = not self.violated and (self.frame_kept() or not framed)
+        return held and all(goal.met(finish) for goal in self.goals)
 
     def _outside(self, paths: frozenset[tuple[str, ...]]) -> frozenset[tuple[str, ...]]:
         return outside(paths, [path for goal in self.goals for path in goal.decides])
