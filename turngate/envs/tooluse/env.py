@@ -165,6 +165,8 @@ class ToolUseEnv(ToolEnv):
         """Whether the goals hold, whether the frame was kept, and how the calls compare with the gold calls."""
         watch, gold = self._watch, self._watch.gold.calls
         yield Evidence(name="solved", value=watch.solved(self._task_answer), by="verifier")
+        if watch.lenient:
+            yield Evidence(name="strictly_solved", value=watch.strictly_solved(self._task_answer), by="verifier")
         yield Evidence(name="answered", value=self._task_answer is not None, by="verifier")
         if self._present_world().knows_state:
             yield Evidence(name="frame_kept", value=watch.frame_kept(), by="verifier")

@@ -62,9 +62,18 @@ class CallWatch:
 
     def solved(self, answer: str | None) -> bool:
         """Whether all goals hold, and the policies, and the frame unless a goal does without. Raises VerifierError."""
-        finish, framed = self.finish(answer), all(goal.frame for goal in self.goals)
-        held = not self.violated and (self.frame_kept() or not framed)
+        finish = self.finish(answer)
+        held = not self.violated and (self.lenient or self.frame_kept())
         return held and all(goal.met(finish) for goal in self.goals)
+
+    @property
+    def lenient(self) -> bool:
+        """Whether a goal of the task does without the frame."""
+        return not all(goal.frame for goal in self.goals)
+
+    def strictly_solved(self, answer: str | None) -> bool:
+        """Whether it is solved, the frame was kept all the same, and each gold call was made."""
+        return self.solved(answer) and self.frame_kept() and not self.open
 
     def _outside(self, paths: frozenset[tuple[str, ...]]) -> frozenset[tuple[str, ...]]:
         return outside(paths, [path for goal in self.goals for path in goal.decides])

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from turngate.envs.tooluse.schema_tool import schema_tool
 from turngate.envs.tooluse.tau.checkout import imported, read_json, text_of
 from turngate.envs.tooluse.tau.desk import EnvCall, TauStart, TauWorld, Toolkit
-from turngate.envs.tooluse.tau.tables import Holder, Tables
+from turngate.envs.tooluse.tau.tables import Holder, Place, Tables
 from turngate.errors import ConfigError, DataError
 from turngate.problems import of_row
 from turngate.tools.tool import Tool
@@ -164,21 +165,24 @@ class BenchToolkit:
             raise DataError(home / "tools", "defines no ALL_TOOLS")
         self.tools: tuple[Tool, ...] = tuple(tools)
         self.tables = _first(home.resolve())
-        self._held = self.tables.make()
+        self._held, self._touched = self.tables.make(), False
 
     @property
     def holder(self) -> Holder:
         """See ``Toolkit.holder``."""
         return self._held
 
-    def begin(self, start: TauStart) -> None:
+    def begin(self, start: TauStart, rows: Mapping[Place, object] = MappingProxyType({})) -> None:
         """See ``Toolkit.begin``. Raises ConfigError for a start that tau-bench has not."""
         if start.data is not None or start.setup or start.assertions:
             raise ConfigError("tasks of tau-bench all begin with the same tables, and have no assertions")
-        self.tables.restore(self._held, {})
+        if self._touched or rows:
+            self.tables.restore(self._held, rows)
+        self._touched = bool(rows)
 
     def call(self, name: str, arguments: Mapping[str, object]) -> str:
         """See ``Toolkit.call``."""
+        self._touched = True
         return str(self._classes[name].invoke(data=self._held.plain(), **arguments))
 
     def holds(self, assertion: EnvCall) -> bool:

@@ -8,11 +8,12 @@ that begin in the middle of a talk, or that a model has to judge are not played 
 from __future__ import annotations
 
 import datetime
+import importlib
 import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,11 +21,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from turngate.envs.tooluse.schema_tool import schema_tool
 from turngate.envs.tooluse.tau.checkout import imported, read_json, read_table, text_of
 from turngate.envs.tooluse.tau.desk import EnvCall, TauStart, TauWorld, Toolkit
-from turngate.envs.tooluse.tau.tables import Holder, Tables
+from turngate.envs.tooluse.tau.tables import Holder, Place, Tables
 from turngate.errors import ConfigError, DataError
 from turngate.problems import of_row
 from turngate.tools.tool import Tool
 
+NOT_PLAYED = {
+    "telecom": "its users act on a device with tools of their own",
+    "telecom-workflow": "its users act on a device with tools of their own",
+    "banking_knowledge": "its users act with tools of their own, and its documents need a retriever",
+}
+"""Domains whose tasks need more than this world has, and why."""
 _ROWS = ConfigDict(extra="ignore", frozen=True)
 
 
@@ -142,7 +149,9 @@ class Tau2World(TauWorld):
 
 
 def home_of(folder: Path, domain: str) -> Path:
-    """The folder of a domain's data. Raises DataError."""
+    """The folder of a domain's data. Raises DataError, and ConfigError for a domain that cannot be played here."""
+    if domain in NOT_PLAYED:
+        raise ConfigError(f"'{domain}' of tau2 cannot be played: {NOT_PLAYED[domain]}")
     home = folder / "data" / "tau2" / "domains" / domain
     if not (home / "tasks.json").is_file():
         known = sorted(path.parent.name for path in home.parent.glob("*/tasks.json"))
@@ -215,11 +224,12 @@ class Tau2Toolkit:
 
     def __init__(self, folder: Path, domain: str) -> None:
         home, name = home_of(folder, domain), f"tau2.domains.{domain}.tools"
+        _silence()
         kind = _toolkit_class(imported(folder / "src", name, bare=("tau2",)), name)
         self.tables = _first(home.resolve(), get_type_hints(kind)["db"])
         held = self.tables.make()
         assert isinstance(held, _Tables)
-        self._held, self._kit = held, kind(held.db)
+        self._held, self._kit, self._touched = held, kind(held.db), False
         self.tools: tuple[Tool, ...] = tuple(
             schema_tool(
                 name,
@@ -235,10 +245,12 @@ class Tau2Toolkit:
         """See ``Toolkit.holder``."""
         return _Tables(self._kit.db) if self._kit.db is not self._held.db else self._held
 
-    def begin(self, start: TauStart) -> None:
+    def begin(self, start: TauStart, rows: Mapping[Place, object] = MappingProxyType({})) -> None:
         """See ``Toolkit.begin``. Raises ConfigError for tables and calls that the checkout refuses."""
         self._kit.db = self._held.db
-        self.tables.restore(self._held, {})
+        if self._touched or rows:
+            self.tables.restore(self._held, rows)
+        self._touched = bool(rows or start.setup)
         try:
             if start.data is not None:
                 self._kit.update_db(dict(start.data))
@@ -249,6 +261,7 @@ class Tau2Toolkit:
 
     def call(self, name: str, arguments: Mapping[str, object]) -> str:
         """See ``Toolkit.call``."""
+        self._touched = True
         return _as_text(self._kit.use_tool(name, **arguments))
 
     def holds(self, assertion: EnvCall) -> bool:
@@ -258,6 +271,14 @@ class Tau2Toolkit:
         except Exception:  # of what the agent left behind, which the assertion cannot take
             return False
         return bool(found) == assertion.assert_value
+
+
+def _silence() -> None:
+    """Keep tau2 from printing the rows that its tools read, which it does by the package loguru."""
+    try:
+        importlib.import_module("loguru").logger.disable("tau2")
+    except ImportError:  # the import of the toolkit says so, if it needs the package
+        return
 
 
 def _toolkit_class(module: ModuleType, name: str) -> Any:

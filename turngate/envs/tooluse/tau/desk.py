@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,7 +16,7 @@ from turngate.envs.tooluse.domains.domain_world import SAY
 from turngate.envs.tooluse.domains.mood import BEGIN, emotion_after, mood
 from turngate.envs.tooluse.domains.talk import ENDINGS, Exchange, UserSheet
 from turngate.envs.tooluse.domains.users import LiveUser, ScriptedUser, SimulatedUser
-from turngate.envs.tooluse.tau.graded import ASSERTIONS, TABLES
+from turngate.envs.tooluse.tau.graded import state_of
 from turngate.envs.tooluse.tau.tables import Holder, Place, Tables
 from turngate.envs.tooluse.world import CallReply, OpenWorld, ToolWorld
 from turngate.errors import ConfigError
@@ -55,8 +57,11 @@ class Toolkit(Protocol):
     reads_count: bool
     """Whether what a tool that only looks has changed counts too; if not, the tables are not compared after it."""
 
-    def begin(self, start: TauStart) -> None:
-        """Put the tables into the state in which a task begins. Raises UserError for one that does not fit."""
+    def begin(self, start: TauStart, rows: Mapping[Place, object] = MappingProxyType({})) -> None:
+        """Put the tables into the state in which a task begins, or into that of ``rows``, which ``Tables.taken`` gave.
+
+        Raises UserError for a state that does not fit.
+        """
         ...
 
     def call(self, name: str, arguments: Mapping[str, object]) -> str:
@@ -131,7 +136,8 @@ class OpenTau:
         except ValidationError as error:
             raise ConfigError(f"the task's state: {one_line(error, TauStart, initial)}") from None
         self._toolkit.begin(self._start)
-        self._state = None
+        alike = self._start.data is None and not self._start.setup and not self._start.assertions
+        self._state = state_of({}, []) if alike else None
         self._lines, self._emotion = (), BEGIN
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
@@ -140,7 +146,7 @@ class OpenTau:
             return self._said(str(arguments["text"]))
         if _sum_too_long(arguments):
             return CallReply(text="Error: this is too long to calculate, or has a power in it", ok=False)
-        written = {name: _written(call.arguments.get(name), value) for name, value in arguments.items()}
+        written = {name: copy.deepcopy(_written(call.arguments.get(name), value)) for name, value in arguments.items()}
         ends = tool.name in self._toolkit.ends_with
         if self._toolkit.reads_count or not tool.read_only:
             self._state = None
@@ -151,7 +157,7 @@ class OpenTau:
         return CallReply(text=text, ok=self._lenient or not text.startswith("Error"), ends=ends)
 
     def state(self) -> JSON:
-        """See ``OpenWorld.state``: what differs from the domain's first tables, and which assertions hold."""
+        """See ``OpenWorld.state`` and ``state_of``."""
         if self._state is None:
             self._state = self._compared()
         return self._state
@@ -173,18 +179,16 @@ class OpenTau:
         """See ``OpenWorld.load``."""
         assert isinstance(saved, _Saved)
         self._start, self._lines, self._emotion = saved.start, saved.lines, saved.emotion
-        self._toolkit.begin(TauStart())
+        self._toolkit.begin(TauStart(), saved.rows)
         self._state = None
-        self._toolkit.tables.restore(self._toolkit.holder, saved.rows)
 
     def close(self) -> None:
         """See ``OpenWorld.close``."""
         self._user.close()
 
     def _compared(self) -> JSON:
-        differs: JSON = self._toolkit.tables.differences(self._toolkit.holder.plain())
-        held: JSON = {str(n): self._toolkit.holds(one) for n, one in enumerate(self._start.assertions)}
-        return {TABLES: differs, ASSERTIONS: held}
+        held = [self._toolkit.holds(one) for one in self._start.assertions]
+        return state_of(self._toolkit.tables.differences(self._toolkit.holder.plain()), held)
 
     def _said(self, text: str) -> CallReply:
         heard = self._user.reply(UserSheet(wish="", instructions=self._start.instructions), self._lines, text)

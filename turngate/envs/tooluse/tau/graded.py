@@ -6,7 +6,7 @@ lenient, the evidence says so, and the rubric ``tau_strict`` asks for more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,8 +17,16 @@ from turngate.envs.tooluse.states import spelled
 from turngate.types import JSON, ToolCall
 
 Basis: TypeAlias = Literal["DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"]
-TABLES, ASSERTIONS = "tables", "assertions"
-"""The two entries of a tau world's state: what differs from the first tables, and which assertions hold."""
+_TABLES, _ASSERTIONS = "tables/", "assertions/"
+
+
+def state_of(differences: Mapping[str, JSON], held: Sequence[bool]) -> Mapping[str, JSON]:
+    """The state of a tau world: leaves that differ from the first tables, and which assertions hold.
+
+    It is flat and never empty, so that two states differ in just the leaves in which their tables do.
+    """
+    tables = {f"{_TABLES}{path}": value for path, value in differences.items()}
+    return {"tables": "as at first, but for"} | tables | {f"{_ASSERTIONS}{n}": value for n, value in enumerate(held)}
 
 
 class WantedCall(BaseModel):
@@ -41,7 +49,7 @@ class WantedCall(BaseModel):
 class TauGoal(Goal):
     """What tau-bench and tau2-bench pay for: 1 if everything in ``basis`` holds and the agent or the user ended it."""
 
-    type: Literal["tau"] = "tau"
+    type: Literal["tau_bench"] = "tau_bench"
     frame: ClassVar[bool] = False
     basis: tuple[Basis, ...] = ("DB", "COMMUNICATE")
     """DB: the tables end as the gold calls leave them. COMMUNICATE: each of ``tells`` was said. ENV_ASSERTION: all
@@ -53,10 +61,11 @@ class TauGoal(Goal):
 
     def met(self, finish: Finish) -> bool:
         """Whether the original would pay 1."""
-        checks = {
-            "DB": lambda: spelled(_part(finish.state, TABLES)) == spelled(_part(finish.gold.after, TABLES)),
+        ends, wanted = _part(finish.state, _TABLES), _part(finish.gold.after, _TABLES)
+        checks: Mapping[Basis, Callable[[], bool]] = {
+            "DB": lambda: spelled(ends) == spelled(wanted),
             "COMMUNICATE": lambda: self._told(finish),
-            "ENV_ASSERTION": lambda: all(_part(finish.state, ASSERTIONS).values()),
+            "ENV_ASSERTION": lambda: all(_part(finish.state, _ASSERTIONS).values()),
             "ACTION": lambda: all(any(one.is_met_by(call) for call in finish.calls) for one in self.wanted),
         }
         return finish.answer is not None and all(checks[name]() for name in self.basis)
@@ -72,6 +81,6 @@ class TauGoal(Goal):
         return all(any(told.lower() in text for text in heard) for told in self.tells)
 
 
-def _part(state: JSON, name: str) -> Mapping[str, JSON]:
-    found = state.get(name) if isinstance(state, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+def _part(state: JSON, prefix: str) -> Mapping[str, JSON]:
+    found = state if isinstance(state, Mapping) else {}
+    return {path: value for path, value in found.items() if path.startswith(prefix)}

@@ -67,7 +67,7 @@ class Tables:
                 if path not in new:
                     found["/".join((*_named(place), *path))] = GONE
                 elif path not in old or spelled(old[path]) != spelled(new[path]):
-                    found["/".join((*_named(place), *path))] = new[path]
+                    found["/".join((*_named(place), *path))] = copy.copy(new[path])  # an empty list may be filled
         return dict(sorted(found.items()))
 
     def taken(self, holder: Holder) -> dict[Place, object]:
