@@ -140,6 +140,16 @@ TASKS_TEST = [
 ]
 '''
 
+BENCH_TRAIN = """
+TASKS_TRAIN = [
+    Task(
+        instruction="You are Ben. Move F2 to monday.",
+        actions=[Action(name="move_booking", kwargs={"booking": "F2", "day": "monday", "note": ""})],
+        outputs=[],
+    )
+]
+"""
+
 TOOLKIT = '''
 import inspect
 from types import SimpleNamespace
@@ -281,7 +291,7 @@ def tau_bench_checkout(folder: Path) -> Path:
     _write(home / "data" / "guests.json", json.dumps(GUESTS))
     _write(home / "wiki.md", RULES)
     _write(home / "tasks_test.py", BENCH_TASKS)
-    _write(home / "tasks_dev.py", "TASKS_DEV = [Task(instruction='You are Ben.', actions=[], outputs=[])]")
+    _write(home / "tasks_train.py", BENCH_TRAIN)
     return folder
 
 

@@ -30,8 +30,8 @@ def every(env):
 def test_splits_and_ids(env, kind):
     tasks = [(task.split, task.id) for task in every(env)]
     if kind == "tau_bench":
-        ids = ["0", "1", "2", "dev-0"]
-        assert tasks == list(zip(["test"] * 3 + ["dev"], [f"tau_bench/ferry/{one}" for one in ids], strict=True))
+        ids = ["0", "1", "2", "train-0"]
+        assert tasks == list(zip(["test"] * 3 + ["train"], [f"tau_bench/ferry/{one}" for one in ids], strict=True))
     else:
         assert tasks[:3] == [("test", "tau2/ferry/moves"), ("train", "tau2/ferry/asserts"), ("train", "tau2/ferry/acts")]
         assert {split for split, _ in tasks[3:]} == {"base"}
