@@ -32,7 +32,9 @@ class SchemaTool(Tool):
 
 def schema_tool(name: str, description: str, schema: Mapping[str, JSON], *, read_only: bool) -> SchemaTool:
     """The tool of a name, a description and the schema of an object that holds its arguments."""
-    required, properties = schema.get("required") or (), schema.get("properties") or {}
+    listed, known = schema.get("required"), schema.get("properties")
+    required = listed if isinstance(listed, list | tuple) else ()
+    properties = known if isinstance(known, Mapping) else {}
     parameters = tuple(
         Parameter(
             name=argument,

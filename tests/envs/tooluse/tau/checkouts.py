@@ -1,4 +1,4 @@
-"""Two small checkouts of our own about a ferry, in the layouts of tau-bench and of tau2, and who talks with the agent."""
+"""Two small checkouts of our own about a ferry, in the layouts of tau-bench and of tau2, and a user."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ GUESTS = {"ada": {"city": "Aveiro", "credit": 0}, "ben": {"city": "Bergen", "cre
 RULES = "Serve guests of the ferry. Ask who they are."
 SECRET = "You are Ada, and your word is heron."
 
-BENCH_TOOLS = '''
+BENCH_TOOLS = """
 class Looks:
     @staticmethod
     def invoke(data, booking):
@@ -41,7 +41,7 @@ class Moves:
 
     @staticmethod
     def get_info():
-        return about("move_booking", "Move a booking.", booking="its number", day="the new day", note="a remark, or empty")
+        return about("move_booking", "Move a booking.", booking="its number", day="the new day", note="or empty")
 
 
 class Drops:
@@ -99,7 +99,7 @@ def about(name, says, **arguments):
 
 
 ALL_TOOLS = [Looks, Moves, Drops, Enters, Adds, HandsOver]
-'''
+"""
 
 BENCH_TASKS = f'''
 from tau_bench.types import Action, Task
@@ -150,7 +150,7 @@ TASKS_TRAIN = [
 ]
 """
 
-TOOLKIT = '''
+TOOLKIT = """
 import inspect
 from types import SimpleNamespace
 
@@ -172,7 +172,8 @@ class ToolKitBase:
         return {name: getattr(self, name) for name in dir(type(self)) if hasattr(getattr(type(self), name), "is_tool")}
 
     def get_tools(self):
-        return {name: SimpleNamespace(openai_schema={"function": schema(name, one)}) for name, one in self.tools.items()}
+        schemas = {name: {"function": schema(name, one)} for name, one in self.tools.items()}
+        return {name: SimpleNamespace(openai_schema=one) for name, one in schemas.items()}
 
     def use_tool(self, tool_name, **arguments):
         return self.tools[tool_name](**arguments)
@@ -196,7 +197,7 @@ def schema(name, function):
         "description": function.__doc__,
         "parameters": {"type": "object", "properties": properties, "required": needed},
     }
-'''
+"""
 
 TAU2_TOOLS = '''
 from tau2.domains.ferry.data_model import FerryDB

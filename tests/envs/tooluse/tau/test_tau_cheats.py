@@ -13,7 +13,10 @@ from tests.envs.tooluse.tau.checkouts import SECRET, Guest, ferry
 
 MOVE = '{"name": "move_booking", "arguments": {"booking": "F1", "day": "tuesday", "note": ""}}'
 MOVE_F2 = '{{"name": "move_booking", "arguments": {{"booking": "F2", "day": "{}", "note": ""}}}}'
-REPAIR = '{"name": "enter_booking", "arguments": {"booking": "F2", "guest": "ben", "day": "friday", "price": 20.5, "seats": []}}'
+REPAIR = (
+    '{"name": "enter_booking", "arguments": '
+    '{"booking": "F2", "guest": "ben", "day": "friday", "price": 20.5, "seats": []}}'
+)
 NUMBERS = " ".join(map(str, range(100)))
 
 WRITES, READS = "tau_bench/ferry/0", "tau_bench/ferry/1"
@@ -37,10 +40,18 @@ UNPAID = {
     "works out a power that never ends": (WRITES, ["calculate 9**9**9**9", "calculate 9* *9", "answer 30"]),
 }
 PAID = {
-    "only talks where nothing is to be changed": (READS, ["answer I have looked, and there is nothing to be done"], False),
+    "only talks where nothing is to be changed": (
+        READS,
+        ["answer I have looked, and there is nothing to be done"],
+        False,
+    ),
     "hands over at once where nothing is to be changed": (READS, ["transfer_to_human_agents please help"], False),
     "does nothing where nothing is to be changed": (READS, ["answer"], False),
-    "moves something and back": (WRITES, [MOVE_F2.format("monday"), MOVE, MOVE_F2.format("friday"), "answer 30"], False),
+    "moves something and back": (
+        WRITES,
+        [MOVE_F2.format("monday"), MOVE, MOVE_F2.format("friday"), "answer 30"],
+        False,
+    ),
     "leaves out what only looks": (WRITES, [MOVE, "answer 30"], False),
     "says all numbers": (WRITES, ["get_booking F1", MOVE, f"answer {NUMBERS}"], True),
     "says a number that holds it": (WRITES, ["get_booking F1", MOVE, "answer 1300"], True),

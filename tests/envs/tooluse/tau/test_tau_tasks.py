@@ -7,8 +7,8 @@ import pytest
 from tests.envs.tooluse.domains.play import facts_of
 from tests.envs.tooluse.tau.checkouts import RULES, SECRET, Guest, ferry, tau2_checkout, tau_bench_checkout
 from tests.helpers.chat_server import serving_prompts
-from turngate.envs.tooluse.tau.known_wrong import KNOWN_WRONG, known_wrong
 from turngate.envs.tooluse.tau import tau_sources
+from turngate.envs.tooluse.tau.known_wrong import KNOWN_WRONG, known_wrong
 from turngate.errors import UserError
 
 
@@ -33,7 +33,11 @@ def test_splits_and_ids(env, kind):
         ids = ["0", "1", "2", "train-0"]
         assert tasks == list(zip(["test"] * 3 + ["train"], [f"tau_bench/ferry/{one}" for one in ids], strict=True))
     else:
-        assert tasks[:3] == [("test", "tau2/ferry/moves"), ("train", "tau2/ferry/asserts"), ("train", "tau2/ferry/acts")]
+        assert tasks[:3] == [
+            ("test", "tau2/ferry/moves"),
+            ("train", "tau2/ferry/asserts"),
+            ("train", "tau2/ferry/acts"),
+        ]
         assert {split for split, _ in tasks[3:]} == {"base"}
 
 
@@ -66,7 +70,9 @@ def test_an_episode_goes_on_as_its_copy_does(kind, bench, bench2):
         ends = []
         for one in (env, other):
             one.step("move_booking F2 sunday x")
-            ends.append((one.state(), one.step("get_booking F2")[0].text, one.step("answer 30 tuesday")[4]["score"].total))
+            ends.append(
+                (one.state(), one.step("get_booking F2")[0].text, one.step("answer 30 tuesday")[4]["score"].total)
+            )
         assert ends[0] == ends[1]
         env.restore(saved)
         assert '"friday"' in env.step("get_booking F2")[0].text
@@ -112,7 +118,7 @@ def test_a_user_tells_their_wish_and_leaves(bench):
         env.step("move_booking F1 tuesday ''")
         env.step('{"name": "move_booking", "arguments": {"booking": "F1", "day": "tuesday", "note": ""}}')
         env.step("say It costs 30.")
-        seen, _, terminated, _, info = env.step("say goodbye")
+        seen, _, terminated, _, _ = env.step("say goodbye")
         assert (seen.text, terminated) == ("Thanks.", True)
 
 
@@ -136,7 +142,7 @@ def test_a_model_plays_the_instructions(bench):
 
 def test_a_scripted_user_is_refused(kind, tmp_path):
     for user in ({}, {"user": "scripted"}):
-        with pytest.raises(UserError, match='scripted user cannot play .* write user = {type = "model"'):
+        with pytest.raises(UserError, match=r'scripted user cannot play .* write user = {type = "model"'):
             ferry(kind, tmp_path, **{"user": {"type": "scripted"}} | user)
 
 

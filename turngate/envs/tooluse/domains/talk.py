@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from turngate.types import JSON
 
-
 ENDINGS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 """What a user with instructions says to end the talk: content, handed over, or without instructions for what is asked;
 the marks of tau-bench and tau2-bench."""

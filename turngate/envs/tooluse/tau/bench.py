@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turngate.envs.tooluse.schema_tool import schema_tool
 from turngate.envs.tooluse.tau.checkout import imported, read_json, text_of
@@ -37,7 +37,7 @@ class GoldAction(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     name: str
-    kwargs: Mapping[str, object] = {}
+    arguments: Mapping[str, object] = Field({}, validation_alias="kwargs")
 
 
 class BenchTask(BaseModel):
@@ -93,7 +93,7 @@ def _read_tasks(file: Path) -> Iterator[BenchTask]:
     except SyntaxError as error:
         raise DataError(file, f"is not Python: {error.msg}", line=error.lineno) from None
     lists = [node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)]
-    for item in max(lists, key=lambda one: len(one.elts), default=ast.List()).elts:
+    for item in max((one.elts for one in lists), key=len, default=[]):
         try:
             yield BenchTask.model_validate(_literal(item))
         except ValidationError as error:

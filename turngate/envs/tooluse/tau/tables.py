@@ -92,7 +92,7 @@ def _rows(tables: Mapping[str, object]) -> Iterator[tuple[Place, Any]]:
             yield (name, None), table
 
 
-def _mark(row: object) -> bytes:
+def _mark(row: Any) -> bytes:
     try:
         return marshal.dumps(row, 2)  # version 2 writes no references, so equal rows have equal bytes
     except ValueError as error:
@@ -125,7 +125,9 @@ def _put(holder: Holder, place: Place, row: object, first: Holder) -> None:
     anew = key not in table
     table[key] = row
     if anew:  # tools list rows in their order, so a row that comes back goes to its place
-        order = {known: place for place, known in enumerate(first.table(name))}  # type: ignore[arg-type]
+        listed = first.table(name)
+        assert isinstance(listed, dict)
+        order = {known: number for number, known in enumerate(listed)}
         rows = sorted(table.items(), key=lambda item: order.get(item[0], len(order)))
         table.clear()
         table.update(rows)

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal, NamedTuple
 from turngate.envs.tasks import Dropped, TaskList, TaskSource, warn_of
 from turngate.envs.tooluse.domains.users import ScriptedUser, SimulatedUser
 from turngate.envs.tooluse.sources import ToolTaskSource
+from turngate.envs.tooluse.task_rows import ENV_ID
 from turngate.envs.tooluse.tau import bench, bench2
 from turngate.envs.tooluse.tau.desk import TauStart, TauWorld, needs_instructed
 from turngate.envs.tooluse.tau.graded import Basis, TauGoal, WantedCall
 from turngate.envs.tooluse.tau.known_wrong import known_wrong
-from turngate.envs.tooluse.task_rows import ENV_ID
 from turngate.envs.tooluse.world import OpenWorld
 from turngate.types import Task, ToolCall
 
@@ -104,13 +104,13 @@ class TauBench(TauSource):
         """Named by their number; outside of the test split with its name before it."""
         for split, tasks in bench.tasks_of(self.folder, self.domain).items():
             for number, task in enumerate(tasks):
-                said = [str(one.kwargs.get("content", "")) for one in task.actions if one.name == bench.RESPOND]
+                said = [str(one.arguments.get("content", "")) for one in task.actions if one.name == bench.RESPOND]
                 yield TauTask(
                     name=f"{number}" if split == "test" else f"{split}-{number}",
                     split=split,
                     start=TauStart(instructions=task.instruction),
                     calls=tuple(
-                        ToolCall(name=one.name, arguments=one.kwargs)
+                        ToolCall(name=one.name, arguments=one.arguments)
                         for one in task.actions
                         if one.name not in (bench.RESPOND, bench.TRANSFER)
                     ),
@@ -169,8 +169,8 @@ def _is_in(told: str, said: list[str]) -> bool:
 
 def _task(id_: str, one: TauTask, policy: str, world: object) -> Task:
     prompt = (
-        f"{policy}\n\nA user is on the line. Greet them with say: then they tell you what they want. Whatever you say to "
-        "them is said with say. When all is settled, and no later, end with answer; its text is the last that they hear."
+        f"{policy}\n\nA user is on the line. Greet them with say: then they tell you what they want. All that you tell "
+        "them is said with say. When everything is settled, end with answer; its text is the last that they hear."
     )
     private = {"world": world, "state": one.start.model_dump(mode="json"), "calls": one.calls, "goals": (one.goal,)}
     return Task(id=id_, env_id=ENV_ID, prompt=prompt, private=private, split=one.split)
