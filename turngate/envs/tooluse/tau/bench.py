@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turngate.envs.tooluse.schema_tool import schema_tool
 from turngate.envs.tooluse.tau.checkout import imported, read_json, text_of
@@ -28,16 +28,17 @@ SPLITS = ("test", "train", "dev")
 RESPOND = "respond"
 """Name of what is no tool but a message to the user."""
 TRANSFER = "transfer_to_human_agents"
+_OURS = {"kwargs": "arguments"}
 _LOOKING = ("get_", "find_", "list_", "search_")
 _LOOKING_TOO = ("calculate", "think", TRANSFER)
 
 
 class GoldAction(BaseModel):
-    """A gold call as the checkout writes it."""
+    """A gold call. ``arguments``: what the checkout calls ``kwargs``."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     name: str
-    arguments: Mapping[str, object] = Field({}, validation_alias="kwargs")
+    arguments: Mapping[str, object] = {}
 
 
 class BenchTask(BaseModel):
@@ -106,7 +107,7 @@ def _read_tasks(file: Path) -> Iterator[BenchTask]:
 def _literal(node: ast.expr) -> Any:
     """The value of a literal in which calls with keywords, such as Task(…), are tables. Raises ValueError."""
     if isinstance(node, ast.Call) and not node.args:
-        return {str(keyword.arg): _literal(keyword.value) for keyword in node.keywords}
+        return {_OURS.get(str(one.arg), str(one.arg)): _literal(one.value) for one in node.keywords}
     if isinstance(node, ast.List):
         return [_literal(item) for item in node.elts]
     return ast.literal_eval(node)
