@@ -5,8 +5,8 @@ import tomllib
 from pathlib import Path
 
 from turngate.config import EnvSection
-from turngate.envs.tooluse.tau.bench2 import NOT_PLAYED
 from turngate.envs.tooluse.tau.known_wrong import KNOWN_WRONG
+from turngate.envs.tooluse.tau.tau2_bench import NOT_PLAYED
 from turngate.run.environments import builder
 
 PAGE = (Path(__file__).parents[4] / "docs" / "tau.md").read_text()

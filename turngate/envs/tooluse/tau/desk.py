@@ -16,8 +16,8 @@ from turngate.envs.tooluse.domains.domain_world import SAY
 from turngate.envs.tooluse.domains.mood import BEGIN, emotion_after, mood
 from turngate.envs.tooluse.domains.talk import ENDINGS, Exchange, UserSheet
 from turngate.envs.tooluse.domains.users import LiveUser, ScriptedUser, SimulatedUser
+from turngate.envs.tooluse.tau.first_tables import Holder, Place, Tables
 from turngate.envs.tooluse.tau.graded import state_of
-from turngate.envs.tooluse.tau.tables import Holder, Place, Tables
 from turngate.envs.tooluse.world import CallReply, OpenWorld, ToolWorld
 from turngate.errors import ConfigError
 from turngate.problems import one_line
@@ -28,7 +28,7 @@ MOST_SUM = 200
 """Most characters of what an agent has calculated: the checkouts' calculators evaluate it as Python."""
 
 
-class EnvCall(BaseModel):
+class KitCall(BaseModel):
     """A function of the toolkit that a task calls before it begins, or to see whether an assertion holds."""
 
     model_config = ConfigDict(frozen=True)
@@ -43,8 +43,8 @@ class TauStart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     instructions: str = ""
     data: Mapping[str, object] | None = None
-    setup: tuple[EnvCall, ...] = ()
-    assertions: tuple[EnvCall, ...] = ()
+    setup: tuple[KitCall, ...] = ()
+    assertions: tuple[KitCall, ...] = ()
 
 
 class Toolkit(Protocol):
@@ -68,7 +68,7 @@ class Toolkit(Protocol):
         """The text of a call. Whatever it raises is an error that the agent reads."""
         ...
 
-    def holds(self, assertion: EnvCall) -> bool:
+    def holds(self, assertion: KitCall) -> bool:
         """Whether an assertion is met."""
         ...
 
@@ -107,7 +107,7 @@ def needs_instructed(user: SimulatedUser) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Saved:
+class _SavedDesk:
     start: TauStart
     rows: Mapping[Place, object]
     lines: tuple[Exchange, ...]
@@ -173,11 +173,11 @@ class OpenTau:
     def save(self) -> object:
         """See ``OpenWorld.save``."""
         rows = self._toolkit.tables.taken(self._toolkit.holder)
-        return _Saved(start=self._start, rows=rows, lines=self._lines, emotion=self._emotion)
+        return _SavedDesk(start=self._start, rows=rows, lines=self._lines, emotion=self._emotion)
 
     def load(self, saved: object) -> None:
         """See ``OpenWorld.load``."""
-        assert isinstance(saved, _Saved)
+        assert isinstance(saved, _SavedDesk)
         self._start, self._lines, self._emotion = saved.start, saved.lines, saved.emotion
         self._toolkit.begin(TauStart(), saved.rows)
         self._state = None

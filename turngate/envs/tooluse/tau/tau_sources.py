@@ -12,7 +12,7 @@ from turngate.envs.tasks import Dropped, TaskList, TaskSource, warn_of
 from turngate.envs.tooluse.domains.users import ScriptedUser, SimulatedUser
 from turngate.envs.tooluse.sources import ToolTaskSource
 from turngate.envs.tooluse.task_rows import ENV_ID
-from turngate.envs.tooluse.tau import bench, bench2
+from turngate.envs.tooluse.tau import tau2_bench, tau_bench
 from turngate.envs.tooluse.tau.desk import TauStart, TauWorld, needs_instructed
 from turngate.envs.tooluse.tau.graded import Basis, TauGoal, WantedCall
 from turngate.envs.tooluse.tau.known_wrong import known_wrong
@@ -94,17 +94,16 @@ class TauBench(TauSource):
 
     def world(self) -> TauWorld:
         """See ``TauBenchWorld``."""
-        return bench.TauBenchWorld(folder=self.folder, domain=self.domain, user=self.user)
+        return tau_bench.TauBenchWorld(folder=self.folder, domain=self.domain, user=self.user)
 
     def policy(self) -> str:
         """The wiki."""
-        return bench.policy_of(self.folder, self.domain)
+        return tau_bench.policy_of(self.folder, self.domain)
 
     def read(self) -> Iterator[TauTask]:
         """Named by their number; outside of the test split with its name before it."""
-        for split, tasks in bench.tasks_of(self.folder, self.domain).items():
+        for split, tasks in tau_bench.tasks_of(self.folder, self.domain).items():
             for number, task in enumerate(tasks):
-                said = [str(one.arguments.get("content", "")) for one in task.actions if one.name == bench.RESPOND]
                 yield TauTask(
                     name=f"{number}" if split == "test" else f"{split}-{number}",
                     split=split,
@@ -112,9 +111,9 @@ class TauBench(TauSource):
                     calls=tuple(
                         ToolCall(name=one.name, arguments=one.arguments)
                         for one in task.actions
-                        if one.name not in (bench.RESPOND, bench.TRANSFER)
+                        if one.name != tau_bench.TRANSFER
                     ),
-                    goal=TauGoal(tells=tuple(told for told in task.outputs if not _is_in(told, said))),
+                    goal=TauGoal(tells=task.outputs),
                 )
 
 
@@ -126,17 +125,17 @@ class Tau2(TauSource):
 
     def world(self) -> TauWorld:
         """See ``Tau2World``."""
-        return bench2.Tau2World(folder=self.folder, domain=self.domain, user=self.user)
+        return tau2_bench.Tau2World(folder=self.folder, domain=self.domain, user=self.user)
 
     def policy(self) -> str:
         """The policy."""
-        return bench2.policy_of(self.folder, self.domain)
+        return tau2_bench.policy_of(self.folder, self.domain)
 
     def read(self) -> Iterator[TauTask]:
         """Named by their ids."""
-        for split, tasks in bench2.tasks_of(self.folder, self.domain).items():
+        for split, tasks in tau2_bench.tasks_of(self.folder, self.domain).items():
             for task in tasks:
-                criteria = task.evaluation_criteria or bench2.Criteria(reward_basis=())
+                criteria = task.evaluation_criteria or tau2_bench.Criteria(reward_basis=())
                 gold = criteria.actions or ()
                 yield TauTask(
                     name=task.id,
@@ -150,21 +149,16 @@ class Tau2(TauSource):
                             WantedCall(name=one.name, arguments=one.arguments, compare=one.compare_args) for one in gold
                         ),
                     ),
-                    why_not=bench2.why_not(task),
+                    why_not=tau2_bench.why_not(task),
                 )
 
 
-def _basis(criteria: bench2.Criteria) -> tuple[Basis, ...]:
+def _basis(criteria: tau2_bench.Criteria) -> tuple[Basis, ...]:
     """What counts: without gold calls and assertions the originals do not look at the tables, and a judge without
     assertions says yes."""
     unseen = criteria.actions is None and criteria.env_assertions is None
     skipped = ("NL_ASSERTION", *(("DB", "ENV_ASSERTION") if unseen else ()))
     return tuple(name for name in criteria.reward_basis if name not in skipped)  # type: ignore[misc]
-
-
-def _is_in(told: str, said: list[str]) -> bool:
-    """Whether the gold calls themselves say it: tau-bench counts them as if the agent had."""
-    return any(told.lower() in text.lower().replace(",", "") for text in said)
 
 
 def _task(id_: str, one: TauTask, policy: str, world: object) -> Task:

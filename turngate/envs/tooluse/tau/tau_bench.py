@@ -18,22 +18,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turngate.envs.tooluse.schema_tool import schema_tool
 from turngate.envs.tooluse.tau.checkout import imported, read_json, text_of
-from turngate.envs.tooluse.tau.desk import EnvCall, TauStart, TauWorld, Toolkit
-from turngate.envs.tooluse.tau.tables import Holder, Place, Tables
+from turngate.envs.tooluse.tau.desk import KitCall, TauStart, TauWorld, Toolkit
+from turngate.envs.tooluse.tau.first_tables import Holder, Place, Tables
 from turngate.errors import ConfigError, DataError
 from turngate.problems import of_row
 from turngate.tools.tool import Tool
 
 SPLITS = ("test", "train", "dev")
-RESPOND = "respond"
-"""Name of what is no tool but a message to the user."""
 TRANSFER = "transfer_to_human_agents"
 _OURS = {"kwargs": "arguments"}
 _LOOKING = ("get_", "find_", "list_", "search_")
 _LOOKING_TOO = ("calculate", "think", TRANSFER)
 
 
-class GoldAction(BaseModel):
+class BenchAction(BaseModel):
     """A gold call. ``arguments``: what the checkout calls ``kwargs``."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -46,7 +44,7 @@ class BenchTask(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     instruction: str
-    actions: tuple[GoldAction, ...] = ()
+    actions: tuple[BenchAction, ...] = ()
     outputs: tuple[str, ...] = ()
 
 
@@ -113,7 +111,7 @@ def _literal(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
-class _Tables:
+class _DictTables:
     """See ``Holder``: a dict of tables."""
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -142,7 +140,7 @@ def _first(home: Path) -> Tables:
         read_json(file)  # says which file is broken, and where
     if not _texts(home):
         raise DataError(home / "data", "holds no tables (*.json)")
-    return Tables(lambda: _Tables({name: json.loads(text) for name, text in _texts(home).items()}))
+    return Tables(lambda: _DictTables({name: json.loads(text) for name, text in _texts(home).items()}))
 
 
 class BenchToolkit:
@@ -186,6 +184,6 @@ class BenchToolkit:
         self._touched = True
         return str(self._classes[name].invoke(data=self._held.plain(), **arguments))
 
-    def holds(self, assertion: EnvCall) -> bool:
+    def holds(self, assertion: KitCall) -> bool:
         """False: there are none."""
         return False

@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turngate.envs.tooluse.schema_tool import schema_tool
 from turngate.envs.tooluse.tau.checkout import imported, read_json, read_table, text_of
-from turngate.envs.tooluse.tau.desk import EnvCall, TauStart, TauWorld, Toolkit
-from turngate.envs.tooluse.tau.tables import Holder, Place, Tables
+from turngate.envs.tooluse.tau.desk import KitCall, TauStart, TauWorld, Toolkit
+from turngate.envs.tooluse.tau.first_tables import Holder, Place, Tables
 from turngate.errors import ConfigError, DataError
 from turngate.problems import of_row
 from turngate.tools.tool import Tool
@@ -35,7 +35,7 @@ NOT_PLAYED = {
 _ROWS = ConfigDict(extra="ignore", frozen=True)
 
 
-class GoldAction(BaseModel):
+class Tau2Action(BaseModel):
     """A gold call as the checkout writes it."""
 
     model_config = _ROWS
@@ -45,7 +45,7 @@ class GoldAction(BaseModel):
     compare_args: tuple[str, ...] | None = None
 
 
-class SidedCall(EnvCall):
+class SidedCall(KitCall):
     """A function of the agent's or of the user's toolkit."""
 
     env_type: Literal["assistant", "user"]
@@ -55,7 +55,7 @@ class Criteria(BaseModel):
     """What a task is graded by."""
 
     model_config = _ROWS
-    actions: tuple[GoldAction, ...] | None = None
+    actions: tuple[Tau2Action, ...] | None = None
     env_assertions: tuple[SidedCall, ...] | None = None
     communicate_info: tuple[str, ...] | None = None
     nl_assertions: tuple[str, ...] | None = None
@@ -188,7 +188,7 @@ def _ids(listed: object) -> list[object]:
     return listed if isinstance(listed, list) else []
 
 
-class _Tables:
+class _ModelTables:
     """See ``Holder``: the object of a checkout that holds the tables of a domain."""
 
     def __init__(self, db: BaseModel) -> None:
@@ -210,7 +210,7 @@ def _first(home: Path, model: type[BaseModel]) -> Tables:
     file = next((file for file in (home / "db.json", home / "db.toml") if file.is_file()), home / "db.json")
     data = read_table(file)
     try:
-        return Tables(lambda: _Tables(model.model_validate(data)))
+        return Tables(lambda: _ModelTables(model.model_validate(data)))
     except ValidationError as error:
         problem, field = of_row(error)
         raise DataError(file, problem, field=field) from error
@@ -228,7 +228,7 @@ class Tau2Toolkit:
         kind = _toolkit_class(imported(folder / "src", name, bare=("tau2",)), name)
         self.tables = _first(home.resolve(), get_type_hints(kind)["db"])
         held = self.tables.make()
-        assert isinstance(held, _Tables)
+        assert isinstance(held, _ModelTables)
         self._held, self._kit, self._touched = held, kind(held.db), False
         self.tools: tuple[Tool, ...] = tuple(
             schema_tool(
@@ -243,7 +243,7 @@ class Tau2Toolkit:
     @property
     def holder(self) -> Holder:
         """See ``Toolkit.holder``."""
-        return _Tables(self._kit.db) if self._kit.db is not self._held.db else self._held
+        return _ModelTables(self._kit.db) if self._kit.db is not self._held.db else self._held
 
     def begin(self, start: TauStart, rows: Mapping[Place, object] = MappingProxyType({})) -> None:
         """See ``Toolkit.begin``. Raises ConfigError for tables and calls that the checkout refuses."""
@@ -264,7 +264,7 @@ class Tau2Toolkit:
         self._touched = True
         return _as_text(self._kit.use_tool(name, **arguments))
 
-    def holds(self, assertion: EnvCall) -> bool:
+    def holds(self, assertion: KitCall) -> bool:
         """See ``Toolkit.holds``. One that raises does not hold."""
         try:
             found = getattr(self._kit, assertion.func_name)(**assertion.arguments)
