@@ -88,6 +88,7 @@ SLOW = """
     envs/tooluse/domains/test_errands.py
     envs/tooluse/domains/test_retail.py
     envs/tooluse/domains/test_retail_training.py
+    envs/tooluse/tau/test_tau_training.py
     envs/tooluse/test_mcp_world.py
     envs/tooluse/test_training.py
     examine/test_examiners_that_fail.py

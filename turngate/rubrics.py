@@ -36,6 +36,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "tool_use_judged": "turngate.envs.tooluse.rubric:JUDGED_RUBRIC",
         "router": "turngate.envs.router.rubric:RUBRIC",
         "router_window": "turngate.envs.router.rubric:WINDOW_RUBRIC",
+        "tau_strict": "turngate.envs.tooluse.rubric:TAU_STRICT_RUBRIC",
     }
 )
 """Names of the rubrics that come with turngate; other packages add theirs as entry points of ``turngate.rubrics``."""

@@ -33,6 +33,7 @@ SHIPPED = (
     "turngate.envs.tooluse.sources",
     "turngate.envs.router.sources",
     "turngate.envs.tooluse.domains.domain_sources",
+    "turngate.envs.tooluse.tau.tau_sources",
 )
 """The modules that define the sources of the environments that ship."""
 

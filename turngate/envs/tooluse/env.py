@@ -146,6 +146,9 @@ class ToolUseEnv(ToolEnv):
             self.record("policy_violation", True)
         for name, value in reply.facts.items():
             self.record(name, value)
+        if reply.ends:
+            self._task_answer = ""
+            self.end()
         return storable(reply.text, self._max_chars)
 
     def act(self, action: Action) -> Outcome:
@@ -165,6 +168,8 @@ class ToolUseEnv(ToolEnv):
         yield Evidence(
             name="solved", value=None if solved and watch.undecided(self._task_answer) else solved, by="verifier"
         )
+        if watch.lenient:
+            yield Evidence(name="strictly_solved", value=watch.strictly_solved(self._task_answer), by="verifier")
         yield Evidence(name="answered", value=self._task_answer is not None, by="verifier")
         if self._present_world().knows_state:
             yield Evidence(name="frame_kept", value=watch.frame_kept(), by="verifier")

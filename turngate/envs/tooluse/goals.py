@@ -39,6 +39,8 @@ class Goal(Part):
     noun: ClassVar[str] = "goal"
     needs_state: ClassVar[bool] = False
     """Whether it can only be measured in a world whose state is known."""
+    frame: ClassVar[bool] = True
+    """Whether an episode is lost too where the frame is broken (see ``watch.py``), although the goal is met."""
 
     @abstractmethod
     def met(self, finish: Finish) -> bool:

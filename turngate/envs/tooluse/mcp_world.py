@@ -7,40 +7,21 @@ something else than it declares, is an observation, and a server that was lost s
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import Field
 
 from turngate.envs.tooluse.mcp_connection import CallRefused, McpConnection, ServerLost
+from turngate.envs.tooluse.schema_tool import SchemaTool, schema_tool
 from turngate.envs.tooluse.world import CallReply, OpenWorld, ToolWorld
 from turngate.errors import ConfigError, EnvError, MissingExtra
-from turngate.tools.tool import Parameter, Tool
+from turngate.tools.tool import Tool
 from turngate.types import JSON, ToolCall
 
 MOST_TOOLS = 256
 """More tools than that are a flood."""
-_TYPES: dict[object, object] = {"string": str, "integer": int, "number": float, "boolean": bool}
-
-
-@dataclass(frozen=True, kw_only=True)
-class McpTool(Tool):
-    """A tool of a server, with the schema that the server gives it."""
-
-    input_schema: Mapping[str, JSON] = field(default_factory=dict)
-
-    @functools.cached_property
-    def schema(self) -> Mapping[str, JSON]:
-        """See ``Tool.schema``."""
-        function: dict[str, JSON] = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": dict(self.input_schema),
-        }
-        return {"type": "function", "function": function}
 
 
 class McpServer(ToolWorld):
@@ -186,26 +167,10 @@ class McpWorld:
             raise EnvError(f"the MCP server '{self._server.said}' cannot be started again: {problem}") from None
 
 
-def _tool(listed: Any) -> McpTool:
-    schema = listed.input_schema
-    required = schema.get("required", ())
-    parameters = tuple(
-        Parameter(
-            name=name,
-            required=name in required,
-            description=" ".join(str(about.get("description", "")).split()) if isinstance(about, dict) else "",
-            annotation=_TYPES.get(about.get("type") if isinstance(about, dict) else None, Any),
-        )
-        for name, about in schema.get("properties", {}).items()
-    )
+def _tool(listed: Any) -> SchemaTool:
     marks = listed.annotations
-    return McpTool(
-        name=listed.name,
-        description=" ".join((listed.description or "").split()),
-        parameters=parameters,
-        read_only=bool(marks and marks.read_only_hint),
-        input_schema=schema,
-    )
+    read_only = bool(marks and marks.read_only_hint)
+    return schema_tool(listed.name, listed.description or "", listed.input_schema, read_only=read_only)
 
 
 def _text(block: Any) -> str:

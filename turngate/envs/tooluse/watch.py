@@ -61,9 +61,19 @@ class CallWatch:
         return not self.strayed and not self._outside(changes(self.state, self.gold.after))
 
     def solved(self, answer: str | None) -> bool:
-        """Whether all goals hold, and the frame and the policies. Raises VerifierError."""
+        """Whether all goals hold, and the policies, and the frame unless a goal does without. Raises VerifierError."""
         finish = self.finish(answer)
-        return not self.violated and self.frame_kept() and all(goal.met(finish) for goal in self.goals)
+        held = not self.violated and (self.lenient or self.frame_kept())
+        return held and all(goal.met(finish) for goal in self.goals)
+
+    @property
+    def lenient(self) -> bool:
+        """Whether a goal of the task does without the frame."""
+        return not all(goal.frame for goal in self.goals)
+
+    def strictly_solved(self, answer: str | None) -> bool:
+        """Whether it is solved, the frame was kept all the same, and each gold call was made."""
+        return self.solved(answer) and self.frame_kept() and not self.open
 
     def undecided(self, answer: str | None) -> bool:
         """Whether a judge has to say if the goals hold, where ``solved`` finds nothing against it."""

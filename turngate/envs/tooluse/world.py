@@ -25,6 +25,8 @@ class CallReply:
     violations: tuple[str, ...] = ()
     facts: Mapping[str, JSON] = field(default_factory=dict)
     """What else is recorded about the call, name → value."""
+    ends: bool = False
+    """Whether the episode is over with this call, for instance because the user has left."""
 
 
 class OpenWorld(Protocol):

@@ -9,6 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from turngate.types import JSON
 
+ENDINGS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
+"""What a user with instructions says to end the talk: content, handed over, or without instructions for what is asked;
+the marks of tau-bench and tau2-bench."""
+
 
 class UserSheet(BaseModel):
     """What a simulated user wants and knows. The agent never sees it; it hears what it asks for."""
@@ -20,6 +24,9 @@ class UserSheet(BaseModel):
     """Topic → what the user says when they are asked for it."""
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """Topic → other words by which one asks for it; its name is always one."""
+    instructions: str = ""
+    """Who the user is, what they want and how they behave, as free text that they keep to themselves; where it is
+    given, the agent speaks first, and the user ends the talk with one of ``ENDINGS``."""
 
 
 class Exchange(NamedTuple):

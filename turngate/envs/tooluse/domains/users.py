@@ -81,6 +81,27 @@ class ScriptedUser(SimulatedUser):
         return ScriptedTalker(self.most_topics)
 
 
+class Nobody(SimulatedUser):
+    """No user: whoever speaks is told so, and goes on alone. For replaying gold calls without a model."""
+
+    type: Literal["nobody"] = "nobody"
+
+    def open(self) -> LiveUser:
+        """See ``Silence``."""
+        return Silence()
+
+
+class Silence:
+    """See ``Nobody``."""
+
+    def reply(self, sheet: UserSheet, before: Sequence[Exchange], said: str) -> UserReply:
+        """The same to everything."""
+        return UserReply("(nobody answers)", 0)
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
 class ScriptedTalker:
     """See ``ScriptedUser``."""
 
