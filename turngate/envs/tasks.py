@@ -32,6 +32,7 @@ SHIPPED = (
     "turngate.envs.search.sources",
     "turngate.envs.tooluse.sources",
     "turngate.envs.tooluse.domains.domain_sources",
+    "turngate.envs.tooluse.bfcl.bfcl_source",
 )
 """The modules that define the sources of the environments that ship."""
 

@@ -41,7 +41,8 @@ def typed(tool: Tool, arguments: Mapping[str, object]) -> tuple[dict[str, object
         found[name], converted = _value(tool, parameter, value)
         remark = remark or converted
     for parameter in tool.parameters:
-        if parameter.required and (parameter.name not in found or _blank(found[parameter.name])):
+        blank = _blank(found.get(parameter.name)) and not parameter.may_be_blank
+        if parameter.required and (parameter.name not in found or blank):
             raise BadArguments(f"{tool.name} needs {parameter.name.upper()}; write: {tool.usage}")
     return found, remark
 

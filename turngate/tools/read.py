@@ -13,7 +13,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 
 from turngate.errors import UnknownName
 from turngate.tools.arguments import BadArguments, of_text, of_words, typed
@@ -27,6 +28,8 @@ COMMAND_LINE = NOTATIONS["command_line"]
 _ANY = tuple(NOTATIONS.values())
 _MARKED = re.compile(r"<think>|<tool_call>|<function=|<\||<｜|\[TOOL_CALLS\]|to=functions|\A\s*\{")
 """What a text without can only be a command; asking each notation takes three times as long."""
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_WORD = re.compile(r"[\s\[`]*([\w.]+)\s*(\()?")
 
 
 def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
@@ -47,6 +50,18 @@ def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
         return Action(text=text, thought=thought or _all_thought(text), parse_error=str(error))
     other = "" if agreed in (None, used) else f"this is {used.name}; write {agreed.form}"
     return Action(text=text, thought=thought, calls=calls, flaw=flawed(other, reading.flaw, remark))
+
+
+def asks_nothing(action: Action, names: Container[str]) -> Action | None:
+    """A text that no call was read in, as one that asks for none; None if it looks like a call that was not read.
+
+    That is what has a mark of a notation, begins as a function is called, or begins with one of ``names``.
+    """
+    body = _THOUGHT.sub("", action.text)
+    begin = _WORD.match(body)
+    if _MARKED.search(body) or (begin and (begin[2] or "_" in begin[1] or begin[1] in names)):
+        return None
+    return replace(action, parse_error=None, thought=action.thought)
 
 
 def rewritten(text: str, tools: Sequence[Tool], notation: str) -> str:

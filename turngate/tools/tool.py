@@ -46,6 +46,8 @@ class Parameter:
     keyword_only: bool = False
     """Only in tool calls: a command line has no place for it."""
     annotation: object = str
+    may_be_blank: bool = False
+    """Whether an empty text is a value; else it stands for an argument that is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,75 @@
+"""The functions of BFCL's services: as tools, from their docs, and as gold calls, from the text of its answers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+
+from pydantic import ConfigDict
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+
+from turngate.errors import TaskRefused
+from turngate.tools.tool import Parameter, Tool
+from turngate.types import ToolCall
+
+_TYPES: dict[object, type] = {"string": str, "integer": int, "float": float, "number": float, "boolean": bool}
+
+_WIDER: dict[tuple[str, str], object] = {("close_ticket", "ticket_id"): int | str}
+"""Arguments that gold calls give in another type than the docs say: those of the tasks 173."""
+
+
+def tool_of_doc(doc: Mapping[str, object]) -> Tool:
+    """The tool that a row of docs describes. Raises TaskRefused for a type that none of BFCL's functions has."""
+    parameters = doc["parameters"]
+    assert isinstance(parameters, Mapping)
+    required = parameters.get("required", ())
+    return Tool(
+        name=str(doc["name"]),
+        description=" ".join(str(doc["description"]).split()),
+        parameters=tuple(
+            Parameter(
+                name=name,
+                required=name in required,
+                description=" ".join(str(about.get("description", "")).split()),
+                annotation=_WIDER.get((str(doc["name"]), name)) or _annotation(name, about),
+                may_be_blank=True,
+            )
+            for name, about in parameters["properties"].items()
+        ),
+    )
+
+
+def _annotation(name: str, about: Mapping[str, object]) -> object:
+    kind = about.get("type")
+    if kind in _TYPES:
+        return _TYPES[kind]
+    items, fields = about.get("items"), about.get("properties")
+    if kind == "array" and isinstance(items, Mapping) and items.get("type") in _TYPES:
+        return list[_TYPES[items["type"]]]  # type: ignore[misc]  # a type that is only known now
+    if kind == "dict" and isinstance(fields, Mapping):
+        known = {field: _annotation(field, one) for field, one in fields.items()}
+        table = TypedDict(name, known, total=False)  # type: ignore[misc]  # as above
+        table.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+        return table
+    raise TaskRefused(f"the argument '{name}' has the type {kind!r}, which no tool has")
+
+
+def gold_call(text: str, tools: Sequence[Tool]) -> ToolCall:
+    """The call that a text such as ``cd(folder='a')`` spells. It is read, not evaluated.
+
+    Raises TaskRefused for anything but a call of one of ``tools`` with plain values.
+    """
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("it is no call of a function")
+        named = {one.name: one for one in tools}
+        if call.func.id not in named:
+            raise ValueError(f"there is no function '{call.func.id}'")
+        names = [parameter.name for parameter in named[call.func.id].parameters]
+        values = dict(zip(names, map(ast.literal_eval, call.args), strict=False))
+        values |= {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise TaskRefused(f"the gold call {text!r:.80} cannot be read: {error}") from None
+    return ToolCall(name=call.func.id, arguments=values)
