@@ -29,7 +29,7 @@ from turngate.errors import AgentFault, ConfigError, EnvError, UserError
 from turngate.problems import one_line
 from turngate.rewards.outcome.calls import call_quality
 from turngate.tools.notations import NOTATIONS
-from turngate.tools.read import asks_nothing, parse, usages
+from turngate.tools.read import parse, said, usages
 from turngate.tools.tool import Tool, named_apart, tool
 from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall, storable
 
@@ -91,8 +91,10 @@ class ToolUseEnv(ToolEnv):
         self._max_chars, self._doc_chars = max_chars, doc_chars
         self._own_spec, self._worlds = self.turn_spec, dict[str, OpenWorld]()
         self._cut = dict[int, tuple[Tool, Tool]]()
+        self._offering: tuple[Tool, ...] | None = None
         self._world: OpenWorld | None = None
         self._user: LeadsTurns | None = None
+        self._names: frozenset[str] = frozenset()
         self._named = _named(tools, tasks, self.turn_spec.tasks)
         self._task_answer: str | None = None
         self._malformed = 0
@@ -286,11 +288,14 @@ class ToolUseEnv(ToolEnv):
         """Offer the tools of a world."""
         if world is not self._world:
             self._world, self._user = world, world if isinstance(world, LeadsTurns) else None
+            self._names = frozenset(one.name for one in self._user.every) if self._user else frozenset()
             self._offer(world)
         return world
 
     def _offer(self, world: OpenWorld) -> None:
-        self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork)
+        if world.tools is not self._offering:
+            self._offering = world.tools
+            self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork)
 
     def _offered(self, world: OpenWorld) -> tuple[Tool, ...]:
         """The tools of a world, their descriptions cut to ``doc_chars``, and ``answer`` unless a user hears it."""
@@ -314,22 +319,21 @@ class ToolUseEnv(ToolEnv):
 
     def _read(self, action: Action | str) -> Action:
         """Where a user leads, a text that asks for no call is said to the user, and no call that failed."""
-        read = super()._read(action)
-        if isinstance(action, str) and read.parse_error and self._user is not None:
-            return asks_nothing(read, {one.name for one in self._user.every}) or read
-        return read
+        if self._user is not None and isinstance(action, str):
+            return said(action, self._names) or super()._read(action)
+        return super()._read(action)
 
     def _end_turn(self, user: LeadsTurns, action: Action) -> Outcome:
         self.turn += 1
         self._forget()
         self.record("parsed", True)
-        said = user.end_turn()
-        for name, value in said.facts.items():
+        heard = user.end_turn()
+        for name, value in heard.facts.items():
             self.record(name, value)
-        self._task_answer, self.shown = action.text, said.text
+        self._task_answer, self.shown = action.text, heard.text
         self._offer(self._present_world())
-        observation = Observation(text=said.text, state_key=self._state_key())
-        return Outcome(observation=observation, evidence=tuple(self._facts), done=said.over)
+        observation = Observation(text=heard.text, state_key=self._state_key())
+        return Outcome(observation=observation, evidence=tuple(self._facts), done=heard.over)
 
     def _note_call(self, call: ToolCall, before: CallWatch, after: CallWatch, *, writes: bool) -> None:
         """Facts about one call of the world."""

@@ -37,6 +37,11 @@ def service_tools(package: Path, service: str) -> tuple[Tool, ...]:
     return tuple(tool_of_doc(doc) for doc in docs(package, service))
 
 
+@cache
+def _offered(package: Path, services: tuple[str, ...], later: frozenset[str]) -> tuple[Tool, ...]:
+    return tuple(tool for name in services for tool in service_tools(package, name) if tool.name not in later)
+
+
 class BfclDesk:
     """The services, with a user who speaks turn by turn. See ``OpenWorld`` and ``LeadsTurns``.
 
@@ -89,7 +94,7 @@ class BfclDesk:
             return UserSays(text="The user has nothing more to ask.", over=True, facts=facts)
         turn = episode.turns[episode.now]
         new = [tool for tool in self.every if tool.name in turn.offers]
-        self.tools = (*self.tools, *new)
+        self.tools = (*self.tools, *new) if new else self.tools
         told = [f"new {usages(new)}", *(tool.description for tool in new)] if new else []
         return UserSays(text="\n".join([*told, turn.says]), facts=facts)
 
@@ -141,6 +146,5 @@ class BfclDesk:
 
     def _offer(self, services: Sequence[str]) -> None:
         """Offer the functions of some services, without those that a later turn of the user brings."""
-        later = {name for turn in self._present().turns for name in turn.offers}
-        every = [tool for name in services for tool in service_tools(self._package, name)]
-        self.tools = tuple(tool for tool in every if tool.name not in later)
+        later = frozenset(name for turn in self._present().turns for name in turn.offers)
+        self.tools = _offered(self._package, tuple(services), later)

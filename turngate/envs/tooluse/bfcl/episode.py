@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from turngate.envs.tooluse.bfcl.fingerprint import fingerprint
 from turngate.envs.tooluse.bfcl.services import Services
 from turngate.types import ToolCall
 
@@ -63,20 +62,20 @@ class BfclEpisode:
     results: Counter[str] = field(default_factory=Counter)
     expected: Counter[str] = field(default_factory=Counter)
     verdicts: list[Verdict] = field(default_factory=list)
-    mark: str = ""
+    marks: tuple[str, str] = ("", "")
 
     def begin(self) -> None:
         """Before the first turn."""
         self._play_gold()
-        self.mark = self._public_mark()
+        self.marks = self.mine.marks()
 
     def call(self, call: ToolCall) -> tuple[str, bool, bool]:
         """Make a call: its result, whether it is one, and whether it changed what is compared."""
         text, fine = self.mine.call(call.name, call.arguments)
         self.results[text] += 1
         self.calls += 1
-        before, self.mark = self.mark, self._public_mark()
-        return text, fine, self.mark != before
+        before, self.marks = self.marks, self.mine.marks()
+        return text, fine, self.marks[0] != before[0]
 
     def end_turn(self) -> Verdict:
         """The agent is done with what the user said: how it did. The next turn begins, if there is one."""
@@ -109,11 +108,8 @@ class BfclEpisode:
 
     def key(self) -> str:
         """A text for all that decides what calls lead to: the services and the turn of the user."""
-        return f"{self.now} {self.mark} {fingerprint(self.mine.private())}"
+        return f"{self.now} {' '.join(self.marks)}"
 
     def _play_gold(self) -> None:
         made = (self.gold.call(call.name, call.arguments) for call in self.turns[self.now].gold)
         self.expected = Counter(text for text, _ in made)
-
-    def _public_mark(self) -> str:
-        return fingerprint(self.mine.public())

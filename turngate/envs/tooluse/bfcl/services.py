@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from turngate.envs.tooluse.bfcl.fingerprint import fingerprint
 from turngate.envs.tooluse.bfcl.wheel import STATELESS
 from turngate.errors import AgentFault
 
@@ -58,19 +59,13 @@ class Services:
         pairs = ((vars(self._objects[name]), vars(theirs)) for name, theirs in other._objects.items())
         return sum(mine.get(key) != theirs[key] for mine, theirs in pairs for key in theirs if key[:1] != "_")
 
-    def public(self) -> Mapping[str, Mapping[str, object]]:
-        """The attributes that BFCL compares, by service; they are no copies."""
-        return {
-            name: {key: value for key, value in vars(one).items() if key[:1] != "_"}
-            for name, one in self._objects.items()
-        }
-
-    def private(self) -> Mapping[str, Mapping[str, object]]:
-        """The others, on which what follows depends as well: the present folder, the next random number."""
-        return {
-            name: {key: value for key, value in vars(one).items() if key[:1] == "_" and key != "_api_description"}
-            for name, one in self._objects.items()
-        }
+    def marks(self) -> tuple[str, str]:
+        """Fingerprints of the attributes that BFCL compares, and of the others, on which what follows depends as well:
+        the present folder, the next random number."""
+        every = [(f"{name}.{key}", key, value) for name, one in self._objects.items() for key, value in vars(one).items()]
+        public = {name: value for name, key, value in every if key[:1] != "_"}
+        private = {name: value for name, key, value in every if key[:1] == "_" and key != "_api_description"}
+        return fingerprint(public), fingerprint(private)
 
 
 def _said(function: Callable[..., object], arguments: Mapping[str, object]) -> tuple[str, bool]:
