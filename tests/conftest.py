@@ -57,6 +57,8 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "ruff",
             "ty",
             "mcp",
+            "bfcl_eval",
+            "mpmath",
         )
     },
 }

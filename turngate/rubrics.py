@@ -32,6 +32,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "search_path": "turngate.envs.search.rubric:PATH_RUBRIC",
         "search_truthful": "turngate.envs.search.rubric:TRUTHFUL_RUBRIC",
         "tool_use": "turngate.envs.tooluse.rubric:RUBRIC",
+        "bfcl": "turngate.envs.tooluse.rubric:BFCL_RUBRIC",
     }
 )
 """Names of the rubrics that come with turngate; other packages add theirs as entry points of ``turngate.rubrics``."""

@@ -21,7 +21,7 @@ from turngate.envs.tool_env import ToolEnv
 from turngate.envs.tooluse.gold import GoldRun, play_gold
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
-from turngate.envs.tooluse.states import spelled
+from turngate.envs.tooluse.states import as_json, spelled
 from turngate.envs.tooluse.task_rows import gold_answer
 from turngate.envs.tooluse.watch import CallWatch, likeness
 from turngate.envs.tooluse.world import HoldsTalk, LeadsTurns, OpenWorld, ToolWorld
@@ -216,7 +216,7 @@ class ToolUseEnv(ToolEnv):
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold calls with the state that they begin in, and the names of the tools that they use."""
         calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in task.private["calls"]]
-        whole: JSON = {"state": task.private.get("state"), "calls": calls}
+        whole: JSON = {"state": as_json(task.private.get("state")), "calls": calls}
         return {"gold calls": spelled(whole), "tools": " ".join(call["name"] for call in calls)}
 
     def save(self) -> ToolUseState:

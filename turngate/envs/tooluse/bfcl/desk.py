@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from turngate.envs.tooluse.bfcl.episode import MOST_STEPS, BfclEpisode, UserTurn
+from turngate.envs.tooluse.bfcl.episode import MOST_STEPS, BfclEpisode
 from turngate.envs.tooluse.bfcl.functions import tool_of_doc
 from turngate.envs.tooluse.bfcl.services import Services
 from turngate.envs.tooluse.bfcl.wheel import NAMES, docs, package_folder, service_class
@@ -61,7 +61,7 @@ class BfclDesk:
     def start(self, initial: Mapping[str, object] | None) -> None:
         """See ``OpenWorld.start``. Raises ConfigError for a state that is none of BFCL's."""
         if initial is None:
-            raise ConfigError("the services of BFCL are played with its own tasks; write tasks = {type = \"bfcl\"}")
+            raise ConfigError('the services of BFCL are played with its own tasks; write tasks = {type = "bfcl"}')
         services, config, turns = initial["services"], initial["config"], initial["turns"]
         assert isinstance(services, Sequence)
         assert isinstance(config, Mapping)
@@ -74,7 +74,8 @@ class BfclDesk:
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
         """See ``OpenWorld.call``. Numbers are passed as the agent wrote them: the services tell 5 and 5.0 apart."""
-        given = {name: value if call.arguments[name] != value else call.arguments[name] for name, value in arguments.items()}
+        written = call.arguments
+        given = {name: written[name] if written[name] == value else value for name, value in arguments.items()}
         episode = self._present()
         text, ok, wrote = episode.call(ToolCall(name=tool.name, arguments=given))
         return CallReply(text=text, ok=ok, wrote=wrote, facts={"distance": episode.distance()})
@@ -88,8 +89,8 @@ class BfclDesk:
             "turn_state": verdict.state,
             "turn_results": verdict.results,
             "turn_called": verdict.called,
-            "called_in_vain": verdict.in_vain,
         }
+        facts |= {"turn_served": verdict.held} if verdict.asked else {"called_in_vain": verdict.called}
         if episode.over:
             return UserSays(text="The user has nothing more to ask.", over=True, facts=facts)
         turn = episode.turns[episode.now]
@@ -112,11 +113,7 @@ class BfclDesk:
         """See ``LeadsTurns.measured``."""
         episode = self._present()
         held = [verdict.held for verdict in episode.verdicts]
-        return {
-            "solved": episode.solved,
-            "turns_held": sum(held) / len(episode.turns),
-            "called_in_vain": any(verdict.in_vain for verdict in episode.verdicts),
-        }
+        return {"solved": episode.solved, "turns_held": sum(held) / len(episode.turns)}
 
     def lines(self, initial: Mapping[str, object]) -> Sequence[Sequence[ToolCall]]:
         """See ``LeadsTurns.lines``."""

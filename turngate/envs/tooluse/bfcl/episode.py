@@ -8,7 +8,7 @@ are gold calls:
 * the agent called something at all.
 
 A turn without gold calls is one in which a function or a value is missing. BFCL 4 carries out what is called there and
-does not look at it until the next turn; ``in_vain`` says that something was.
+does not look at it until the next turn.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class UserTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What BFCL's checks say of one turn of the user. ``in_vain``: calls were made although none is right."""
+    """What BFCL's checks say of one turn of the user. ``asked``: whether there are gold calls in it."""
 
+    asked: bool
     state: bool
     results: bool
     called: bool
-    in_vain: bool
 
     @property
     def held(self) -> bool:
         """Whether all checks hold that BFCL makes."""
-        return self.state and self.results and self.called
+        return not self.asked or (self.state and self.results and self.called)
 
 
 @dataclass(slots=True)
@@ -79,12 +79,11 @@ class BfclEpisode:
 
     def end_turn(self) -> Verdict:
         """The agent is done with what the user said: how it did. The next turn begins, if there is one."""
-        asked = bool(self.turns[self.now].gold)
         verdict = Verdict(
-            state=not asked or not self.distance(),
+            asked=bool(self.turns[self.now].gold),
+            state=not self.distance(),
             results=not self.expected - self.results,
-            called=not asked or self.calls > 0,
-            in_vain=not asked and self.calls > 0,
+            called=self.calls > 0,
         )
         self.verdicts.append(verdict)
         self.now, self.steps, self.calls = self.now + 1, 0, 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-
+from typing import Any
 
 from pydantic import ConfigDict
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
@@ -15,6 +15,7 @@ from turngate.types import ToolCall
 
 _TYPES: dict[object, type] = {"string": str, "integer": int, "float": float, "number": float, "boolean": bool}
 
+_LISTS: dict[object, object] = {"string": list[str], "integer": list[int], "float": list[float]}
 _WIDER: dict[tuple[str, str], object] = {("close_ticket", "ticket_id"): int | str}
 """Arguments that gold calls give in another type than the docs say: those of the tasks 173."""
 
@@ -45,12 +46,13 @@ def _annotation(name: str, about: Mapping[str, object]) -> object:
     if kind in _TYPES:
         return _TYPES[kind]
     items, fields = about.get("items"), about.get("properties")
-    if kind == "array" and isinstance(items, Mapping) and items.get("type") in _TYPES:
-        return list[_TYPES[items["type"]]]  # type: ignore[misc]  # a type that is only known now
+    if kind == "array" and isinstance(items, Mapping) and items.get("type") in _LISTS:
+        return _LISTS[items["type"]]
     if kind == "dict" and isinstance(fields, Mapping):
-        known = {field: _annotation(field, one) for field, one in fields.items()}
-        table = TypedDict(name, known, total=False)  # type: ignore[misc]  # as above
-        table.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+        known: dict[str, Any] = {field: _annotation(field, one) for field, one in fields.items()}
+        make: Any = TypedDict  # its fields are only known now
+        table = make(name, known, total=False)
+        table.__pydantic_config__ = ConfigDict(extra="forbid")
         return table
     raise TaskRefused(f"the argument '{name}' has the type {kind!r}, which no tool has")
 

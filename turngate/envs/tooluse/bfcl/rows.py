@@ -69,7 +69,8 @@ def _task(package: Path, row: _Row, answer: _Answer, held_out: int, world: Mappi
     if unknown := [name for name in row.involved_classes if name not in NAMES]:
         raise TaskRefused(f"task '{row.id}' has the service '{unknown[0]}'; there are {', '.join(NAMES)}")
     if len(answer.ground_truth) != len(row.question):
-        raise TaskRefused(f"task '{row.id}' has {len(row.question)} turns, and gold calls for {len(answer.ground_truth)}")
+        turns_of = f"{len(row.question)} turns, but gold calls for {len(answer.ground_truth)}"
+        raise TaskRefused(f"task '{row.id}' has {turns_of}")
     tools = [tool for name in row.involved_classes for tool in service_tools(package, name)]
     turns = [
         UserTurn(

@@ -20,6 +20,8 @@ from turngate.errors import AgentFault
 
 MOST_FILES = 20_000
 """Files and folders that a file system may hold, each counted as often as it can be reached."""
+MOST_DEEP = 64
+"""Folders inside of each other: what walks through them is recursive."""
 MOST_DIGITS = 100
 """Digits of a number for the calculator, and the most that a precision or an exponent may be."""
 _ERROR = "Error during execution: "
@@ -50,8 +52,8 @@ class Services:
             return f"{_ERROR}{problem}", False
         with _LOCK, decimal.localcontext(), _own_precision():
             text, fine = _said(getattr(owner, function), copy.deepcopy(dict(arguments)))
-        if hasattr(owner, "root") and _reachable(owner.root) > MOST_FILES:
-            raise AgentFault(f"{function} made a file system that holds itself, or more than {MOST_FILES} files")
+        if hasattr(owner, "root") and max(map(_reachable, (owner.root, owner._current_dir))) > MOST_FILES:
+            raise AgentFault(f"{function} made a file system that holds itself, is too deep or has too many files")
         return text, fine
 
     def unlike(self, other: Services) -> int:
@@ -62,9 +64,11 @@ class Services:
     def marks(self) -> tuple[str, str]:
         """Fingerprints of the attributes that BFCL compares, and of the others, on which what follows depends as well:
         the present folder, the next random number."""
-        every = [(f"{name}.{key}", key, value) for name, one in self._objects.items() for key, value in vars(one).items()]
-        public = {name: value for name, key, value in every if key[:1] != "_"}
-        private = {name: value for name, key, value in every if key[:1] == "_" and key != "_api_description"}
+        public: dict[str, object] = {}
+        private: dict[str, object] = {}
+        for name, one in self._objects.items():
+            for key, value in vars(one).items():
+                (private if key[:1] == "_" else public)[f"{name}.{key}"] = value
         return fingerprint(public), fingerprint(private)
 
 
@@ -82,7 +86,7 @@ def _said(function: Callable[..., object], arguments: Mapping[str, object]) -> t
 
 
 def _own_precision() -> Any:
-    import mpmath
+    import mpmath  # type: ignore[import-untyped]
 
     return mpmath.workdps(mpmath.mp.dps)
 
@@ -106,7 +110,7 @@ def _numbers(arguments: Mapping[str, object]) -> Iterator[tuple[str, int | float
 
 
 def _reachable(root: Any) -> float:
-    """How many files and folders one meets when one walks through a folder; infinite where it holds itself.
+    """How many files and folders one meets when one walks through a folder; infinite where it holds itself or is deep.
 
     A copy of a folder shares what it holds, so this can be far more than there are; each is counted once here.
     """
@@ -119,7 +123,7 @@ def _reachable(root: Any) -> float:
         if not open_:
             known[id(folder)] = 1 + len(folder.contents) + sum(known[id(one)] - 1 for one in inside)
             waiting.pop()
-        elif any(one is above for one in open_ for above in waiting):
+        elif len(waiting) > MOST_DEEP or any(one is above for one in open_ for above in waiting):
             return math.inf
         else:
             waiting.append(open_[0])

@@ -89,7 +89,7 @@ def text_of_new_functions(package: Path) -> str:
 
 
 def _rows(path: Path, key: str = "id") -> list[tuple[str, Mapping[str, object]]]:
-    found = []
+    found: list[tuple[str, Mapping[str, object]]] = []
     for line, row in read_rows(path):
         if not isinstance(row, dict) or not isinstance(row.get(key), str):
             raise DataError(path, f"a row has no '{key}'", line=line)
