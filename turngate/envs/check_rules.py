@@ -258,8 +258,9 @@ def _answer(env: TurnEnv, seeds: Sequence[int]) -> Problems:
         answers = [fact.value for fact in info["evidence"] if fact.name == ANSWER and fact.turn is None]
         if len(answers) != 1:
             yield f"finish() records {len(answers)} facts named '{ANSWER}' about the episode; there must be one"
+        shown = "\n".join(answer for answer in answers if isinstance(answer, str))
         for name, text in _texts(task.private):
-            if len(text) >= SECRET_LENGTH and text not in task.prompt and text in str(answers):
+            if len(text) >= SECRET_LENGTH and text not in task.prompt and text in shown:
                 yield f"the answer to task '{task.id}' shows private['{name}'] although nothing was done"
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from turngate.envs.tooluse.bfcl.episode import MOST_STEPS, BfclEpisode
+from turngate.envs.tooluse.bfcl.episode import MOST_STEPS, BfclEpisode, Scenario
 from turngate.envs.tooluse.bfcl.functions import tool_of_doc
 from turngate.envs.tooluse.bfcl.services import Services
 from turngate.envs.tooluse.bfcl.wheel import NAMES, docs, package_folder, service_class
@@ -45,7 +45,7 @@ def _offered(package: Path, services: tuple[str, ...], later: frozenset[str]) ->
 class BfclDesk:
     """The services, with a user who speaks turn by turn. See ``OpenWorld`` and ``LeadsTurns``.
 
-    The state that a task begins with holds "services", "config", "long_context" and "turns" (see ``UserTurn``).
+    The state that a task begins with holds its ``Scenario``, as "scenario".
     """
 
     fork: Literal["exact", "none"] = "exact"
@@ -60,17 +60,13 @@ class BfclDesk:
 
     def start(self, initial: Mapping[str, object] | None) -> None:
         """See ``OpenWorld.start``. Raises ConfigError for a state that is none of BFCL's."""
-        if initial is None:
-            raise ConfigError('the services of BFCL are played with its own tasks; write tasks = {type = "bfcl"}')
-        services, config, turns = initial["services"], initial["config"], initial["turns"]
-        assert isinstance(services, Sequence)
-        assert isinstance(config, Mapping)
-        assert isinstance(turns, Sequence)
-        classes = {name: self._classes[name] for name in services}
-        made = [Services(classes, config, long_context=bool(initial["long_context"])) for _ in range(2)]
-        self._episode = BfclEpisode(turns=turns, mine=made[0], gold=made[1])
+        scenario = _scenario(initial)
+        classes = {name: self._classes[name] for name in scenario.services}
+        made = [Services(classes, scenario.config, long_context=scenario.long_context) for _ in range(2)]
+        self._episode = BfclEpisode(turns=scenario.turns, mine=made[0], gold=made[1])
         self._episode.begin()
-        self._offer(services)
+        later = frozenset(name for turn in scenario.turns for name in turn.offers)
+        self.tools = _offered(self._package, scenario.services, later)
 
     def call(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> CallReply:
         """See ``OpenWorld.call``. Numbers are passed as the agent wrote them: the services tell 5 and 5.0 apart."""
@@ -117,9 +113,7 @@ class BfclDesk:
 
     def lines(self, initial: Mapping[str, object]) -> Sequence[Sequence[ToolCall]]:
         """See ``LeadsTurns.lines``."""
-        turns = initial["turns"]
-        assert isinstance(turns, Sequence)
-        return [turn.gold for turn in turns]
+        return [turn.gold for turn in _scenario(initial).turns]
 
     def state(self) -> JSON:
         """None: see ``key``."""
@@ -141,7 +135,9 @@ class BfclDesk:
         assert self._episode is not None
         return self._episode
 
-    def _offer(self, services: Sequence[str]) -> None:
-        """Offer the functions of some services, without those that a later turn of the user brings."""
-        later = frozenset(name for turn in self._present().turns for name in turn.offers)
-        self.tools = _offered(self._package, tuple(services), later)
+
+def _scenario(initial: Mapping[str, object] | None) -> Scenario:
+    found = (initial or {}).get("scenario")
+    if not isinstance(found, Scenario):
+        raise ConfigError('the services of BFCL are played with its own tasks; write tasks = {type = "bfcl"}')
+    return found

@@ -14,7 +14,7 @@ does not look at it until the next turn.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turngate.envs.tooluse.bfcl.services import Services
@@ -31,6 +31,17 @@ class UserTurn:
     says: str
     gold: tuple[ToolCall, ...] = ()
     offers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What a task begins with: the services by name, what they hold, whether they are filled up to give long results,
+    and what the user will say."""
+
+    services: tuple[str, ...]
+    config: Mapping[str, object]
+    long_context: bool
+    turns: tuple[UserTurn, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

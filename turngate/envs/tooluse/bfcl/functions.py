@@ -57,20 +57,19 @@ def _annotation(name: str, about: Mapping[str, object]) -> object:
     raise TaskRefused(f"the argument '{name}' has the type {kind!r}, which no tool has")
 
 
-def gold_call(text: str, tools: Sequence[Tool]) -> ToolCall:
+def gold_call(text: str, functions: Mapping[str, Sequence[str]]) -> ToolCall:
     """The call that a text such as ``cd(folder='a')`` spells. It is read, not evaluated.
 
-    Raises TaskRefused for anything but a call of one of ``tools`` with plain values.
+    ``functions``: name → its arguments in order. Raises TaskRefused for anything but a call of one of them with plain
+    values.
     """
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError("it is no call of a function")
-        named = {one.name: one for one in tools}
-        if call.func.id not in named:
+        if call.func.id not in functions:
             raise ValueError(f"there is no function '{call.func.id}'")
-        names = [parameter.name for parameter in named[call.func.id].parameters]
-        values = dict(zip(names, map(ast.literal_eval, call.args), strict=False))
+        values = dict(zip(functions[call.func.id], map(ast.literal_eval, call.args), strict=False))
         values |= {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
     except (SyntaxError, ValueError) as error:
         raise TaskRefused(f"the gold call {text!r:.80} cannot be read: {error}") from None

@@ -9,10 +9,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turngate.envs.tasks import split_of
-from turngate.envs.tooluse.bfcl.desk import service_tools
-from turngate.envs.tooluse.bfcl.episode import UserTurn
+from turngate.envs.tooluse.bfcl.episode import Scenario, UserTurn
 from turngate.envs.tooluse.bfcl.functions import gold_call
-from turngate.envs.tooluse.bfcl.wheel import NAMES, rows, text_of_new_functions
+from turngate.envs.tooluse.bfcl.wheel import NAMES, rows, signatures, text_of_new_functions
 from turngate.envs.tooluse.task_rows import ENV_ID
 from turngate.errors import DataError, TaskRefused
 from turngate.problems import of_row
@@ -71,27 +70,27 @@ def _task(package: Path, row: _Row, answer: _Answer, held_out: int, world: Mappi
     if len(answer.ground_truth) != len(row.question):
         turns_of = f"{len(row.question)} turns, but gold calls for {len(answer.ground_truth)}"
         raise TaskRefused(f"task '{row.id}' has {turns_of}")
-    tools = [tool for name in row.involved_classes for tool in service_tools(package, name)]
-    turns = [
+    known = {name: given for one in row.involved_classes for name, given in signatures(package, one).items()}
+    turns = tuple(
         UserTurn(
             says="\n".join(message.content for message in said) or text_of_new_functions(package),
-            gold=tuple(gold_call(text, tools) for text in gold),
+            gold=tuple(gold_call(text, known) for text in gold),
             offers=_withheld(row, answer, number),
         )
         for number, (said, gold) in enumerate(zip(row.question, answer.ground_truth, strict=True))
-    ]
-    state = {
-        "services": row.involved_classes,
-        "config": row.initial_config,
-        "long_context": "long_context" in row.id,
-        "turns": turns,
-    }
+    )
+    scenario = Scenario(
+        services=row.involved_classes,
+        config=row.initial_config,
+        long_context="long_context" in row.id,
+        turns=turns,
+    )
     calls = tuple(call for turn in turns for call in turn.gold)
     number = re.sub(r"\D", "", row.id)
     return Task(
         id=row.id,
         env_id=ENV_ID,
         prompt=turns[0].says,
-        private={"world": dict(world), "state": state, "calls": calls, "goals": ()},
+        private={"world": dict(world), "state": {"scenario": scenario}, "calls": calls, "goals": ()},
         split=split_of(f"bfcl {number}", held_out),
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -80,6 +81,14 @@ def service_class(package: Path, service: str) -> type:
     """The class of a simulated service. Raises ConfigError where it cannot be imported."""
     found: type = getattr(_module(package, f"{_SERVICES}.{NAMES[service]}"), service)
     return found
+
+
+@cache
+def signatures(package: Path, service: str) -> Mapping[str, Sequence[str]]:
+    """The functions of a service, each with its arguments in order, which is not always that of the docs."""
+    made = service_class(package, service)
+    names = [str(doc["name"]) for doc in docs(package, service)]
+    return {name: tuple(inspect.signature(getattr(made, name)).parameters)[1:] for name in names}
 
 
 @cache
