@@ -5,10 +5,8 @@ from collections import Counter
 
 import pytest
 
-import turngate
 from tests.envs.tooluse.bfcl.bfcl_envs import hermes, make, oracle, play
 from turngate.envs.check import check_env
-from turngate.rubrics import find_rubric
 
 
 @pytest.fixture(scope="module")
@@ -192,23 +190,6 @@ def test_state_keys_tell_states_apart_and_not_histories(env):
     assert key("cd document") != key("ls")
     assert key("cd document", "cd ..") == key("ls")
     assert key("mkdir a") != key("mkdir b")
-
-
-def test_turns_that_were_served_are_paid_by_the_rubric_bfcl(env):
-    env.turn_spec.rubric.check()
-    rubric = find_rubric("bfcl")
-    assert list(rubric.check()) == []
-    with make() as other:
-        other._own_spec = turngate.envs.tooluse.env.replace(other._own_spec, rubric=rubric)
-        other._offering = None
-        lines = oracle(other, "base_0")
-        first = lines.index("That is done.") + 1
-        _, facts, score = play(other, "base_0", lines[:first])
-        assert facts[first - 1]["turn_served"] is True
-        assert score.outcome == 0.0
-        assert 0 < score.total <= 0.1
-        assert play(other, "base_0", ["Done."])[2].total == 0.0
-        assert play(other, "miss_func_3", ["Done."])[2].total == 0.0
 
 
 def test_services_are_deterministic(env):
