@@ -87,6 +87,8 @@ SLOW = """
     envs/sql/test_database.py
     envs/sql/test_generate.py
     envs/test_pool.py
+    envs/tooluse/bfcl/test_bfcl_env.py
+    envs/tooluse/bfcl/test_bfcl_training.py
     envs/tooluse/domains/test_errands.py
     envs/tooluse/domains/test_retail.py
     envs/tooluse/domains/test_retail_training.py

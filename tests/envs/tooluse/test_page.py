@@ -30,7 +30,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_config_gives_an_environment_whose_oracle_is_paid(desk):
-    (config,) = blocks("toml")
+    config, _ = blocks("toml")
     section = EnvSection(**tomllib.loads(config)["env"])
     with builder(section)() as env:
         assert [env.tasks.task("train", number).id for number in range(3)] == ["cancel-1", "total-1", "look-1"]
@@ -42,6 +42,18 @@ def test_the_config_gives_an_environment_whose_oracle_is_paid(desk):
 
 def test_the_program_runs(desk):
     runpy.run_path("program.py")
+
+
+def test_the_config_of_bfcl_gives_an_environment_whose_oracle_is_paid():
+    _, config = blocks("toml")
+    section = EnvSection(**tomllib.loads(config)["env"])
+    with builder(section)() as env:
+        assert env.max_turns == 168
+        task = env.tasks.find("multi_turn_miss_func_0")
+        env.reset(options={"task": task})
+        for line in env.oracle(task):
+            info = env.step(line)[4]
+        assert info["score"].outcome == 1.0
 
 
 SHOP = '''
