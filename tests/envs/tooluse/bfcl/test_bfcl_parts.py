@@ -186,7 +186,7 @@ def test_the_installed_folder_can_be_named():
 
 
 def test_a_broken_row_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from turngate.envs.tooluse.bfcl import rows
+    from turngate.envs.tooluse.bfcl import bfcl_rows
 
     name = "BFCL_v4_multi_turn_base.json"
     (tmp_path / "data" / "possible_answer").mkdir(parents=True)
@@ -195,7 +195,7 @@ def test_a_broken_row_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "data" / name).write_text(json.dumps(row) + "\n")
     (tmp_path / "data" / "possible_answer" / name).write_text('{"id": "multi_turn_base_0", "ground_truth": [[]]}\n')
     with pytest.raises(DataError, match=r"base.json, line 1: task 'multi_turn_base_0' has the service 'Nowhere'"):
-        list(rows.read_tasks(tmp_path, ["base"], held_out=0, world={}))
+        list(bfcl_rows.read_tasks(tmp_path, ["base"], held_out=0, world={}))
     (tmp_path / "data" / "possible_answer" / name).write_text('{"id": "other", "ground_truth": [[]]}\n')
     with pytest.raises(DataError, match="'multi_turn_base_0' has no gold calls"):
-        list(rows.read_tasks(tmp_path, ["base"], held_out=0, world={}))
+        list(bfcl_rows.read_tasks(tmp_path, ["base"], held_out=0, world={}))

@@ -35,8 +35,8 @@ class Bfcl(ToolTaskSource):
         return BfclServices(folder=self.folder_of("folder") if self.folder else None)
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        """See ``rows.read_tasks``."""
-        from turngate.envs.tooluse.bfcl.rows import read_tasks
+        """See ``bfcl_rows.read_tasks``."""
+        from turngate.envs.tooluse.bfcl.bfcl_rows import read_tasks
         from turngate.envs.tooluse.bfcl.wheel import package_folder
 
         services = self.world()

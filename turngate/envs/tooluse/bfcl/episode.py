@@ -45,7 +45,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class TurnVerdict:
     """What BFCL's checks say of one turn of the user. ``asked``: whether there are gold calls in it."""
 
     asked: bool
@@ -72,7 +72,7 @@ class BfclEpisode:
     calls: int = 0
     results: Counter[str] = field(default_factory=Counter)
     expected: Counter[str] = field(default_factory=Counter)
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[TurnVerdict] = field(default_factory=list)
     marks: tuple[str, str] = ("", "")
 
     def begin(self) -> None:
@@ -88,9 +88,9 @@ class BfclEpisode:
         before, self.marks = self.marks, self.mine.marks()
         return text, fine, self.marks[0] != before[0]
 
-    def end_turn(self) -> Verdict:
+    def end_turn(self) -> TurnVerdict:
         """The agent is done with what the user said: how it did. The next turn begins, if there is one."""
-        verdict = Verdict(
+        verdict = TurnVerdict(
             asked=bool(self.turns[self.now].gold),
             state=not self.distance(),
             results=not self.expected - self.results,

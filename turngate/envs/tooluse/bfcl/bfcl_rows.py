@@ -22,7 +22,7 @@ class _Message(BaseModel):
     content: str
 
 
-class _Row(BaseModel):
+class _BfclRow(BaseModel):
     """A row of a category; what it says of the path of the solution is left alone."""
 
     model_config = ConfigDict(frozen=True)
@@ -49,7 +49,7 @@ def read_tasks(
         file = package / "data" / f"BFCL_v4_multi_turn_{category}.json"
         for line, (row, answer) in enumerate(rows(package, category), 1):
             try:
-                yield _task(package, _Row.model_validate(row), _Answer.model_validate(answer), held_out, world)
+                yield _task(package, _BfclRow.model_validate(row), _Answer.model_validate(answer), held_out, world)
             except ValidationError as error:
                 problem, field = of_row(error)
                 raise DataError(file, problem, line=line, field=field) from error
@@ -57,14 +57,14 @@ def read_tasks(
                 raise DataError(file, str(problem), line=line) from problem
 
 
-def _withheld(row: _Row, answer: _Answer, number: int) -> tuple[str, ...]:
+def _withheld(row: _BfclRow, answer: _Answer, number: int) -> tuple[str, ...]:
     """The functions that are offered from turn ``number`` on. One that earlier gold calls need is there from the
     beginning: else nobody could solve the task (``multi_turn_miss_func_49``)."""
     needed = {text.partition("(")[0].strip() for gold in answer.ground_truth[:number] for text in gold}
     return tuple(name for name in row.missed_function.get(number, ()) if name not in needed)
 
 
-def _task(package: Path, row: _Row, answer: _Answer, held_out: int, world: Mapping[str, object]) -> Task:
+def _task(package: Path, row: _BfclRow, answer: _Answer, held_out: int, world: Mapping[str, object]) -> Task:
     if unknown := [name for name in row.involved_classes if name not in NAMES]:
         raise TaskRefused(f"task '{row.id}' has the service '{unknown[0]}'; there are {', '.join(NAMES)}")
     if len(answer.ground_truth) != len(row.question):
