@@ -16,7 +16,7 @@ from turngate.types import ToolCall
 _TYPES: dict[object, type] = {"string": str, "integer": int, "float": float, "number": float, "boolean": bool}
 
 _LISTS: dict[object, object] = {"string": list[str], "integer": list[int], "float": list[float]}
-_WIDER: dict[tuple[str, str], object] = {("close_ticket", "ticket_id"): int | str}
+_WIDER: dict[tuple[str, str], object] = {("close_ticket", "ticket_id"): str | int}
 """Arguments that gold calls give in another type than the docs say: those of the tasks 173."""
 
 
