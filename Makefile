@@ -5,6 +5,7 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 WORKERS ?= 2
+BFCL := bfcl-eval==2026.3.23
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -91,7 +92,8 @@ $(STAMPS)/demo: $(TORCH_STAMP) pyproject.toml
 
 $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	@echo "installing turngate and its tools …"
-	$(PIP) -e ".[train,plots,tensorboard,wandb,sql,code,docker,openai,search,mcp,dev]"
+	$(PIP) -e ".[train,plots,tensorboard,wandb,sql,code,docker,openai,search,mcp,bfcl,dev]"
+	$(PIP) --no-deps "$(BFCL)" # with its dependencies it would replace numpy
 	@touch $@ $(STAMPS)/demo
 
 # What the above needs from the system: through apt when that is possible, else by name.

@@ -57,6 +57,8 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "ruff",
             "ty",
             "mcp",
+            "bfcl_eval",
+            "mpmath",
         )
     },
 }
@@ -85,6 +87,8 @@ SLOW = """
     envs/sql/test_database.py
     envs/sql/test_generate.py
     envs/test_pool.py
+    envs/tooluse/bfcl/test_bfcl_env.py
+    envs/tooluse/bfcl/test_bfcl_training.py
     envs/tooluse/domains/test_errands.py
     envs/tooluse/domains/test_retail.py
     envs/tooluse/domains/test_retail_training.py

@@ -37,6 +37,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
         "router": "turngate.envs.router.rubric:RUBRIC",
         "router_window": "turngate.envs.router.rubric:WINDOW_RUBRIC",
         "tau_strict": "turngate.envs.tooluse.rubric:TAU_STRICT_RUBRIC",
+        "bfcl": "turngate.envs.tooluse.rubric:BFCL_RUBRIC",
     }
 )
 """Names of the rubrics that come with turngate; other packages add theirs as entry points of ``turngate.rubrics``."""

@@ -19,7 +19,7 @@ import numpy as np
 from turngate.envs.base import TurnEnv
 from turngate.envs.check_hints import hint_problems
 from turngate.tools.tool import Tool
-from turngate.types import ANSWER, Ending, Evidence, Info, Observation, Score, Task
+from turngate.types import ANSWER, Action, Ending, Evidence, Info, Observation, Score, Task
 
 Level: TypeAlias = Literal["error", "warning"]
 Problems: TypeAlias = Iterator[str]
@@ -258,8 +258,9 @@ def _answer(env: TurnEnv, seeds: Sequence[int]) -> Problems:
         answers = [fact.value for fact in info["evidence"] if fact.name == ANSWER and fact.turn is None]
         if len(answers) != 1:
             yield f"finish() records {len(answers)} facts named '{ANSWER}' about the episode; there must be one"
+        shown = "\n".join(answer for answer in answers if isinstance(answer, str))
         for name, text in _texts(task.private):
-            if len(text) >= SECRET_LENGTH and text not in task.prompt and text in str(answers):
+            if len(text) >= SECRET_LENGTH and text not in task.prompt and text in shown:
                 yield f"the answer to task '{task.id}' shows private['{name}'] although nothing was done"
 
 
@@ -336,7 +337,7 @@ def _solvable(env: TurnEnv, seeds: Sequence[int]) -> Problems:
 
 
 def _garbage(env: TurnEnv, seeds: Sequence[int]) -> Problems:
-    """Whatever an agent writes is answered; the evidence says that it could not be read."""
+    """Whatever an agent writes is answered; the evidence says that it could not be read, unless somebody hears it."""
     for action in GARBAGE:
         shown = repr(action[:20]) + ("…" if len(action) > 20 else "")
         try:
@@ -344,6 +345,9 @@ def _garbage(env: TurnEnv, seeds: Sequence[int]) -> Problems:
         except Exception as error:
             yield f"the action {shown} raised {error!r}; it must be answered with an observation"
             continue
+        read = step.info.get("action")
+        if isinstance(read, Action) and not read.calls and read.parse_error is None:
+            continue  # words for a user, who takes any
         facts = [fact for fact in step.info.get("evidence", ()) if getattr(fact, "name", "") == "parsed"]
         if [bool(fact.value) for fact in facts] != [False]:
             yield f"the action {shown} needs Evidence(name='parsed', value=False), got {facts}"

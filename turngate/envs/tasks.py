@@ -34,6 +34,7 @@ SHIPPED = (
     "turngate.envs.router.sources",
     "turngate.envs.tooluse.domains.domain_sources",
     "turngate.envs.tooluse.tau.tau_sources",
+    "turngate.envs.tooluse.bfcl.bfcl_source",
 )
 """The modules that define the sources of the environments that ship."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from turngate.errors import UnknownName
 from turngate.tools.arguments import BadArguments, of_text, of_words, typed
@@ -27,6 +27,8 @@ COMMAND_LINE = NOTATIONS["command_line"]
 _ANY = tuple(NOTATIONS.values())
 _MARKED = re.compile(r"<think>|<tool_call>|<function=|<\||<｜|\[TOOL_CALLS\]|to=functions|\A\s*\{")
 """What a text without can only be a command; asking each notation takes three times as long."""
+_THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
+_WORD = re.compile(r"[\s\[`]*([\w.]+)\s*(\()?")
 
 
 def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
@@ -47,6 +49,19 @@ def parse(text: str, tools: Sequence[Tool], notation: str = "") -> Action:
         return Action(text=text, thought=thought or _all_thought(text), parse_error=str(error))
     other = "" if agreed in (None, used) else f"this is {used.name}; write {agreed.form}"
     return Action(text=text, thought=thought, calls=calls, flaw=flawed(other, reading.flaw, remark))
+
+
+def said(text: str, names: Container[str]) -> Action | None:
+    """A text that asks for no call, for whoever hears it; None if it asks for one, also for an ill one.
+
+    It asks for one if it has a mark of a notation, begins as a function is called, or begins with one of ``names``.
+    """
+    thought = _THOUGHT.match(text)
+    body = text[thought.end() :] if thought else text
+    begin = _WORD.match(body)
+    if _MARKED.search(body) or (begin and (begin[2] or "_" in begin[1] or begin[1] in names)):
+        return None
+    return Action(text=text, thought=thought[1].strip() if thought else "")
 
 
 def rewritten(text: str, tools: Sequence[Tool], notation: str) -> str:

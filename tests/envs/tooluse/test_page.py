@@ -31,7 +31,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_config_gives_an_environment_whose_oracle_is_paid(desk):
-    _, config = blocks("toml")
+    _, config, _ = blocks("toml")
     section = EnvSection(**tomllib.loads(config)["env"])
     with builder(section)() as env:
         assert [env.tasks.task("train", number).id for number in range(3)] == ["cancel-1", "total-1", "look-1"]
@@ -42,7 +42,7 @@ def test_the_config_gives_an_environment_whose_oracle_is_paid(desk):
 
 
 def test_the_config_with_a_judge_is_read(desk):
-    judged, _ = blocks("toml")
+    judged, *_ = blocks("toml")
     config = parse({"model": "any", **tomllib.loads(judged)})
     assert [part.type for part in config.examine] == ["judged_goals"]
     (goal,) = re.findall(r'`"goal": (\[.*?\])`\.', PAGE)
@@ -58,6 +58,18 @@ def test_the_config_with_a_judge_is_read(desk):
 
 def test_the_program_runs(desk):
     runpy.run_path("program.py")
+
+
+def test_the_config_of_bfcl_gives_an_environment_whose_oracle_is_paid():
+    *_, config = blocks("toml")
+    section = EnvSection(**tomllib.loads(config)["env"])
+    with builder(section)() as env:
+        assert env.max_turns == 168
+        task = env.tasks.find("multi_turn_miss_func_0")
+        env.reset(options={"task": task})
+        for line in env.oracle(task):
+            info = env.step(line)[4]
+        assert info["score"].outcome == 1.0
 
 
 SHOP = '''

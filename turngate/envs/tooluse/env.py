@@ -21,17 +21,17 @@ from turngate.envs.tool_env import ToolEnv
 from turngate.envs.tooluse.gold import GoldRun, play_gold
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
-from turngate.envs.tooluse.states import spelled
+from turngate.envs.tooluse.states import as_json, spelled
 from turngate.envs.tooluse.task_rows import gold_answer
 from turngate.envs.tooluse.watch import CallWatch, likeness
-from turngate.envs.tooluse.world import HoldsTalk, OpenWorld, ToolWorld
+from turngate.envs.tooluse.world import HoldsTalk, LeadsTurns, OpenWorld, ToolWorld
 from turngate.errors import AgentFault, ConfigError, EnvError, UserError
 from turngate.problems import one_line
 from turngate.rewards.outcome.calls import call_quality
 from turngate.tools.notations import NOTATIONS
-from turngate.tools.read import parse, usages
+from turngate.tools.read import parse, said, usages
 from turngate.tools.tool import Tool, named_apart, tool
-from turngate.types import JSON, Action, Evidence, Task, ToolCall, storable
+from turngate.types import JSON, Action, Evidence, Observation, Task, ToolCall, storable
 
 ToolsLike: TypeAlias = ToolWorld | Mapping[str, object] | str | None
 """What the argument ``tools`` may be: a part, its table, or a name (see ``sources.named_world``)."""
@@ -90,7 +90,11 @@ class ToolUseEnv(ToolEnv):
                 raise ConfigError(f"{name} is {value}; it must be at least 40")
         self._max_chars, self._doc_chars = max_chars, doc_chars
         self._own_spec, self._worlds = self.turn_spec, dict[str, OpenWorld]()
+        self._cut = dict[int, tuple[Tool, Tool]]()
+        self._offering: tuple[Tool, ...] | None = None
         self._world: OpenWorld | None = None
+        self._user: LeadsTurns | None = None
+        self._names: frozenset[str] = frozenset()
         self._named = _named(tools, tasks, self.turn_spec.tasks)
         self._task_answer: str | None = None
         self._malformed = 0
@@ -98,7 +102,9 @@ class ToolUseEnv(ToolEnv):
         try:
             if self._named is not None:
                 self._enter(self._open(self._named))
-            super().__init__(tasks=tasks, split=split, max_turns=max_turns)
+            source = part_of(tasks, self.turn_spec.tasks, type(self).__name__)
+            longest = source.max_turns if isinstance(source, ToolTaskSource) else None
+            super().__init__(tasks=tasks, split=split, max_turns=longest if max_turns is None else max_turns)
         except BaseException:
             self._leave()
             raise
@@ -118,11 +124,15 @@ class ToolUseEnv(ToolEnv):
         else:
             gold = GoldRun(calls=calls, before=None, after=None, touched=frozenset())
         world.start(initial)
+        if self._user is not None:
+            self._offer(world)
         self._watch, self._task_answer, self._malformed = CallWatch.begin(gold, private["goals"]), None, 0
         return task.prompt if self.notation else f"{task.prompt}\n{usages(self.turn_spec.tools)}"
 
     def state(self) -> str | None:
         """The task, the state of the world, where that is known, and what was said."""
+        if self._user is not None:
+            return f"{self.task.id}\x1f{self._user.key()}"
         if self._world is None or not self._world.knows_state:
             return None
         talked = self._world.talked() if isinstance(self._world, HoldsTalk) else ""
@@ -141,7 +151,8 @@ class ToolUseEnv(ToolEnv):
         after = self._watch = before.saw(call, state, violates=bool(reply.violations))
         if not reply.ok:
             self.fail()
-        self._note_call(call, before, after, writes=not tool.read_only)
+        writes = not tool.read_only if reply.wrote is None else reply.wrote
+        self._note_call(call, before, after, writes=writes)
         for _ in reply.violations:
             self.record("policy_violation", True)
         for name, value in reply.facts.items():
@@ -152,9 +163,14 @@ class ToolUseEnv(ToolEnv):
         return storable(reply.text, self._max_chars)
 
     def act(self, action: Action) -> Outcome:
-        """Carry out the calls of a turn."""
+        """Carry out the calls of a turn; where a user leads, a turn without any is what the user hears."""
         self._malformed += bool(action.parse_error)
-        return super().act(action)
+        if self._user is None:
+            return super().act(action)
+        if not action.calls and not action.parse_error:
+            return self._end_turn(self._user, action)
+        outcome = super().act(action)
+        return outcome if self._user.may_go_on() else replace(outcome, done=True)
 
     def changed(self) -> Iterable[Evidence]:
         """How far the state is from the right one, where states are known."""
@@ -164,12 +180,8 @@ class ToolUseEnv(ToolEnv):
     def verify(self) -> Iterable[Evidence]:
         """Whether the goals hold, whether the frame was kept, and how the calls compare with the gold calls."""
         watch, gold = self._watch, self._watch.gold.calls
-        solved = watch.solved(self._task_answer)
-        yield Evidence(
-            name="solved", value=None if solved and watch.undecided(self._task_answer) else solved, by="verifier"
-        )
-        if watch.lenient:
-            yield Evidence(name="strictly_solved", value=watch.strictly_solved(self._task_answer), by="verifier")
+        for name, value in self._decisive().items():
+            yield Evidence(name=name, value=value, by="verifier")
         yield Evidence(name="answered", value=self._task_answer is not None, by="verifier")
         if self._present_world().knows_state:
             yield Evidence(name="frame_kept", value=watch.frame_kept(), by="verifier")
@@ -179,13 +191,25 @@ class ToolUseEnv(ToolEnv):
         quality = call_quality(watch.made, gold, malformed=self._malformed)
         yield Evidence(name="call_quality", value=quality, by="verifier")
 
+    def _decisive(self) -> Mapping[str, JSON]:
+        """What decides the episode; None where all holds that can be told without a judge."""
+        if self._user is not None:
+            return self._user.measured()
+        watch, said = self._watch, self._task_answer
+        solved = watch.solved(said)
+        found: dict[str, JSON] = {"solved": None if solved and watch.undecided(said) else solved}
+        return found | {"strictly_solved": watch.strictly_solved(said)} if watch.lenient else found
+
     def answer(self) -> str | None:
         """What the agent answered."""
         return self._task_answer
 
     def oracle(self, task: Task) -> Sequence[str]:
         """The gold calls, one in a turn, and the right answer."""
-        tools = self._offered(self._opened_for(task))
+        world = self._opened_for(task)
+        if isinstance(world, LeadsTurns):
+            return [line for calls in world.lines(task.private["state"]) for line in _served(calls, world.every)]
+        tools = self._offered(world)
         said = ToolCall(name="answer", arguments={"text": text} if (text := gold_answer(task.private["goals"])) else {})
         return [_line(call, tools) for call in (*task.private["calls"], said)]
 
@@ -203,7 +227,7 @@ class ToolUseEnv(ToolEnv):
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold calls with the state that they begin in, and the names of the tools that they use."""
         calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in task.private["calls"]]
-        whole: JSON = {"state": task.private.get("state"), "calls": calls}
+        whole: JSON = {"state": as_json(task.private.get("state")), "calls": calls}
         return {"gold calls": spelled(whole), "tools": " ".join(call["name"] for call in calls)}
 
     def save(self) -> ToolUseState:
@@ -222,7 +246,10 @@ class ToolUseEnv(ToolEnv):
     def load(self, saved: object) -> None:
         """See ``TurnEnv.load``."""
         assert isinstance(saved, ToolUseState)
-        self._world_of(saved.task).load(saved.world)
+        world = self._world_of(saved.task)
+        world.load(saved.world)
+        if self._user is not None:
+            self._offer(world)
         self.turn, self.shown, self._watch = saved.turn, saved.shown, saved.watch
         self._task_answer, self._malformed, self._done = saved.answer, saved.malformed, set(saved.done)
 
@@ -271,20 +298,53 @@ class ToolUseEnv(ToolEnv):
     def _enter(self, world: OpenWorld) -> OpenWorld:
         """Offer the tools of a world."""
         if world is not self._world:
-            self._world = world
-            self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork)
+            self._world, self._user = world, world if isinstance(world, LeadsTurns) else None
+            self._names = frozenset(one.name for one in self._user.every) if self._user else frozenset()
+            self._offer(world)
         return world
 
+    def _offer(self, world: OpenWorld) -> None:
+        if world.tools is not self._offering:
+            self._offering = world.tools
+            self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork)
+
     def _offered(self, world: OpenWorld) -> tuple[Tool, ...]:
-        """The tools of a world, their descriptions cut to ``doc_chars``, and ``answer``."""
-        cut = [replace(one, description=storable(one.description, self._doc_chars)) for one in world.tools]
-        return named_apart((*cut, *self._own_spec.tools), "the environment")
+        """The tools of a world, their descriptions cut to ``doc_chars``, and ``answer`` unless a user hears it."""
+        cut = [self._shortened(one) for one in world.tools]
+        own = () if isinstance(world, LeadsTurns) else self._own_spec.tools
+        return named_apart((*cut, *own), "the environment")
+
+    def _shortened(self, one: Tool) -> Tool:
+        """A tool with its description cut; made once, because its schema takes longer than a call."""
+        if len(one.description) <= self._doc_chars:
+            return one
+        if id(one) not in self._cut:
+            self._cut[id(one)] = one, replace(one, description=storable(one.description, self._doc_chars))
+        return self._cut[id(one)][1]
 
     def _leave(self) -> None:
-        worlds, self._world = list(self._worlds.values()), None
+        worlds, self._world, self._user = list(self._worlds.values()), None, None
         self._worlds.clear()
         for world in worlds:
             world.close()
+
+    def _read(self, action: Action | str) -> Action:
+        """Where a user leads, a text that asks for no call is said to the user, and no call that failed."""
+        if self._user is not None and isinstance(action, str):
+            return said(action, self._names) or super()._read(action)
+        return super()._read(action)
+
+    def _end_turn(self, user: LeadsTurns, action: Action) -> Outcome:
+        self.turn += 1
+        self._forget()
+        self.record("parsed", True)
+        heard = user.end_turn()
+        for name, value in heard.facts.items():
+            self.record(name, value)
+        self._task_answer, self.shown = action.text, heard.text
+        self._offer(self._present_world())
+        observation = Observation(text=heard.text, state_key=self._state_key())
+        return Outcome(observation=observation, evidence=tuple(self._facts), done=heard.over)
 
     def _note_call(self, call: ToolCall, before: CallWatch, after: CallWatch, *, writes: bool) -> None:
         """Facts about one call of the world."""
@@ -328,6 +388,16 @@ def _part(tools: ToolWorld | Mapping[str, object] | str) -> ToolWorld:
         return _ToolsArgument.model_validate(data).tools
     except ValidationError as error:
         raise ConfigError(one_line(error, _ToolsArgument, data)) from None
+
+
+def _served(calls: Sequence[ToolCall], tools: Sequence[Tool]) -> list[str]:
+    """What serves a user in one of their turns: one call in a turn, or several where that would be too many turns."""
+    if not calls:
+        return ["I lack what that needs."]
+    most = 1 if len(calls) <= 16 else ToolUseEnv.calls_per_turn
+    parts = [calls[first : first + most] for first in range(0, len(calls), most)]
+    lines = [_line(part[0], tools) if len(part) == 1 else NOTATIONS["hermes"].write(part) for part in parts]
+    return [*lines, "That is done."]
 
 
 def _line(call: ToolCall, tools: Sequence[Tool]) -> str:

@@ -37,3 +37,16 @@ TAU_STRICT_RUBRIC = Rubric(
     gates=_GATES,
 )
 """The same for tasks of tau-bench and tau2, with the frame kept and each gold call made beside what they ask for."""
+
+BFCL_RUBRIC = Rubric(
+    rewards=(
+        FromEvidence(name="solved", evidence="solved", kind="outcome", weight=1.0, levels=(0, 1)),
+        FromEvidence(name="served", evidence="turn_served", kind="process", weight=0.1, per_turn=True, agg="mean"),
+        FromEvidence(
+            name="in_vain", evidence="called_in_vain", kind="process", weight=-0.05, per_turn=True, agg="mean"
+        ),
+        FromEvidence(name="repeated", evidence="repeated", kind="process", weight=-0.05, per_turn=True, agg="mean"),
+    ),
+    gates=(Requires(evidence="turn_called", on="served"), CapProcess(limit=0.1)),
+)
+"""For tasks whose user speaks turn by turn: also an episode that is lost is paid for the turns that were served."""

@@ -20,6 +20,8 @@ class ToolTaskSource(TaskSourcePart):
     """A source of tasks that are solved with tools."""
 
     kind: ClassVar[str] = "tool use"
+    max_turns: ClassVar[int | None] = None
+    """Most turns of an episode where nobody names another number; None: as the environment has it."""
 
     def world(self) -> ToolWorld | None:
         """The world that its tasks are played in; None: the one that the environment's ``tools`` name.

@@ -7,7 +7,7 @@ classes: the world, and a ``ToolWorld`` that opens it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
@@ -27,6 +27,8 @@ class CallReply:
     """What else is recorded about the call, name → value."""
     ends: bool = False
     """Whether the episode is over with this call, for instance because the user has left."""
+    wrote: bool | None = None
+    """Whether it changed something; None: as the states say, or, where those are not known, what marks the tool."""
 
 
 class OpenWorld(Protocol):
@@ -80,6 +82,45 @@ class HoldsTalk(Protocol):
 
     def rehearsal(self) -> OpenWorld:
         """A world to try gold calls out in, where no model is asked. It may be the same one; ``start`` follows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSays:
+    """What follows when the agent ends a turn of its user. ``over``: the user has nothing more to say."""
+
+    text: str
+    over: bool = False
+    facts: Mapping[str, JSON] = field(default_factory=dict)
+    """What is recorded about the turn that ended, name → value."""
+
+
+@runtime_checkable
+class LeadsTurns(Protocol):
+    """A world whose user speaks turn by turn: a text of the agent without a call ends a turn, and the next message of
+    the user is the observation. It grades the episode itself, and ``tools`` are those that are on offer now."""
+
+    every: tuple[Tool, ...]
+    """All tools that are ever on offer: a text that begins with the name of one is a call, if also an ill one."""
+
+    def end_turn(self) -> UserSays:
+        """The agent is done with this turn of the user."""
+        ...
+
+    def may_go_on(self) -> bool:
+        """Count one more turn of the agent; False: the user gives up."""
+        ...
+
+    def key(self) -> str:
+        """A text that is equal for equal states."""
+        ...
+
+    def measured(self) -> Mapping[str, JSON]:
+        """Facts about the episode so far, name → value; "solved" is one."""
+        ...
+
+    def lines(self, initial: Mapping[str, object]) -> Sequence[Sequence[ToolCall]]:
+        """The gold calls of a task that begins in the state ``initial``, turn by turn of the user."""
         ...
 
 
