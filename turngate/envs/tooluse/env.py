@@ -94,7 +94,9 @@ class ToolUseEnv(ToolEnv):
         self._named = _named(tools, tasks, self.turn_spec.tasks)
         self._task_answer: str | None = None
         self._malformed = 0
-        self._watch = CallWatch.begin(GoldRun(calls=(), before=None, after=None, touched=frozenset()), ())
+        self._watch = self._before_turn = CallWatch.begin(
+            GoldRun(calls=(), before=None, after=None, touched=frozenset()), ()
+        )
         try:
             if self._named is not None:
                 self._enter(self._open(self._named))
@@ -151,12 +153,17 @@ class ToolUseEnv(ToolEnv):
     def act(self, action: Action) -> Outcome:
         """Carry out the calls of a turn."""
         self._malformed += bool(action.parse_error)
+        self._before_turn = self._watch
         return super().act(action)
 
     def changed(self) -> Iterable[Evidence]:
-        """How far the state is from the right one, where states are known."""
+        """What the calls of the turn came to, and how far the state is from the right one, where states are known."""
+        before, after = self._before_turn, self._watch
+        if len(after.made) > len(before.made):
+            yield Evidence(name="n_calls", value=len(after.made) - len(before.made), turn=self.turn)
+            yield Evidence(name="n_solved", value=len(before.open) - len(after.open), turn=self.turn)
         if self._present_world().knows_state:
-            yield Evidence(name="distance", value=self._watch.distance(), turn=self.turn)
+            yield Evidence(name="distance", value=after.distance(), turn=self.turn)
 
     def verify(self) -> Iterable[Evidence]:
         """Whether the goals hold, whether the frame was kept, and how the calls compare with the gold calls."""
@@ -170,6 +177,9 @@ class ToolUseEnv(ToolEnv):
         yield Evidence(name="call_completeness", value=matched / len(gold) if gold else 1.0, by="verifier")
         quality = call_quality(watch.made, gold, malformed=self._malformed)
         yield Evidence(name="call_quality", value=quality, by="verifier")
+        yield Evidence(name="calls", value=_listed(watch.made), by="verifier")
+        yield Evidence(name="gold_calls", value=_listed(gold), by="verifier")
+        yield Evidence(name="malformed", value=self._malformed, by="verifier")
 
     def answer(self) -> str | None:
         """What the agent answered."""
@@ -194,9 +204,9 @@ class ToolUseEnv(ToolEnv):
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold calls with the state that they begin in, and the names of the tools that they use."""
-        calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in task.private["calls"]]
-        whole: JSON = {"state": task.private.get("state"), "calls": calls}
-        return {"gold calls": spelled(whole), "tools": " ".join(call["name"] for call in calls)}
+        calls: Sequence[ToolCall] = task.private["calls"]
+        whole: JSON = {"state": task.private.get("state"), "calls": _listed(calls)}
+        return {"gold calls": spelled(whole), "tools": " ".join(call.name for call in calls)}
 
     def save(self) -> ToolUseState:
         """See ``TurnEnv.save``."""
@@ -320,6 +330,10 @@ def _part(tools: ToolWorld | Mapping[str, object] | str) -> ToolWorld:
         return _ToolsArgument.model_validate(data).tools
     except ValidationError as error:
         raise ConfigError(one_line(error, _ToolsArgument, data)) from None
+
+
+def _listed(calls: Sequence[ToolCall]) -> JSON:
+    return [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
 
 
 def _line(call: ToolCall, tools: Sequence[Tool]) -> str:

@@ -73,9 +73,11 @@ def likeness(call: ToolCall, gold: Sequence[ToolCall]) -> tuple[bool, float, flo
     """How a call compares with the nearest of ``gold``: its name is among them; argument names; argument values.
 
     Both numbers are shares in [0, 1] of the arguments that either call has, as in ToolRL
-    (https://arxiv.org/abs/2504.13958); 1 where neither has any, 0 where no gold call has its name.
+    (https://arxiv.org/abs/2504.13958); 1 where neither has any, 0 where no gold call has its name. The nearest is the
+    one with the largest sum of both.
     """
-    return max((_likeness(call, one) for one in gold if one.name == call.name), default=(False, 0.0, 0.0))
+    found = (_likeness(call, one) for one in gold if one.name == call.name)
+    return max(found, key=lambda like: (like[1] + like[2], like[1]), default=(False, 0.0, 0.0))
 
 
 def _likeness(mine: ToolCall, theirs: ToolCall) -> tuple[bool, float, float]:
