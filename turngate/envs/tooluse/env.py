@@ -21,7 +21,7 @@ from turngate.envs.tool_env import ToolEnv
 from turngate.envs.tooluse.gold import GoldRun, play_gold
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
-from turngate.envs.tooluse.states import spelled
+from turngate.envs.tooluse.states import changes, spelled
 from turngate.envs.tooluse.task_rows import gold_answer
 from turngate.envs.tooluse.watch import CallWatch, likeness
 from turngate.envs.tooluse.world import HoldsTalk, OpenWorld, ToolWorld
@@ -91,6 +91,7 @@ class ToolUseEnv(ToolEnv):
         self._max_chars, self._doc_chars = max_chars, doc_chars
         self._own_spec, self._worlds = self.turn_spec, dict[str, OpenWorld]()
         self._world: OpenWorld | None = None
+        self._talk: HoldsTalk | None = None
         self._named = _named(tools, tasks, self.turn_spec.tasks)
         self._task_answer: str | None = None
         self._malformed = 0
@@ -116,7 +117,7 @@ class ToolUseEnv(ToolEnv):
         world, private = self._world_of(task), task.private
         initial, calls = private.get("state"), tuple(private["calls"])
         if world.knows_state:
-            gold = play_gold(world.rehearsal() if isinstance(world, HoldsTalk) else world, initial, calls)
+            gold = play_gold(world if self._talk is None else self._talk.rehearsal(), initial, calls)
         else:
             gold = GoldRun(calls=calls, before=None, after=None, touched=frozenset())
         world.start(initial)
@@ -127,8 +128,8 @@ class ToolUseEnv(ToolEnv):
         """The task, the state of the world, where that is known, and what was said."""
         if self._world is None or not self._world.knows_state:
             return None
-        talked = self._world.talked() if isinstance(self._world, HoldsTalk) else ""
-        return f"{self.task.id}\x1f{spelled(self._watch.state)}\x1f{talked}"
+        talked = "" if self._talk is None else self._talk.talked()
+        return f"{self.task.id}\x1f{self._watch.spelled}\x1f{talked}"
 
     def carry_out(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> str:
         """Call the world, and record what that did."""
@@ -273,7 +274,7 @@ class ToolUseEnv(ToolEnv):
     def _enter(self, world: OpenWorld) -> OpenWorld:
         """Offer the tools of a world."""
         if world is not self._world:
-            self._world = world
+            self._world, self._talk = world, world if isinstance(world, HoldsTalk) else None
             self.turn_spec = replace(self._own_spec, tools=self._offered(world), fork=world.fork)
         return world
 
@@ -283,7 +284,7 @@ class ToolUseEnv(ToolEnv):
         return named_apart((*cut, *self._own_spec.tools), "the environment")
 
     def _leave(self) -> None:
-        worlds, self._world = list(self._worlds.values()), None
+        worlds, self._world, self._talk = list(self._worlds.values()), None, None
         self._worlds.clear()
         for world in worlds:
             world.close()
@@ -297,9 +298,9 @@ class ToolUseEnv(ToolEnv):
         self.record("right_arguments", arguments)
         self.record("right_values", values)
         knows = self._present_world().knows_state
-        wrote = before.state != after.state if knows else writes
+        wrote = bool(changes(before.state, after.state)) if knows else writes
         self.record("wrote", wrote)
-        nearer = knows and after.distance() < before.distance()
+        nearer = wrote and knows and after.distance() < before.distance()
         self.record("needless_write", wrote and not matched and not nearer)
         if wrote and not knows:
             self._done.clear()  # what was read before may read otherwise now
