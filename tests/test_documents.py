@@ -139,10 +139,14 @@ def test_all_parts_of_the_package_train_in_one_run(acme: Path) -> None:
 
 
 def test_tools_goals_users_documents_and_retrievers_of_the_package_are_played(acme: Path) -> None:
-    row = {"id": "one", "prompt": "Unlock 2.", "gold": [{"name": "unlock", "arguments": {"door": 2}}]}
-    rows = {"tasks.jsonl": row | {"goal": [{"type": "state"}, {"type": "brief", "characters": 4}]}}
+    row: dict[str, object] = {
+        "id": "one",
+        "prompt": "Unlock 2.",
+        "gold": [{"name": "unlock", "arguments": {"door": 2}}],
+    }
+    rows: dict[str, object] = {"tasks.jsonl": row | {"goal": [{"type": "state"}, {"type": "brief", "characters": 4}]}}
     sheet = {"wish": "Help me.", "facts": {}}
-    talk = row | {"state": {"locked": [2], "user": sheet}, "goal": {"type": "state"}}
+    talk: dict[str, object] = row | {"state": {"locked": [2], "user": sheet}, "goal": {"type": "state"}}
     rows |= {"talk.jsonl": talk, "questions.jsonl": {"question": "What is the square of 7?", "answer": "49"}}
     for name, one in rows.items():
         (acme / name).write_text(json.dumps(one) + "\n")
