@@ -1,5 +1,6 @@
 """What the documents say runs: every program, every config, the entry points, and the picture of the layers."""
 
+import json
 import os
 import re
 import subprocess
@@ -84,6 +85,7 @@ def test_every_part_of_the_package_is_found_by_its_short_name(acme: Path) -> Non
     """And there is an example for each kind of part that a config names."""
     script = f"""
         import turngate.config
+        import turngate.envs.search.env, turngate.envs.tooluse.domains.users, turngate.envs.tooluse.env
         from turngate.parts import families
         from turngate.rubrics import find_rubric
         points = {entry_points()!r}
@@ -134,6 +136,40 @@ def test_all_parts_of_the_package_train_in_one_run(acme: Path) -> None:
     numbers = dict(line.rsplit(" ", 1) for line in latest.splitlines())
     assert float(numbers["entropy/too_sure"]) >= 0
     assert (numbers["drop/not_long_enough_trajectories"], numbers["examine/polite/failed"]) == ("0", "0")
+
+
+def test_tools_goals_users_documents_and_retrievers_of_the_package_are_played(acme: Path) -> None:
+    row: dict[str, object] = {
+        "id": "one",
+        "prompt": "Unlock 2.",
+        "gold": [{"name": "unlock", "arguments": {"door": 2}}],
+    }
+    rows: dict[str, object] = {"tasks.jsonl": row | {"goal": [{"type": "state"}, {"type": "brief", "characters": 4}]}}
+    sheet = {"wish": "Help me.", "facts": {}}
+    talk: dict[str, object] = row | {"state": {"locked": [2], "user": sheet}, "goal": {"type": "state"}}
+    rows |= {"talk.jsonl": talk, "questions.jsonl": {"question": "What is the square of 7?", "answer": "49"}}
+    for name, one in rows.items():
+        (acme / name).write_text(json.dumps(one) + "\n")
+    script = """
+        import turngate
+        def played(id, *lines, **settings):
+            with turngate.make(f"turngate/{id}", **settings) as env:
+                env.reset(seed=0, options={"task": env.tasks.task("heldout" if id == "Search-v1" else "train", 0)})
+                seen = [env.step(line) for line in lines]
+            return seen[0][0].text, seen[-1][4]["score"].outcome
+        tasks = lambda file: {"type": "tool_tasks", "file": file, "held_out": 0}
+        doors = {"type": "doors", "number": 4}
+        print(*played("ToolUse-v1", "unlock 2", "answer ok", tools=doors, tasks=tasks("tasks.jsonl")))
+        print(*played("ToolUse-v1", "unlock 2", "answer it is open", tools=doors, tasks=tasks("tasks.jsonl")))
+        desk = {"type": "domain", "module": "acme.desk", "user": "agreeable"}
+        print(*played("ToolUse-v1", "say May I?", "unlock 2", "answer", tools=desk, tasks=tasks("talk.jsonl")))
+        squares = {"type": "search_file", "questions": "questions.jsonl", "held_out": 1, "corpus": {"type": "squares"}}
+        print(*played("Search-v1", "search square of 7", "answer 49", retriever="last_first", tasks=squares))
+    """
+    said = run(acme, script).splitlines()
+    assert said[:3] == ["unlocked 1.0", "unlocked 0.0", "Yes. 1.0"]
+    assert "The square of 7 is 49." in said[3] + "".join(said[4:])
+    assert said[-1].endswith(" 1.0")
 
 
 def test_the_branching_of_the_package_grows_a_tree_of_its_environment(acme: Path) -> None:

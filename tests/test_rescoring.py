@@ -379,6 +379,17 @@ SECOND = (
 )
 
 
+def test_evidence_of_calls_may_be_missing_where_nobody_made_one(tmp_path: Path) -> None:
+    run = record_run(tmp_path / "run", "lock", LOCK, steps=1)
+    calls = FromEvidence(name="nearer", evidence="nearer", weight=0.1, per_turn=True)
+    found = rescore_run(run, Rubric(rewards=(OPENED, calls)), name="of_calls")
+    assert found.silent() == {"nearer": ("nearer",)}
+    assert not found.lost
+    for whole in (calls.model_copy(update={"per_turn": False}), calls.model_copy(update={"evidence": "openned"})):
+        with pytest.raises(ConfigError, match=f"no trajectory has evidence '{whole.evidence}'"):
+            rescore_run(run, Rubric(rewards=(OPENED, whole)), name="typo")
+
+
 def test_a_comparison_is_its_definition() -> None:
     found = compared(FIRST, SECOND)
     assert (found.n_trajectories, found.n_groups, found.n_common, found.n_regained) == (6, 2, 4, 0)

@@ -172,12 +172,23 @@ class Comparison:
         """Evidence that the rubric reads and no trajectory has → the components and gates that read it."""
         return {name: readers for name, readers in self.rubric.readers.items() if name not in self.evidence}
 
+    @property
+    def _of_calls(self) -> frozenset[str]:
+        """The components of the rubric that are paid per turn, beside the outcome."""
+        return frozenset(one.name for one in self.rubric.rewards if one.per_turn and one.kind != "outcome")
+
     def check_evidence(self) -> None:
-        """Raise ConfigError for evidence that no trajectory has, unless it is recorded only when it happens."""
+        """Raise ConfigError for evidence that no trajectory has, unless it is recorded only when it happens.
+
+        What is paid per turn may be about calls, and in a whole run nobody may have made one: only a name that
+        resembles a recorded one is taken for a mistake.
+        """
         for name, readers in self.silent().items():
             if name in self.rubric.occasional:
                 continue
             close = difflib.get_close_matches(name, sorted(self.evidence), n=1)
+            if not close and set(readers) <= self._of_calls:
+                continue
             advice = f"did you mean '{close[0]}'? " if close else ""
             raise ConfigError(
                 f"no trajectory has evidence '{name}', which {' and '.join(map(repr, readers))} reads; {advice}"

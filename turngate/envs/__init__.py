@@ -30,7 +30,8 @@ register(
 register(
     "turngate/ToolUse-v1",
     "turngate.envs.tooluse.env:ToolUseEnv",
-    description="Solve tasks with tools that you bring: Python functions or MCP servers, then answer.",
+    description="Solve tasks with tools that you bring, Python functions or MCP servers, then answer; "
+    "or tasks = {type = NAME} that bring theirs: lending, retail, travel, helpdesk.",
 )
 register(
     "turngate/Router-v1",

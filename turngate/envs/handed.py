@@ -114,7 +114,11 @@ def _are_plain(facts: tuple[object, ...]) -> bool:
             return False
         if fact.by not in _BY or (fact.turn is not None and type(fact.turn) is not int):
             return False
-        if type(fact.value) not in _SHORT and (type(fact.value) is not str or not fact.value.isascii()):
+        value = fact.value
+        if type(value) is int:
+            if value.bit_length() > BITS:
+                return False
+        elif type(value) not in _SHORT and (type(value) is not str or not value.isascii()):
             return False
     return True
 

@@ -206,7 +206,7 @@ class ToolEnv(TurnEnv):
         return text
 
     def _refused(self, problem: str) -> str:
-        self._facts = [_fact("parsed", False, self.turn)]
+        self._facts[0] = _fact("parsed", False, self.turn)  # the facts of calls before it in the turn stay
         return f"error: {problem}"
 
     def _repeated(self, call: ToolCall) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from turngate.envs.search.bm25 import Bm25
-from turngate.envs.search.dense import DenseRetriever, FusedIndex
+from turngate.envs.search.dense import DenseIndex, DenseRetriever, FusedIndex
 from turngate.envs.search.library import library, retriever_part
 from turngate.envs.search.passages import Corpus, Document, Hit, Passage
 from turngate.errors import ConfigError
@@ -43,6 +43,39 @@ def test_each_text_is_nearest_to_itself_whatever_the_batch(encoder, pooling):
         assert best[0].score == pytest.approx(1.0, abs=1e-5)
         np.testing.assert_allclose([hit.score for hit in best], [hit.score for hit in alone.search(text, 3)], atol=1e-5)
     assert together.search("  ", 3) == []
+
+
+def test_vectors_are_kept_and_only_new_texts_are_encoded(encoder, tmp_path, monkeypatch):
+    encoded = []
+    real = DenseIndex._vectors
+    monkeypatch.setattr(DenseIndex, "_vectors", lambda self, texts: encoded.extend(texts) or real(self, texts))
+
+    def opened(documents, **settings):
+        encoded.clear()
+        corpus = Corpus([Document(id=name, title="", text=text) for name, text in documents.items()])
+        part = retriever_part({"type": "dense", "model": encoder, "folder": str(tmp_path / "kept"), **settings})
+        return part.open(corpus)
+
+    first = [(hit.passage.document, hit.score) for hit in opened(TEXTS).search("ants dig", 3)]
+    again = opened(TEXTS)
+    assert encoded == []
+    assert [(hit.passage.document, hit.score) for hit in again.search("ants dig", 3)] == first
+    changed = opened({"z": "cats dig", "b": TEXTS["b"], "twin": TEXTS["b"]})
+    assert encoded == [" cats dig"]
+    assert [hit.passage.document for hit in changed.search("bees fly far", 2)] == ["b", "twin"]
+    opened(TEXTS, pooling="first")  # other vectors, in another file
+    assert len(encoded) == 3
+    (kept, _) = sorted((tmp_path / "kept").iterdir())
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert len(opened(TEXTS).search("ants", 3)) == 3  # one that was cut off is made anew
+    assert len(opened(TEXTS, pooling="first").search("ants", 3)) == 3
+    assert not list((tmp_path / "kept").glob("*.part"))
+
+
+def test_a_folder_that_cannot_be_written_to(encoder, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"retriever\.folder: the vectors cannot be kept at"):
+        DenseRetriever(model=encoder, folder=tmp_path / "file").open(CORPUS)
 
 
 def test_a_hybrid_is_named_in_one_table(encoder, tmp_path):

@@ -1,6 +1,7 @@
 """A real MCP server with a stock of goods, over standard input and output, or over HTTP if a port is given."""
 
 import sys
+import time
 
 from mcp.server.mcpserver import MCPServer
 from mcp.types import ToolAnnotations
@@ -22,6 +23,19 @@ def add(goods: str, number: int = 1) -> str:
     """Put goods into the stock."""
     STOCK[goods] = STOCK.get(goods, 0) + number
     return f"{STOCK[goods]} {goods}"
+
+
+@server.tool()
+def nap(seconds: float) -> str:
+    """Do nothing for a while."""
+    time.sleep(seconds)
+    return "awake"
+
+
+@server.tool()
+def flood(characters: int) -> str:
+    """A long text."""
+    return "x" * characters
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """MCP servers as worlds of tools: real ones, by the real client, that work, die, hang, flood and lie."""
 
+import http.server as http_server
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -103,7 +105,11 @@ def odd():
         ("leave", "the tool server failed"),
         ("hang", "the tool server failed: it did not answer within 3 s"),
         ("endless", "the tool server failed: it did not answer within 3 s"),
+        ("progress", "the tool server failed: it did not answer within 3 s"),
+        ("astray", "the tool server failed: it did not answer within 3 s"),
         ("lie", "the tool answered in a form that it does not declare"),
+        ("torn", "the tool server failed"),
+        ("failed", "error: success: it is done"),
         ("refuse", "not like this"),
         ("broken", "the tool answered in a form that it does not declare"),
     ],
@@ -117,7 +123,7 @@ def test_what_a_server_does_in_an_episode_is_an_observation(odd, tool, said):
     assert said in reply.text
     assert "\n" not in reply.text
     after = ask(odd, "fine")
-    lost = tool in ("leave", "hang", "endless")
+    lost = tool in ("leave", "hang", "endless", "progress", "astray", "torn")
     assert after.ok is not lost
     assert lost is before.isdisjoint(servers())
     odd.start(None)
@@ -127,6 +133,39 @@ def test_what_a_server_does_in_an_episode_is_an_observation(odd, tool, said):
 def test_what_is_no_message_is_passed_over(odd):
     odd.start(None)
     assert ask(odd, "babble").text == "fine"
+
+
+def test_a_second_answer_to_a_call_is_passed_over(odd):
+    odd.start(None)
+    for _ in range(3):
+        assert ask(odd, "twice").text == "fine"
+        assert ask(odd, "refuse").text.endswith("not like this")
+
+
+def test_an_error_and_a_result_in_one_is_answered(odd):
+    odd.start(None)
+    ask(odd, "both")
+    odd.start(None)
+    assert ask(odd, "fine").text == "fine"
+
+
+def test_tools_stay_as_they_were_when_a_server_says_that_they_are_others(odd):
+    odd.start(None)
+    before = odd.tools
+    assert ask(odd, "change").ok
+    assert ask(odd, "fine").text == "fine"
+    assert odd.tools is before
+    odd.start(None)
+    assert ask(odd, "fine").text == "fine"
+
+
+def test_two_tools_of_one_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(TASKS[0] | {"gold": [{"name": "fine"}]})
+    tools = {"type": "mcp_stdio", "command": [sys.executable, ODD], "env": {"MODE": "twins"}}
+    with pytest.raises(ConfigError, match="two tools named 'fine'"):
+        turngate.make("turngate/ToolUse-v1", tools=tools, tasks={"type": "tool_tasks", "file": "tasks.jsonl"})
+    assert len(servers()) <= 1  # only that of the other tests
 
 
 def test_a_flood_is_cut_and_a_result_is_no_call(odd, tmp_path, monkeypatch):
@@ -172,35 +211,122 @@ def test_what_is_no_server(command, said):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.timeout(300)
-def test_a_server_over_http():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/mcp"
-    with pytest.raises(ConfigError, match="is no MCP server that can be used"):
-        McpHttp(url=url, start_s=20).open()
-    process = subprocess.Popen([*COMMAND, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+class Http:
+    """The stock server behind a port, which can be killed and started again."""
+
+    def __init__(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self.process = None
+
+    def start(self):
+        command = [*COMMAND, str(self.port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline_s = time.monotonic() + 120
         while time.monotonic() < deadline_s:
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
             time.sleep(0.2)
-        world = McpHttp(url=url).open()
+        raise TimeoutError("the server does not start")
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(10)
+
+
+@pytest.fixture
+def http():
+    server = Http()
+    yield server
+    server.kill()
+
+
+def sockets():
+    """The sockets that this process has open."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
         try:
-            world.start(None)
-            assert ask(world, "count", goods="pears").text == "0"
-            process.kill()
-            process.wait(10)
-            with pytest.raises(EnvError, match="cannot be started again"):
-                ask(world, "count", goods="pears")
-        finally:
-            world.close()
+            target = os.readlink(entry)
+        except OSError:
+            continue
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_a_server_over_http_that_is_killed(http):
+    before = sockets()
+    with pytest.raises(ConfigError, match="is no MCP server that can be used"):
+        McpHttp(url=http.url, start_s=20).open()
+    http.start()
+    world = McpHttp(url=http.url).open()
+    try:
+        world.start(None)
+        assert ask(world, "count", goods="pears").text == "0"
+        http.kill()
+        with pytest.raises(EnvError, match="cannot be started again"):
+            ask(world, "count", goods="pears")
+        http.start()  # somebody repairs it: the next episode goes on
+        world.start(None)
+        assert ask(world, "count", goods="pears").text == "0"
+        http.kill()
+        http.start()  # back before anybody noticed: where the protocol has no sessions, nobody does
+        reply = ask(world, "count", goods="pears")
+        assert reply.text == "0" if reply.ok else reply.text.startswith("error: the tool server failed")
+        world.start(None)
+        assert ask(world, "count", goods="pears").text == "0"
     finally:
-        process.kill()
-        process.wait(10)
+        world.close()
+    assert sockets() <= before
+
+
+@pytest.mark.timeout(300)
+def test_a_server_over_http_that_hangs_and_floods(http):
+    before = sockets()
+    http.start()
+    world = McpHttp(url=http.url, deadline_s=3).open()
+    try:
+        world.start(None)
+        assert len(ask(world, "flood", characters=3_000_000).text) == 3_000_000
+        began = time.monotonic()
+        reply = ask(world, "nap", seconds=30.0)
+        assert not reply.ok
+        assert "the tool server failed" in reply.text
+        assert time.monotonic() - began < 25
+    finally:
+        world.close()
+    assert sockets() <= before
+
+
+class _Page(http_server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<h1>welcome</h1>")
+
+    do_GET = do_POST
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_a_web_page_is_no_server():
+    with http_server.ThreadingHTTPServer(("127.0.0.1", 0), _Page) as page:
+        thread = threading.Thread(target=page.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(ConfigError, match="is no MCP server that can be used") as raised:
+                McpHttp(url=f"http://127.0.0.1:{page.server_port}/mcp", start_s=10).open()
+            assert "\n" not in str(raised.value)
+        finally:
+            page.shutdown()
+            thread.join()
 
 
 @pytest.mark.timeout(300)

@@ -1,5 +1,6 @@
 """States as plain values: what differs between two of them, and what lies below a path."""
 
+import copy
 import dataclasses
 import enum
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turngate.envs.tooluse.states import as_json, changes, found_at, leaves, outside, path_of, spelled
+from turngate.envs.tooluse.states import as_json, changes, found_at, outside, path_of, spelled
 from turngate.errors import EnvError
 
 STATES = st.recursive(
@@ -15,6 +16,14 @@ STATES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=3),
     max_leaves=8,
 )
+
+
+def leaves(value, path=()):
+    """Path → value of every leaf."""
+    if not isinstance(value, dict | list) or not value:
+        return {path: value}
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return {step: leaf for key, item in items for step, leaf in leaves(item, (*path, str(key))).items()}
 
 
 def by_hand(before, after, path=()):
@@ -42,6 +51,7 @@ def test_changes_are_those_that_walking_both_states_finds(one, other):
     assert changes(one, other) == by_hand(one, other)
     assert changes(one, other) == changes(other, one)
     assert not changes(one, one)
+    assert not changes(one, copy.deepcopy(one))
 
 
 @given(STATES)
@@ -57,6 +67,8 @@ def test_true_is_not_1_and_an_emptied_table_is_seen():
     assert changes({"a": 1}, {"a": 1.0}) == frozenset()
     assert changes({"a": {"b": 1}}, {"a": {}}) == {("a",), ("a", "b")}
     assert changes({"a": None}, {}) == {("a",), ()}
+    assert changes({"a": [1, 2]}, {"a": [1]}) == {("a", "1")}
+    assert changes({"a": {"0": 1, "1": 2}}, {"a": [1, 3, 4]}) == {("a", "1"), ("a", "2")}
 
 
 def test_what_lies_below_a_pattern():

@@ -1,18 +1,22 @@
 """Passages found by the vectors of a Hugging Face encoder, and several retrievers fused into one.
 
-transformers is imported where an encoder is opened. Vectors are made once for each corpus and kept in memory.
+transformers is imported where an encoder is opened. Vectors are made once for each corpus and kept in memory, and on
+disk where a folder is named (see ``vectors_on_disk``).
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from turngate.envs.search.kept_vectors import vectors_on_disk
 from turngate.envs.search.passages import Corpus, Hit, Passage
 from turngate.envs.search.retrievers import Retriever, RetrieverPart
 from turngate.errors import ConfigError, MissingExtra
@@ -31,8 +35,11 @@ class DenseIndex:
         self._passages, self._part, self._alone = passages, part, threading.Lock()
         self._tokenizer, self._model = _encoder(part.model)
         texts = [f"{part.passage_prefix}{passage.title} {passage.text}" for passage in passages]
-        step = part.batch
-        self._vector_ND = np.concatenate([self._vectors(texts[i : i + step]) for i in range(0, len(texts), step)])
+        if part.folder is None:
+            self._vector_ND = self._encoded(texts)
+        else:
+            made_by = part.model_dump_json(exclude={"folder", "batch", "query_prefix"})
+            self._vector_ND = vectors_on_disk(part.folder, f"{made_by}\x1f{_stamp(part.model)}", texts, self._encoded)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The ``k`` passages whose vectors lie nearest; of equal ones the first in the corpus."""
@@ -44,6 +51,11 @@ class DenseIndex:
 
     def close(self) -> None:
         """Nothing to free."""
+
+    def _encoded(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """float32[N, D], a batch after another."""
+        step = self._part.batch
+        return np.concatenate([self._vectors(texts[i : i + step]) for i in range(0, len(texts), step)])
 
     def _vectors(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """float32[B, D]."""
@@ -104,6 +116,9 @@ class DenseRetriever(RetrieverPart):
     """Most tokens of a passage or a query; what is longer is cut."""
     batch: int = Field(32, ge=1)
     """Passages encoded at once."""
+    folder: Path | None = None
+    """Where the vectors are kept, so that only new and changed passages are encoded; leave it out to encode all each
+    time."""
 
     def open(self, corpus: Corpus | None) -> DenseIndex:
         """Encode the passages."""
@@ -128,6 +143,12 @@ class HybridRetriever(RetrieverPart):
     def open(self, corpus: Corpus | None) -> FusedIndex:
         """Open all of them."""
         return FusedIndex([part.open(corpus) for part in self.of], depth=self.depth)
+
+
+def _stamp(model: str) -> str:
+    """A text that changes when the files of a model do; "" for a name on the hub."""
+    files = sorted(one for one in Path(model).rglob("*") if one.is_file()) if Path(model).is_dir() else []
+    return json.dumps([(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files])
 
 
 def _encoder(name: str) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from turngate.envs.tool_env import ToolEnv
 from turngate.envs.tooluse.gold import GoldRun, play_gold
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
-from turngate.envs.tooluse.states import as_json, spelled
+from turngate.envs.tooluse.states import as_json, changes, spelled
 from turngate.envs.tooluse.task_rows import gold_answer
 from turngate.envs.tooluse.watch import CallWatch, likeness
 from turngate.envs.tooluse.world import HoldsTalk, LeadsTurns, OpenWorld, ToolWorld
@@ -95,10 +95,13 @@ class ToolUseEnv(ToolEnv):
         self._world: OpenWorld | None = None
         self._user: LeadsTurns | None = None
         self._names: frozenset[str] = frozenset()
+        self._talk: HoldsTalk | None = None
         self._named = _named(tools, tasks, self.turn_spec.tasks)
         self._task_answer: str | None = None
         self._malformed = 0
-        self._watch = CallWatch.begin(GoldRun(calls=(), before=None, after=None, touched=frozenset()), ())
+        self._watch = self._before_turn = CallWatch.begin(
+            GoldRun(calls=(), before=None, after=None, touched=frozenset()), ()
+        )
         try:
             if self._named is not None:
                 self._enter(self._open(self._named))
@@ -120,7 +123,7 @@ class ToolUseEnv(ToolEnv):
         world, private = self._world_of(task), task.private
         initial, calls = private.get("state"), tuple(private["calls"])
         if world.knows_state:
-            gold = play_gold(world.rehearsal() if isinstance(world, HoldsTalk) else world, initial, calls)
+            gold = play_gold(world if self._talk is None else self._talk.rehearsal(), initial, calls)
         else:
             gold = GoldRun(calls=calls, before=None, after=None, touched=frozenset())
         world.start(initial)
@@ -135,8 +138,8 @@ class ToolUseEnv(ToolEnv):
             return f"{self.task.id}\x1f{self._user.key()}"
         if self._world is None or not self._world.knows_state:
             return None
-        talked = self._world.talked() if isinstance(self._world, HoldsTalk) else ""
-        return f"{self.task.id}\x1f{spelled(self._watch.state)}\x1f{talked}"
+        talked = "" if self._talk is None else self._talk.talked()
+        return f"{self.task.id}\x1f{self._watch.spelled}\x1f{talked}"
 
     def carry_out(self, tool: Tool, arguments: Mapping[str, object], call: ToolCall) -> str:
         """Call the world, and record what that did."""
@@ -165,6 +168,7 @@ class ToolUseEnv(ToolEnv):
     def act(self, action: Action) -> Outcome:
         """Carry out the calls of a turn; where a user leads, a turn without any is what the user hears."""
         self._malformed += bool(action.parse_error)
+        self._before_turn = self._watch
         if self._user is None:
             return super().act(action)
         if not action.calls and not action.parse_error:
@@ -173,9 +177,13 @@ class ToolUseEnv(ToolEnv):
         return outcome if self._user.may_go_on() else replace(outcome, done=True)
 
     def changed(self) -> Iterable[Evidence]:
-        """How far the state is from the right one, where states are known."""
+        """What the calls of the turn came to, and how far the state is from the right one, where states are known."""
+        before, after = self._before_turn, self._watch
+        if len(after.made) > len(before.made):
+            yield Evidence(name="n_calls", value=len(after.made) - len(before.made), turn=self.turn)
+            yield Evidence(name="n_solved", value=len(before.open) - len(after.open), turn=self.turn)
         if self._present_world().knows_state:
-            yield Evidence(name="distance", value=self._watch.distance(), turn=self.turn)
+            yield Evidence(name="distance", value=after.distance(), turn=self.turn)
 
     def verify(self) -> Iterable[Evidence]:
         """Whether the goals hold, whether the frame was kept, and how the calls compare with the gold calls."""
@@ -190,6 +198,9 @@ class ToolUseEnv(ToolEnv):
         yield Evidence(name="call_completeness", value=matched / len(gold) if gold else 1.0, by="verifier")
         quality = call_quality(watch.made, gold, malformed=self._malformed)
         yield Evidence(name="call_quality", value=quality, by="verifier")
+        yield Evidence(name="calls", value=_listed(watch.made), by="verifier")
+        yield Evidence(name="gold_calls", value=_listed(gold), by="verifier")
+        yield Evidence(name="malformed", value=self._malformed, by="verifier")
 
     def _decisive(self) -> Mapping[str, JSON]:
         """What decides the episode; None where all holds that can be told without a judge."""
@@ -226,9 +237,9 @@ class ToolUseEnv(ToolEnv):
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The gold calls with the state that they begin in, and the names of the tools that they use."""
-        calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in task.private["calls"]]
-        whole: JSON = {"state": as_json(task.private.get("state")), "calls": calls}
-        return {"gold calls": spelled(whole), "tools": " ".join(call["name"] for call in calls)}
+        calls: Sequence[ToolCall] = task.private["calls"]
+        whole: JSON = {"state": as_json(task.private.get("state")), "calls": _listed(calls)}
+        return {"gold calls": spelled(whole), "tools": " ".join(call.name for call in calls)}
 
     def save(self) -> ToolUseState:
         """See ``TurnEnv.save``."""
@@ -299,6 +310,7 @@ class ToolUseEnv(ToolEnv):
         """Offer the tools of a world."""
         if world is not self._world:
             self._world, self._user = world, world if isinstance(world, LeadsTurns) else None
+            self._talk = world if isinstance(world, HoldsTalk) else None
             self._names = frozenset(one.name for one in self._user.every) if self._user else frozenset()
             self._offer(world)
         return world
@@ -323,7 +335,7 @@ class ToolUseEnv(ToolEnv):
         return self._cut[id(one)][1]
 
     def _leave(self) -> None:
-        worlds, self._world, self._user = list(self._worlds.values()), None, None
+        worlds, self._world, self._user, self._talk = list(self._worlds.values()), None, None, None
         self._worlds.clear()
         for world in worlds:
             world.close()
@@ -355,9 +367,9 @@ class ToolUseEnv(ToolEnv):
         self.record("right_arguments", arguments)
         self.record("right_values", values)
         knows = self._present_world().knows_state
-        wrote = before.state != after.state if knows else writes
+        wrote = bool(changes(before.state, after.state)) if knows else writes
         self.record("wrote", wrote)
-        nearer = knows and after.distance() < before.distance()
+        nearer = wrote and knows and after.distance() < before.distance()
         self.record("needless_write", wrote and not matched and not nearer)
         if wrote and not knows:
             self._done.clear()  # what was read before may read otherwise now
@@ -398,6 +410,10 @@ def _served(calls: Sequence[ToolCall], tools: Sequence[Tool]) -> list[str]:
     parts = [calls[first : first + most] for first in range(0, len(calls), most)]
     lines = [_line(part[0], tools) if len(part) == 1 else NOTATIONS["hermes"].write(part) for part in parts]
     return [*lines, "That is done."]
+
+
+def _listed(calls: Sequence[ToolCall]) -> JSON:
+    return [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
 
 
 def _line(call: ToolCall, tools: Sequence[Tool]) -> str:

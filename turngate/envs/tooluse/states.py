@@ -56,26 +56,52 @@ def spelled(state: JSON) -> str:
     return json.dumps(state, sort_keys=True, ensure_ascii=False)
 
 
-def leaves(state: JSON) -> dict[Path, JSON]:
-    """Path → value of every leaf. An empty table or list is a leaf, so that emptying one is seen."""
-    return dict(_leaves(state, ()))
-
-
-def _leaves(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _leaves(item, (*path, key))
-    elif isinstance(value, list) and value:
-        for place, item in enumerate(value):
-            yield from _leaves(item, (*path, str(place)))
-    else:
-        yield path, value
-
-
 def changes(before: JSON, after: JSON) -> frozenset[Path]:
     """The paths at which two states differ. 1 and 1.0 are equal, 1 and true are not."""
-    one, other = leaves(before), leaves(after)
-    return frozenset(path for path in one.keys() | other.keys() if _value(one, path) != _value(other, path))
+    found: set[Path] = set()
+    _compare(before, after, (), found)
+    return frozenset(found)
+
+
+def _compare(one: JSON, other: JSON, path: Path, found: set[Path]) -> None:
+    """Add the paths below ``path`` at which two values differ; what is equal is not walked through leaf by leaf."""
+    if one is other:
+        return
+    mine, theirs = _parts(one), _parts(other)
+    if mine is None and theirs is None:
+        if one != other or isinstance(one, bool) is not isinstance(other, bool):
+            found.add(path)
+    elif mine is None or theirs is None:
+        found.add(path)
+        found.update(_leaves(one if theirs is None else other, path))
+    else:
+        for key in mine.keys() | theirs.keys() if mine.keys() != theirs.keys() else mine:
+            step = (*path, key)
+            if key in mine and key in theirs:
+                _compare(mine[key], theirs[key], step, found)
+            else:
+                found.update(_leaves(mine[key] if key in mine else theirs[key], step))
+
+
+def _leaves(value: JSON, path: Path) -> Iterator[Path]:
+    """The paths of the leaves of a value. An empty table or list is a leaf, so that emptying one is seen."""
+    parts = _parts(value)
+    if parts is None:
+        yield path
+    else:
+        for key, item in parts.items():
+            yield from _leaves(item, (*path, key))
+
+
+def _parts(value: JSON) -> Mapping[str, JSON] | None:
+    """The values that ``value`` holds; None if it is a leaf."""
+    if type(value) is dict:
+        return value or None
+    if isinstance(value, Mapping) and value:
+        return value
+    if isinstance(value, list) and value:
+        return {str(place): item for place, item in enumerate(value)}
+    return None
 
 
 def outside(paths: Iterable[Path], patterns: Iterable[Path]) -> frozenset[Path]:
@@ -100,11 +126,6 @@ def found_at(state: JSON, path: Path) -> tuple[bool, JSON]:
 def path_of(text: str) -> Path:
     """The path that a task writes as ``orders.A1.status``."""
     return tuple(text.split("."))
-
-
-def _value(found: Mapping[Path, JSON], path: Path) -> tuple[bool, bool, JSON]:
-    value = found.get(path)
-    return path in found, isinstance(value, bool), value
 
 
 def _below(path: Path, pattern: Path) -> bool:

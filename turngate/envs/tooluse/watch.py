@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from turngate.envs.tooluse.goals import Finish, Goal, same_call
 from turngate.envs.tooluse.gold import GoldRun
-from turngate.envs.tooluse.states import changes, outside
+from turngate.envs.tooluse.states import changes, outside, spelled
 from turngate.rewards.outcome.calls import same_value
 from turngate.types import JSON, ToolCall
 
@@ -25,6 +25,8 @@ class CallWatch:
     goals: tuple[Goal, ...]
     state: JSON
     open: tuple[ToolCall, ...]
+    spelled: str = ""
+    """``state`` as one text."""
     made: tuple[ToolCall, ...] = ()
     strayed: bool = False
     violated: bool = False
@@ -32,16 +34,17 @@ class CallWatch:
     @classmethod
     def begin(cls, gold: GoldRun, goals: Sequence[Goal]) -> CallWatch:
         """Before the first call."""
-        return cls(gold=gold, goals=tuple(goals), state=gold.before, open=gold.calls)
+        return cls(gold=gold, goals=tuple(goals), state=gold.before, open=gold.calls, spelled=spelled(gold.before))
 
     def saw(self, call: ToolCall, state: JSON, *, violates: bool = False) -> CallWatch:
         """After ``call``, which led to ``state``. ``violates``: whether it broke a policy."""
         place = next((place for place, one in enumerate(self.open) if same_call(call, one)), None)
         open_ = self.open if place is None else self.open[:place] + self.open[place + 1 :]
+        after = replace(self, open=open_, made=(*self.made, call), violated=self.violated or violates)
+        if (text := spelled(state)) == self.spelled:
+            return after
         strayed = self.strayed or bool(self._outside(changes(self.state, state)) - self.gold.touched)
-        return replace(
-            self, state=state, open=open_, made=(*self.made, call), strayed=strayed, violated=self.violated or violates
-        )
+        return replace(after, state=state, spelled=text, strayed=strayed)
 
     def finish(self, answer: str | None) -> Finish:
         """The end of the episode, for the goals."""
@@ -88,9 +91,11 @@ def likeness(call: ToolCall, gold: Sequence[ToolCall]) -> tuple[bool, float, flo
     """How a call compares with the nearest of ``gold``: its name is among them; argument names; argument values.
 
     Both numbers are shares in [0, 1] of the arguments that either call has, as in ToolRL
-    (https://arxiv.org/abs/2504.13958); 1 where neither has any, 0 where no gold call has its name.
+    (https://arxiv.org/abs/2504.13958); 1 where neither has any, 0 where no gold call has its name. The nearest is the
+    one with the largest sum of both.
     """
-    return max((_likeness(call, one) for one in gold if one.name == call.name), default=(False, 0.0, 0.0))
+    found = (_likeness(call, one) for one in gold if one.name == call.name)
+    return max(found, key=lambda like: (like[1] + like[2], like[1]), default=(False, 0.0, 0.0))
 
 
 def _likeness(mine: ToolCall, theirs: ToolCall) -> tuple[bool, float, float]:
