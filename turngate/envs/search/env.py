@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from turngate.envs.base import TurnSpec
 from turngate.envs.search.bm25 import words_of
+from turngate.envs.search.closed_book import is_closed_book
 from turngate.envs.search.findings import (
     Sought,
     bears_answer,
@@ -40,6 +41,7 @@ from turngate.types import Evidence, Task
 
 GOAL = "Answer the question from the documents. One tool per turn"
 COMMANDS = ": search QUERY | open ID | cite IDS | answer TEXT"
+CLOSED_GOAL, CLOSED_COMMANDS = "Answer the question from what you know", ": answer TEXT"
 DEADLINE_S = 30.0
 ELLIPSIS = "…"
 
@@ -117,10 +119,11 @@ class SearchEnv(ToolEnv):
         return source
 
     def begin(self, task: Task) -> str:
-        """Open the documents of the task and ask the question."""
+        """Open the documents of the task, unless it is closed-book, and ask the question."""
         self._open(task)
         self._known, self._queries, self._cited, self._answer = {}, [], [], None
-        return f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
+        goal, commands = (CLOSED_GOAL, CLOSED_COMMANDS) if is_closed_book(task) else (GOAL, COMMANDS)
+        return f"{goal}{'' if self.notation else commands}.\nQuestion: {task.prompt}"
 
     def state(self) -> str:
         """The task, the passages seen, what was cited, and the last text."""
@@ -144,6 +147,8 @@ class SearchEnv(ToolEnv):
             "truthful": truthful(answer, sought, looked=looked),
             "cited": list(self._cited),
         }
+        if is_closed_book(self.task):
+            facts["closed_book"] = True
         if sought.path:
             facts["near_answer"] = near_answer(answer or "", sought.between)
         overlap = citation_overlap(self._cited, sought.gold)
@@ -160,7 +165,11 @@ class SearchEnv(ToolEnv):
 
     def oracle(self, task: Task) -> Sequence[str]:
         """Search for each document that is needed, open it if the search did not show it, cite, answer."""
-        found, sought = self._library_of(task), _sought(task)
+        sought = _sought(task)
+        last = f"answer {sought.answers[0] if sought.answers else 'unknown'}"
+        if is_closed_book(task):
+            return [last]
+        found = self._library_of(task)
         actions, cited = list[str](), list[str]()
         says = {**dict.fromkeys(sought.gold, sought.answers), **_steps(sought)}
         for number, name in enumerate(sought.gold):
@@ -175,11 +184,11 @@ class SearchEnv(ToolEnv):
             cited.append(wanted)
         if cited:
             actions.append(f"cite {' '.join(cited)}")
-        return [*actions, f"answer {sought.answers[0] if sought.answers else 'unknown'}"]
+        return [*actions, last]
 
     def hint(self, task: Task, level: int) -> str | None:
         """1: how many documents, and the first; 2: what to look up in turn; 3: the titles of all of them."""
-        return search_hint(task, level)
+        return None if is_closed_book(task) else search_hint(task, level)
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The question, and the way to its answer."""
@@ -260,6 +269,12 @@ class SearchEnv(ToolEnv):
     # --- what its tools use -------------------------------------------------------------------------------------------
 
     def _open(self, task: Task) -> None:
+        """Offer the tools of the task, and open its documents where it has any use for them."""
+        spec = type(self).turn_spec
+        if is_closed_book(task):
+            self.turn_spec = replace(spec, tools=tuple(one for one in spec.tools if one.name == "answer"))
+            return
+        self.turn_spec = spec
         if self._library is None or self._table != task.private.get("corpus"):
             self._library, self._table = self._library_of(task), task.private.get("corpus")
 
