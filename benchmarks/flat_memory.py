@@ -11,9 +11,9 @@ Plays the oracle's actions of ever new episodes, one environment each of:
 5. ``tools_mcp_anew``: the same server written to in each episode, so that it is started anew for the next one: a
    twentieth of the episodes, because a start takes about a second.
 
-The first fifth warms up caches. Of the rest it prints, as JSON, the least-squares slope of the resident memory in KiB per
-episode (with ``mib``, the whole of it), and the open files, threads and child processes before the first and after the
-last episode, the environment closed. ``--most`` is the largest slope that passes; anything left behind fails, too.
+The first fifth warms up caches. Of the rest it prints, as JSON, the least-squares slope of the resident memory in KiB
+per episode (with ``mib``, the whole of it), and the open files, threads and child processes before the first and after
+the last episode, the environment closed. ``--most`` is the largest slope that passes; anything left behind fails, too.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m benchmarks.search_index [--passages 1000000] [--folder FOLDER]
 
 For a hundredth, a tenth and all of ``--passages`` it writes a made corpus (JSON lines; 60 words each, drawn by Zipf's
-law from 50,000 made-up words, the same on every machine), and in a fresh process for each:
+law from 50,000 made-up words, in phrases of ten that recur, the same on every machine), and in a fresh process each:
 
 1. reads it as ``turngate/Search-v1`` does and indexes it on disk by tantivy: seconds, peak memory, size of the index;
 2. opens it again after nothing changed, and after every hundredth document was rewritten.
@@ -28,8 +28,8 @@ import numpy as np
 from turngate.envs.search.corpora import JsonlDocuments
 from turngate.envs.search.tantivy_index import TantivyIndex
 
-WORDS, VOCABULARY, BLOCK = 60, 50_000, 10_000
-ONE_IN = 100
+VOCABULARY, PHRASES, PHRASE_WORDS, BLOCK = 50_000, 50_000, 10, 10_000
+ONE_IN, LONGEST = 100, 1000
 SYLLABLES = "ba de fi go ku la me ni po ru sa te vi wo xu za".split()
 
 
@@ -42,23 +42,28 @@ def vocabulary() -> list[str]:
     return list(found)
 
 
-def texts(n: int, seed: int = 0) -> Iterator[str]:
-    """``n`` made texts of ``WORDS`` words."""
+def phrases() -> list[str]:
+    """``PHRASES`` made phrases of ``PHRASE_WORDS`` words, drawn by Zipf's law."""
     words = vocabulary()
     chance = 1 / np.arange(1, VOCABULARY + 1)
-    ends = np.cumsum(chance / chance.sum())
+    drawn = np.random.default_rng(2).choice(VOCABULARY, size=(PHRASES, PHRASE_WORDS), p=chance / chance.sum())
+    return [" ".join([words[number] for number in row]) for row in drawn.tolist()]
+
+
+def texts(n: int) -> Iterator[str]:
+    """``n`` made texts of six phrases."""
+    known = phrases()
     for first in range(0, n, BLOCK):
-        rng = np.random.default_rng([seed, first])
-        drawn = np.searchsorted(ends, rng.random((min(BLOCK, n - first), WORDS)), side="right")
-        for row in np.minimum(drawn, VOCABULARY - 1).tolist():
-            yield " ".join([words[number] for number in row]) + "."
+        rng = np.random.default_rng([3, first])
+        for row in rng.integers(PHRASES, size=(min(BLOCK, n - first), 6)).tolist():
+            yield " ".join([known[number] for number in row])
 
 
 def write(path: Path, n: int, *, changed: bool = False) -> None:
-    """A corpus of ``n`` documents of one passage each; with ``changed``, every hundredth one says something else."""
+    """A corpus of ``n`` documents of one passage each; with ``changed``, every hundredth one lacks its first word."""
     with path.open("w") as file:
         for number, text in enumerate(texts(n)):
-            said = f"Rewritten. {text}" if changed and number % ONE_IN == 0 else text
+            said = text.partition(" ")[2] if changed and number % ONE_IN == 0 else text
             file.write(json.dumps({"id": f"d{number}", "title": f"Document {number}", "text": said}) + "\n")
 
 
@@ -70,7 +75,7 @@ def peak_mib() -> float:
 def opened(path: Path, folder: Path) -> tuple[TantivyIndex, float, float]:
     """The index of the corpus, and the seconds to read the documents and to bring the index up to date."""
     start = time.perf_counter()
-    corpus = JsonlDocuments(path=path).open()
+    corpus = JsonlDocuments(path=path, chunk_chars=LONGEST).open()
     read = time.perf_counter()
     index = TantivyIndex(corpus, folder)
     return index, read - start, time.perf_counter() - read
@@ -96,6 +101,7 @@ def stages(n: int, home: Path) -> dict[str, dict[str, float]]:
             write(home / "corpus.jsonl", n, changed=stage == "changed")
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             found[stage] = pool.apply(measured, (n, home, stage))
+        print(json.dumps({f"{n} {stage}": found[stage]}), flush=True)
     return found
 
 
@@ -114,7 +120,6 @@ def main() -> None:
     for n in sizes:
         with tempfile.TemporaryDirectory(dir=args.folder) as home:
             found[n] = stages(n, Path(home))
-            print(json.dumps({n: found[n]}), flush=True)
     print(json.dumps({"growth": [growth(found[a]["built"], found[b]["built"]) for a, b in pairwise(sizes)]}))
 
 
