@@ -19,7 +19,7 @@ def test_each_stage_indexes_what_it_says(tmp_path):
     write(tmp_path / "corpus.jsonl", 250)
     assert measured(250, tmp_path, "built")["disk_mib"] >= 0
     measured(250, tmp_path, "unchanged")
-    with pytest.raises(SystemExit, match="changed: 0 passages were indexed; 3 were expected"):
+    with pytest.raises(RuntimeError, match="changed: 0 passages were indexed; 3 were expected"):
         measured(250, tmp_path, "changed")
     write(tmp_path / "corpus.jsonl", 250, changed=True)
     measured(250, tmp_path, "changed")
