@@ -511,6 +511,12 @@ def every_turn_is_continued(run, rows):
         assert sorted(leaf.parent[1] for leaf in group.trajectories if leaf.parent) == [0, 0, 1, 1, 2, 2]
 
 
+def search_is_withheld_at_first(run, rows):
+    assert [rows[0][f"curriculum/{name}"] for name in ("retrieval_share", "seen_share")] == [0.0, 0.5]
+    for group in Store(run.path).read(1, "train"):
+        assert all(facts(one, "closed_book") == {None: True} for one in group.trajectories)
+
+
 SHOWN = {
     "beside": failures_are_imitated_between_updates,
     "branching": branches_share_turns,
@@ -542,6 +548,7 @@ SHOWN = {
     "probe_progress": every_turn_is_probed,
     "probe_spae": every_turn_is_probed,
     "process_isolation": learned,
+    "retrieval": search_is_withheld_at_first,
     "retry_from_the_fault": failures_are_tried_again,
     "similar_states": learned,
     "spider": spider_is_played,

@@ -148,6 +148,67 @@ def test_a_server_that_fails_is_not_the_agents_fault(kind):
         assert told.finish(Ending.TOKEN_BUDGET)[1]["score"].usable
 
 
+@contextmanager
+def streaming(chunk, pause_s):
+    """A server whose answer never ends: ``chunk`` again and again, until the client goes away."""
+    gone = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while not gone.wait(pause_s):
+                    self.wfile.write(chunk)
+            except OSError:
+                gone.set()
+
+        def log_message(self, *args):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/retrieve", gone
+    finally:
+        gone.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("chunk", "pause_s", "said"),
+    [(b"x" * 1_000_000, 0, "longer than 16000000 bytes"), (b" ", 0.05, "not complete after 2 s")],
+    ids=["flood", "drip"],
+)
+def test_an_answer_without_an_end_is_cut_and_its_connection_closed(chunk, pause_s, said):
+    with streaming(chunk, pause_s) as (url, gone):
+        with pytest.raises(RetrieverFailed, match=said):
+            client(url, timeout_s=2.0 if pause_s else 20.0).search("ants", 1)
+        assert gone.wait(10), "the server still writes, so the client holds the connection"
+
+
+def test_a_server_that_dies_in_mid_episode_and_comes_back():
+    """What was shown stays known; the failed search costs one turn where the agent is told, else the episode."""
+    index = Bm25(CORPUS.passages)
+    with RetrievalServer(index) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        told, strict = env(server.url, on_failure="tell"), env(server.url)
+        for one in (told, strict):
+            one.reset(seed=0)
+            one.step("search ants")
+    assert told.step("search bees")[0].text.startswith("error: the search engine did not answer")
+    with pytest.raises(EnvError):
+        strict.step("search bees")
+    with RetrievalServer(index, port=port):
+        assert told.step("search bees")[0].text.startswith("[b#0]")
+        assert told.step("open a#0")[0].text.endswith("| Ants dig.")
+        assert told.step("answer ants")[-1]["score"].outcome == 1.0
+
+
 def test_no_thread_is_left_behind():
     before = set(threading.enumerate())
     with RetrievalServer(Bm25(CORPUS.passages)) as server:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.search.bm25 import words_of
+from turngate.envs.search.closed_book import is_closed_book
 from turngate.envs.search.findings import (
     bears_answer,
     gold_among,
@@ -42,6 +43,7 @@ from turngate.types import Action, Evidence, Observation, Task
 GOAL = "Answer the question from the documents. One tool per turn"
 COMMANDS = ": search QUERY | open ID | cite IDS | answer TEXT"
 AT_LENGTH = "Answer in whole sentences, with all that belongs to the answer."
+CLOSED_GOAL, CLOSED_COMMANDS = "Answer the question from what you know", ": answer TEXT"
 DEADLINE_S = 30.0
 ELLIPSIS = "…"
 
@@ -123,10 +125,11 @@ class SearchEnv(ToolEnv):
         return source
 
     def begin(self, task: Task) -> str:
-        """Open the documents of the task and ask the question."""
+        """Open the documents of the task, unless it is closed-book, and ask the question."""
         self._open(task)
         self._known, self._queries, self._cited, self._answer, self._pending = {}, [], [], None, None
-        asked = f"{GOAL}{'' if self.notation else COMMANDS}.\nQuestion: {task.prompt}"
+        goal, commands = (CLOSED_GOAL, CLOSED_COMMANDS) if is_closed_book(task) else (GOAL, COMMANDS)
+        asked = f"{goal}{'' if self.notation else commands}.\nQuestion: {task.prompt}"
         return f"{asked}\n{AT_LENGTH}" if task.private.get("nuggets") else asked
 
     def state(self) -> str:
@@ -170,6 +173,8 @@ class SearchEnv(ToolEnv):
         }
         if sought.open_ended and answer:
             facts |= _at_length(answer, whole_answer(self.task))
+        if is_closed_book(self.task):
+            facts["closed_book"] = True
         if sought.path:
             facts["near_answer"] = near_answer(answer or "", sought.between)
         overlap = citation_overlap(self._cited, sought.gold)
@@ -186,9 +191,12 @@ class SearchEnv(ToolEnv):
 
     def oracle(self, task: Task) -> Sequence[str]:
         """Search for each document that is needed, open it if the search did not show it, cite, answer."""
-        found, sought = self._library_of(task), sought_of(task)
-        actions, cited = list[str](), list[str]()
+        sought = sought_of(task)
         said = whole_answer(task) if sought.open_ended else (*sought.answers, "unknown")[0]
+        if is_closed_book(task):
+            return [f"answer {said}"]
+        found = self._library_of(task)
+        actions, cited = list[str](), list[str]()
         if not self._part.finds:  # nothing leads to the documents
             return [*(from_memory(found, sought) if self._self else ()), f"answer {said}"]
         says = {**dict.fromkeys(sought.gold, sought.answers), **steps_of(sought)}
@@ -208,7 +216,7 @@ class SearchEnv(ToolEnv):
 
     def hint(self, task: Task, level: int) -> str | None:
         """1: how many documents, and the first; 2: what to look up in turn; 3: the titles of all of them."""
-        return search_hint(task, level)
+        return None if is_closed_book(task) else search_hint(task, level)
 
     def marks(self, task: Task) -> Mapping[str, str]:
         """The question, and the way to its answer."""
@@ -298,6 +306,12 @@ class SearchEnv(ToolEnv):
     # --- what its tools use -------------------------------------------------------------------------------------------
 
     def _open(self, task: Task) -> None:
+        """Offer the tools of the task, and open its documents where it has any use for them."""
+        spec = type(self).turn_spec
+        if is_closed_book(task):
+            self.turn_spec = replace(spec, tools=tuple(one for one in spec.tools if one.name == "answer"))
+            return
+        self.turn_spec = spec
         if self._library is None or self._table != task.private.get("corpus"):
             self._library, self._table = self._library_of(task), task.private.get("corpus")
 

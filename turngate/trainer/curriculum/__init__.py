@@ -6,6 +6,7 @@ A part that ships is named here, so that a config finds it by its type.
 from turngate.trainer.curriculum.base import Curriculum, CurriculumPart, Supply, TaskPool, pool_of
 from turngate.trainer.curriculum.choosing import BandPart, LearnabilityPart, PoolCurriculum, PoolPart
 from turngate.trainer.curriculum.predicted import PclPart
+from turngate.trainer.curriculum.retrieval import Ur2Part
 from turngate.trainer.curriculum.skipping import GresoPart
 from turngate.trainer.curriculum.source_bandit import DumpPart
 from turngate.trainer.curriculum.task_order import InOrderPart, TaskStream, shares
@@ -24,6 +25,7 @@ __all__ = [
     "Supply",
     "TaskPool",
     "TaskStream",
+    "Ur2Part",
     "pool_of",
     "shares",
 ]
