@@ -57,4 +57,4 @@ def _completed(row: dict[str, Any]) -> dict[str, Any]:
     whole = not row["unusable"]
     tasks = len({*row["task_B"]}) if whole else None
     questions = len({*row["question_B"]}) if whole and "question_B" in row else None
-    return {"tasks": tasks, "questions": questions, "question_B": row["task_B"], **row}
+    return {"tasks": tasks, "questions": questions, "question_B": row["task_B"], "abstention": None, **row}

@@ -31,6 +31,7 @@ from turngate.run.room import check_room
 from turngate.run.splits import overlaps_with_run
 from turngate.runs import RunFolder
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.trainer.abstention import abstention_lines
 from turngate.trainer.evaluate import Evaluation, evaluate
 from turngate.trainer.guidance import MemoryGuide, MemoryGuidePart
 from turngate.trainer.overlap import SplitOverlap, overlap_lines
@@ -100,7 +101,7 @@ def evaluate_config(
             results = asyncio.run(_play(config, environments, player, folder, temperatures, shown))
             write_json_atomic(folder.result, {"evaluations": [_row(label, result) for label, result in results]})
     for line in [
-        *(_line(label, result, helped=shown is not None) for label, result in results),
+        *(line for label, result in results for line in _lines(label, result, helped=shown is not None)),
         *overlap_lines(overlaps),
         *lines,
     ]:
@@ -229,7 +230,14 @@ def _row(label: str, result: Evaluation) -> dict[str, JSON]:
         "rate_low": low,
         "rate_high": high,
         "rate_of_all": result.rate_of_all,
+        "abstention": None if result.abstention is None else {k: dict(v) for k, v in result.abstention.items()},
     }
+
+
+def _lines(label: str, result: Evaluation, *, helped: bool) -> list[str]:
+    """The result of an evaluation, and where some tasks have no answer, who answered and who held back."""
+    table = [] if result.abstention is None else abstention_lines(result.abstention)
+    return [_line(label, result, helped=helped), *(f"  {line}" for line in table)]
 
 
 def _line(label: str, result: Evaluation, *, helped: bool) -> str:

@@ -27,6 +27,7 @@ from turngate.report.tables import (
 from turngate.report.warm_start import draw_passes, tell_passes
 from turngate.runs import RunFolder
 from turngate.store import write_text_atomic
+from turngate.trainer.abstention import abstention_lines
 from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.evaluate import Evaluation
 from turngate.trainer.guidance import NoGuidePart
@@ -50,6 +51,7 @@ def write_report(path: Path, console: Console) -> None:
             text.append("".join(f"* {line}\n" for line in lines))
     text += tell_passes(run, console)
     text += _tell_success({title: phases for title, one in _runs(run) if (phases := _phases(one))}, console)
+    text += [told for title, one in _runs(run) if (told := _tell_abstention(title, one, console))]
     text += tell_baselines(run, console)
     text += tell_guidance(_metrics(run), console)
     for title, one in _runs(run):
@@ -86,6 +88,22 @@ def _tell_success(runs: Mapping[str, Phases], console: Console) -> list[str]:
     told = note(success for phases in runs.values() for results in phases.values() for success in results)
     console.print(told, markup=False, highlight=False)
     return [*(f"## {title}\n\n{comparison_markdown(phases)}" for title, phases in runs.items()), f"{told}\n"]
+
+
+def _tell_abstention(title: str, run: RunFolder, console: Console) -> str:
+    """Print who answered and who held back in the evaluations of one run in which some tasks had no answer; returns the
+    same as a section of ``summary.md``, or nothing."""
+    lines = [
+        f"{phase}, {one.split}, temperature {one.temperature:g}; {line}"
+        for phase, one in read_evaluations(run.path)
+        if one.abstention is not None
+        for line in abstention_lines(one.abstention)
+    ]
+    if not lines:
+        return ""
+    heading = f"answered and held back, {title}"
+    console.print("\n" + "\n".join([heading, *lines]), markup=False, highlight=False, soft_wrap=True)
+    return f"## {heading}\n\n" + "".join(f"* {line}\n" for line in lines)
 
 
 def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: Console) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.examine.run import Examining
+from turngate.trainer.abstention import Abstention, abstention_of
 from turngate.trainer.overlap import question_of
 from turngate.types import Group, Guidance, ScoredGroup, Task
 
@@ -20,6 +21,7 @@ class Evaluation:
 
     ``question_B``: what its task asks, as a short hash; tasks that ask the same are one question. ``tasks`` and
     ``questions``: how many distinct ones were asked, those of unusable episodes included; None where it is not known.
+    ``abstention``: who answered and who held back, of usable episodes; None unless some tasks have no answer.
     """
 
     split: str
@@ -30,6 +32,7 @@ class Evaluation:
     unusable: int
     tasks: int | None
     questions: int | None
+    abstention: Abstention | None = None
 
     @property
     def episodes(self) -> int:
@@ -76,6 +79,7 @@ async def evaluate(
     scored = [score(group) for group in groups]
     played = [(group.task.id, s) for group in scored for s in group.scores]
     usable = [(task, s) for task, s in played if s.usable]
+    pairs = [pair for group in scored for pair in zip(group.trajectories, group.scores, strict=True)]
     questions = {task: _digest(question) for task, question in question_of(tasks).items()}
     result = Evaluation(
         split=split,
@@ -86,6 +90,7 @@ async def evaluate(
         unusable=len(played) - len(usable),
         tasks=len(questions),
         questions=len(set(questions.values())),
+        abstention=abstention_of(trajectory for trajectory, s in pairs if s.usable),
     )
     return result, scored
 

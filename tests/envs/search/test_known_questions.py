@@ -6,8 +6,10 @@ import pytest
 
 import turngate
 from turngate.envs.search.known_questions import known_questions
+from turngate.envs.search.rubric import PATH_RUBRIC
 from turngate.envs.search.sources import KnownSearch
 from turngate.errors import ConfigError, DataError
+from turngate.types import Ending, Record
 
 HOTPOT = {
     "_id": "h1",
@@ -36,6 +38,18 @@ MUSIQUE = {
         {"idx": 2, "title": "Oslo", "paragraph_text": "On the Aker.", "is_supporting": True},
     ],
 }
+
+STEPS = [
+    {"id": 1, "question": "Where was Ann born?", "answer": "Oslo", "paragraph_support_idx": 0},
+    {"id": 2, "question": "Which river does #1 lie on?", "answer": "Aker", "paragraph_support_idx": 2},
+]
+DECOMPOSED = MUSIQUE | {"question_decomposition": STEPS}
+TRIPLES = [["Ann", "place of birth", "Oslo"], ["Oslo", "river", "Aker"]]
+CHAINED = HOTPOT | {"type": "compositional", "answer": "Aker", "evidences": TRIPLES}
+HUGGING_FACE_CHAINED = CHAINED | {
+    "evidences": dict(zip(("fact", "relation", "entity"), map(list, zip(*TRIPLES, strict=True)), strict=True))
+}
+BRIDGED = HOTPOT | {"type": "bridge", "supporting_facts": [["Oslo", 1], ["Ann", 0]]}
 
 
 def written(folder, *rows, name="q.jsonl"):
@@ -112,3 +126,107 @@ def test_no_documents_need_a_server(tmp_path):
         turngate.make("turngate/Search-v1", tasks=tasks)
     env = turngate.make("turngate/Search-v1", tasks=tasks, retriever={"type": "server", "url": "http://localhost:1/x"})
     assert "Question: Q?" in env.reset(seed=0)[0].text
+
+
+def test_the_way_to_the_answer_is_that_of_the_data_set(tmp_path):
+    for row, links in (
+        (DECOMPOSED, ("Where was Ann born?", "Which river does #1 lie on?")),
+        (CHAINED, ("place of birth", "river")),
+        (HUGGING_FACE_CHAINED, ("place of birth", "river")),
+        (BRIDGED, ()),
+    ):
+        (one,) = known_questions(written(tmp_path, row))
+        at = dict(zip(one.documents, one.titles, strict=True))
+        assert [at[name] for name in one.path.documents] == ["Ann", "Oslo"], row
+        assert (one.path.between, one.path.links) == (("Oslo",), links)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        HOTPOT,
+        BRIDGED | {"type": "comparison"},
+        BRIDGED | {"answer": "Ann"},  # the title of one of the two: nothing says which comes first
+        BRIDGED | {"answer": "town"} | {"context": [["Ann", ["Ann."]], ["Oslo", ["A town."]]]},
+        CHAINED | {"evidences": [TRIPLES[0], ["Bob", "river", "Aker"]]},  # side by side
+        CHAINED | {"evidences": TRIPLES[:1]},  # ends elsewhere
+        CHAINED | {"evidences": [["Zoe", "place of birth", "Oslo"], TRIPLES[1]]},  # begins elsewhere
+        CHAINED | {"evidences": [[1], 2]},
+        CHAINED | {"evidences": "[]"},
+        MUSIQUE | {"question_decomposition": [STEPS[0], STEPS[1] | {"paragraph_support_idx": None}]},
+        MUSIQUE | {"question_decomposition": [STEPS[0], STEPS[1] | {"paragraph_support_idx": 9}]},
+        MUSIQUE | {"question_decomposition": [STEPS[0], STEPS[1] | {"paragraph_support_idx": 1}]},  # not supporting
+        MUSIQUE | {"question_decomposition": 3},
+    ],
+)
+def test_where_the_data_set_says_no_way_there_is_none(tmp_path, row):
+    (one,) = known_questions(written(tmp_path, row))
+    assert one.path.documents == one.path.between == ()
+    assert len(one.documents) == 2
+
+
+def test_the_way_is_paid_in_part(tmp_path):
+    file = written(tmp_path, DECOMPOSED)
+    tasks = {"type": "search_file", "questions": str(file), "corpus": {"type": "contexts", "path": str(file)}}
+    env = turngate.make("turngate/Search-v1", tasks=tasks | {"held_out": 0}, k=1)
+    task = env.tasks.task("train", 0)
+    assert env.hint(task, 2).endswith("Look up in turn: Where was Ann born?, Which river does #1 lie on?.")
+
+    def paid(*actions):
+        env.reset(options={"task": task})
+        facts = [fact for action in actions for fact in env.step(action)[-1]["evidence"]]
+        record = Record(task_id=task.id, n_turns=len(actions), ending=Ending.FINISHED, evidence=tuple(facts))
+        return PATH_RUBRIC.score(record).total
+
+    first, last = task.private["path"]
+    assert paid(f"open {last}", "answer Bob") == 0.0
+    assert paid(f"open {first}", "answer Bob") == pytest.approx(0.1)
+    assert paid(f"open {first}", f"open {last}", "answer Bob") == pytest.approx(0.2)
+    assert paid(f"open {first}", f"open {last}", "answer Oslo") == pytest.approx(0.2 + 0.2 * 0.4)
+    assert paid(f"open {first}", f"open {last}", "answer Aker") == pytest.approx(1.2)
+
+
+def test_a_question_asked_with_and_without_its_paragraphs(tmp_path):
+    """As in MuSiQue-Full: the same id, once without an answer."""
+    gone = [one for one in MUSIQUE["paragraphs"] if one["title"] != "Oslo"]
+    without = MUSIQUE | {"answerable": False, "paragraphs": gone}
+    file = written(tmp_path, DECOMPOSED, without)
+    corpus = {"type": "contexts", "path": str(file)}
+    tasks = {"type": "search_file", "questions": str(file), "corpus": corpus, "held_out": 0}
+    with pytest.raises(DataError, match="line 2: has no answer, but line 1 asks the same"):
+        KnownSearch.model_validate(tasks).open()
+    env = turngate.make("turngate/Search-v1", tasks=tasks | {"own_paragraphs": True})
+    asked = [env.tasks.task("train", number) for number in range(2)]
+    assert [task.id for task in asked] == ["q/m1", "q/m1/unanswerable"]
+    for task, river, answer in ((asked[0], "[", "Aker"), (asked[1], "no passage fits", "unknown")):
+        env.reset(options={"task": task})
+        assert env.step("search Aker river")[0].text.startswith(river)
+        env.step("search born")
+        *_, info = env.step(f"answer {answer}")
+        found = {fact.name: fact.value for fact in info["evidence"]}
+        assert (found["correct"], found["answerable"]) == (True, answer == "Aker")
+
+
+def test_own_paragraphs_are_those_of_the_questions(tmp_path):
+    file = written(tmp_path, MUSIQUE)
+    other = written(tmp_path, MUSIQUE, name="other.jsonl")
+    for corpus in ({"type": "contexts", "path": str(other)}, {"type": "jsonl", "path": str(file)}, None):
+        tasks = {"type": "search_file", "questions": str(file), "corpus": corpus, "own_paragraphs": True}
+        with pytest.raises(ConfigError, match="own_paragraphs needs the paragraphs of the questions"):
+            KnownSearch.model_validate(tasks).open()
+
+
+def test_a_passage_that_is_named_counts_as_its_document(tmp_path):
+    corpus = written(tmp_path, {"id": "a", "text": "On the Aker."}, name="c.jsonl")
+    rows = [
+        {"id": "1", "question": "Which river?", "answer": "Aker", "documents": ["a#0"]},
+        {"id": "2", "question": "Which town?", "answerable": False, "documents": ["a#0"]},
+    ]
+    tasks = {"questions": str(written(tmp_path, *rows)), "corpus": {"type": "jsonl", "path": str(corpus)}}
+    env = turngate.make("turngate/Search-v1", tasks=tasks | {"type": "search_file", "held_out": 0})
+    for number, answer in enumerate(("Aker", "unknown")):
+        task = env.tasks.task("train", number)
+        env.reset(options={"task": task})
+        found = {fact.name: fact.value for fact in env.step("open a#0")[-1]["evidence"]}
+        assert found["path_progress"] == 1.0
+        assert env.step(f"answer {answer}")[-1]["score"].outcome == 1.0

@@ -80,6 +80,7 @@ def test_the_form_of_search_r1():
     first, second = answer_to(index, json.dumps(asked).encode())["result"]
     assert first[0]["document"] == {"id": "a#0", "contents": '"Ann"\nAnts dig.'}
     assert second[0]["document"]["contents"] == "Bees fly."
+    assert answer_to(index, b'{"query": "ants"}') == answer_to(index, b'{"queries": ["ants"]}')  # as skyrl-gym asks
     assert answer_to(index, b'{"queries": ["ants"]}')["result"] == [[{"id": "a#0", "contents": '"Ann"\nAnts dig.'}]]
 
 
@@ -90,6 +91,7 @@ def test_the_form_of_search_r1():
         b"[]",
         b'{"queries": "ants"}',
         b'{"queries": [1]}',
+        b'{"query": 1}',
         b'{"queries": ["a"], "topk": -1}',
         b'{"queries": ["a"], "topk": 9999}',
     ],

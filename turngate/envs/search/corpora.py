@@ -119,10 +119,12 @@ class ContextDocuments(_File):
     """The paragraphs that a file of questions brings with it (HotpotQA, 2WikiMultihopQA, MuSiQue), each once."""
 
     type: Literal["contexts"] = "contexts"
+    line: int | None = Field(None, ge=1)
+    """Only the paragraphs of the question in this line (or with this number in a list); leave it out for all."""
 
     def documents(self) -> Iterator[Document]:
         """See ``known_questions.documents_of_contexts``."""
-        return documents_of_contexts(self._found())
+        return documents_of_contexts(self._found(), self.line)
 
 
 class GeneratedDocuments(DocumentSource):

@@ -120,7 +120,7 @@ class SearchEnv(ToolEnv):
         Raises ConfigError for questions without documents, unless a server has its own.
         """
         source = part.open()
-        if isinstance(part, KnownSearch) and self._part.local:
+        if isinstance(part, KnownSearch) and self._part.local and not part.own_paragraphs:
             library(None if part.corpus is None else part.corpus.model_dump(mode="json"), self._part)
         return source
 
@@ -164,6 +164,7 @@ class SearchEnv(ToolEnv):
         correct = right(answer, sought, looked=looked)
         f1 = token_f1(answer or "", sought.answers) if sought.answers else float(correct)
         facts: dict[str, object] = {
+            "answerable": bool(sought.answers),
             "answered": answer is not None,
             "correct": correct,
             "abstained": answer is not None and is_abstention(answer),

@@ -172,6 +172,8 @@ def answer_to(retriever: Retriever, body: bytes) -> dict[str, JSON]:
     except (ValueError, RecursionError) as error:
         raise ValueError("the body is not JSON") from error
     queries, k = (asked.get("queries"), asked.get("topk") or 3) if isinstance(asked, dict) else (None, 3)
+    if queries is None and isinstance(asked, dict):  # as skyrl-gym asks
+        queries = [asked.get("query")]
     if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
         raise ValueError("queries must be a list of texts")
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST_PASSAGES or len(queries) > MOST_QUERIES:

@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from turngate.envs.search.corpora import DocumentSource, PydocDocuments
+from turngate.envs.search.corpora import ContextDocuments, DocumentSource, PydocDocuments
 from turngate.envs.search.passages import CHUNK_CHARS
 from turngate.envs.tasks import TaskSource, TaskSourcePart
+from turngate.errors import ConfigError
 
 
 class SearchSource(TaskSourcePart):
@@ -57,19 +58,30 @@ class KnownSearch(SearchSource):
     """One question in so many is held out, chosen by its text (5: 20 %); 0 = none."""
     skip_bad: bool = False
     """Whether questions whose answer or documents the corpus does not hold are left out; else they are errors."""
+    own_paragraphs: bool = False
+    """Whether each question searches only the paragraphs that it brings with it, as in the distractor settings of
+    HotpotQA and MuSiQue; the corpus must be contexts of the same file. Else it searches those of all questions."""
 
     def open(self) -> TaskSource:
-        """See ``known_questions.tasks_of_file``."""
+        """See ``known_questions.tasks_of_file``. Raises ConfigError for own_paragraphs of another file."""
         from turngate.envs.search.known_questions import tasks_of_file
         from turngate.envs.search.library import corpus_of
 
         table = None if self.corpus is None else self.corpus.model_dump(mode="json")
+        if self.own_paragraphs and not (
+            isinstance(self.corpus, ContextDocuments) and self.corpus.path == self.questions and not self.corpus.line
+        ):
+            raise ConfigError(
+                f'own_paragraphs needs the paragraphs of the questions: corpus = {{type = "contexts", path = '
+                f'"{self.questions}"}}'
+            )
         return tasks_of_file(
             self.file_of("questions"),
             corpus=corpus_of(table),
             table=table,
             held_out=self.held_out,
             skip_bad=self.skip_bad,
+            own_paragraphs=self.own_paragraphs,
         )
 
 
