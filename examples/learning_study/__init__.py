@@ -1,0 +1,1 @@
+"""A tiny model learns to serve a help desk, and to search documents: ``python -m examples.learning_study``."""
