@@ -39,10 +39,10 @@ tree-study: $(STAMPS)/dev ## trees of episodes against chains, and turn values b
 sql-gates: $(STAMPS)/dev ## look-ups in SQL tasks paid summed, gated and not at all; rewrites docs/sql_gates.md in hours
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.sql_gates --results docs
 
-tool-use-study: $(STAMPS)/dev ## a tiny model learns to serve a help desk, three seeds with controls; rewrites docs/tool_use.md
+tool-use-study: $(STAMPS)/dev ## train a tiny model at a help desk, three seeds with controls; rewrites docs/tool_use.md
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.learning_study tool_use --results docs
 
-search-study: $(STAMPS)/dev ## a tiny model learns to search documents, three seeds with controls; rewrites docs/search.md
+search-study: $(STAMPS)/dev ## train a tiny model to search documents, three seeds with controls; rewrites docs/search.md
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.learning_study search --results docs
 
 test: lint ## everything that CI checks: style, types, layers, tests

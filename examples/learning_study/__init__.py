@@ -1,1 +1,1 @@
-"""A tiny model learns to serve a help desk, and to search documents: ``python -m examples.learning_study``."""
+"""Train a tiny model to serve a help desk, and to search documents: ``python -m examples.learning_study``."""
