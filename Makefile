@@ -14,10 +14,10 @@ TORCH_STAMP := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH)' | tr -c 'A-Za-z0-9
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo farming credit-study guidance-study tree-study sql-gates test quick lint format bench lab clean system
+.PHONY: help demo farming credit-study guidance-study tree-study sql-gates tool-use-study search-study test quick lint format bench lab clean system
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMPS)/demo ## train a tool-using agent on this machine's CPU, from nothing, in minutes
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/turngate train examples/sql_demo.toml --jobs 2
@@ -39,6 +39,12 @@ tree-study: $(STAMPS)/dev ## trees of episodes against chains, and turn values b
 
 sql-gates: $(STAMPS)/dev ## look-ups in SQL tasks paid summed, gated and not at all; rewrites docs/sql_gates.md in hours
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.sql_gates --results docs
+
+tool-use-study: $(STAMPS)/dev ## train a tiny model at a help desk, three seeds with controls; rewrites docs/tool_use.md
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.learning_study tool_use --results docs
+
+search-study: $(STAMPS)/dev ## train a tiny model to search documents, three seeds with controls; rewrites docs/search.md
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.learning_study search --results docs
 
 test: lint ## everything that CI checks: style, types, layers, tests
 	@$(BIN)/python -c 'import sqlite3; sqlite3.Connection.deserialize' \

@@ -1,0 +1,72 @@
+"""A tiny model imitates few demonstrations, then learns from reward alone; with both negative controls:
+
+    python -m examples.learning_study {tool_use,search} [--settings FILE] [--seeds 3] [--updates N] [--jobs 2]
+                                      [--out runs/learning_study] [--results docs]
+
+tool_use serves a desk of ``turngate/ToolUse-v1`` (examples/tool_use_demo.toml), search answers questions from
+documents in ``turngate/Search-v1`` (examples/search_demo.toml). The model that is trained is the best supervised one
+of its demonstrations, chosen on validation tasks; a control begins with the same model and runs as long.
+
+Runs go to ``--out``; a run that is complete is not run again, and ``turngate report`` reads each. Into ``--results`` go
+NAME.csv and NAME.png, and the table into a NAME.md that is already there. They cover every complete run in ``--out``
+with a chosen seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+from examples.farming.report import write_page
+from examples.learning_study.report import beforehand, read_runs, table, write_csv, write_figure
+from examples.learning_study.training import Wanted, config_of, train
+from examples.measured import about, commit
+from examples.study import in_stages, parsed, study_parser
+from turngate.runs import RunFolder
+
+EXAMPLES = Path(__file__).parent.parent
+TITLES = {"tool_use": "Serving a desk", "search": "Questions about documents"}
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = study_parser(__doc__, "runs/learning_study")
+    parser.add_argument("study", choices=TITLES, help="what is learned")
+    parser.add_argument("--settings", type=Path, help="config of the runs; left out: examples/STUDY_demo.toml")
+    parser.set_defaults(seeds=3)
+    chosen = parsed(parser, arguments)
+    chosen.settings = chosen.settings or EXAMPLES / f"{chosen.study}_demo.toml"
+    chosen.out /= chosen.study
+    return chosen
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Every run, then what comes out."""
+    chosen, began_s, before = options(arguments), time.perf_counter(), (commit(), os.getloadavg()[0])
+    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    fixed = {"settings": chosen.settings, "out": chosen.out, "updates": chosen.updates}
+    controls = config_of(seed=chosen.first_seed, **fixed).controls
+    trained = [Wanted(seed=seed, control=None, **fixed) for seed in seeds]
+    control = [Wanted(seed=seed, control=name, **fixed) for seed, name in product(seeds, controls)]
+    in_stages(train, (trained, control), chosen.jobs)  # a control begins with the model of its training
+    folders = {seed: RunFolder(chosen.out / f"seed-{seed}") for seed in seeds}
+    runs = [run for seed, folder in folders.items() for run in read_runs(folder, seed)]
+    file = chosen.results / f"{chosen.study}.csv"
+    write_csv(runs, file)
+    write_figure(runs, file.with_suffix(".png"), TITLES[chosen.study])
+    said = about("learning_study", arguments, [run.time_s for run in runs], time.perf_counter() - began_s, *before)
+    notes = [f"* seed {seed}: {line}" for seed, folder in folders.items() for line in beforehand(folder)]
+    text = "\n\n".join([said, table(runs), "\n".join(notes)])
+    page = file.with_suffix(".md")
+    if page.exists():
+        write_page(text, page)
+    print(f"\n{text}\n\nEvery number: {file}; the curves: {file.with_suffix('.png')}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

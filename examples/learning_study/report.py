@@ -1,0 +1,139 @@
+"""What comes out of the runs: a CSV, a figure, and the table of the page."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from examples.farming.report import interval
+from turngate.evaluations import read_evaluations
+from turngate.metrics import read_metrics
+from turngate.report.curves import plot_success
+from turngate.report.tables import by_question, paired_difference, wilson
+from turngate.runs import RunFolder
+from turngate.trainer.evaluate import Evaluation
+from turngate.trainer.overlap import overlap_lines, read_overlaps
+from turngate.trainer.tried_passes import read_passes
+from turngate.types import Metrics
+
+TRAINED = "training"
+
+
+class Run(NamedTuple):
+    """A run that is complete: the metrics of its updates, and its evaluations by (phase, "sampled" or "greedy").
+
+    ``kind``: "training", or the name of a control.
+    """
+
+    kind: str
+    seed: int
+    rows: Sequence[Metrics]
+    evaluations: Mapping[tuple[str, str], Evaluation]
+
+    @property
+    def time_s(self) -> float:
+        """Seconds that all updates took."""
+        return sum(value for row in self.rows for name, value in row.items() if name.startswith("time/"))
+
+
+def read_runs(folder: RunFolder, seed: int) -> list[Run]:
+    """The training of one seed and its controls, as far as they are complete."""
+    kinds = [(TRAINED, folder), *((one.path.name, one) for one in folder.controls)]
+    return [_read(kind, seed, one) for kind, one in kinds if one.is_complete]
+
+
+def _read(kind: str, seed: int, folder: RunFolder) -> Run:
+    found = {(phase, "sampled" if one.temperature else "greedy"): one for phase, one in read_evaluations(folder.path)}
+    return Run(kind, seed, read_metrics(folder.metrics), found)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def write_csv(runs: Sequence[Run], path: Path) -> None:
+    """One line for each evaluation of each run, and for each of its updates."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["kind", "seed", "split", "sampling", "phase", "episodes", "success"])
+        for run in runs:
+            for (phase, sampling), found in run.evaluations.items():
+                played = len(found.success_B)
+                lines.writerow([run.kind, run.seed, found.split, sampling, phase, played, f"{found.rate:.6g}"])
+            for row in run.rows:
+                rate = f"{row['train/success']:.6g}"
+                lines.writerow([run.kind, run.seed, "train", "sampled", f"{row['step']:.0f}", "", rate])
+
+
+def write_figure(runs: Sequence[Run], path: Path, title: str) -> None:
+    """Success in training episodes, means over seeds, of the training and of each control."""
+    curves = {kind.replace("_", " "): _mean_curve([run for run in runs if run.kind == kind]) for kind in kinds(runs)}
+    about = f"unaided training episodes, means over seeds {', '.join(map(str, seeds_of(runs)))}"
+    plot_success(curves, path, title=title, about=about)
+
+
+def _mean_curve(runs: Sequence[Run]) -> list[Metrics]:
+    return [
+        {"step": rows[0]["step"], "train/success": fmean(row["train/success"] for row in rows)}
+        for rows in zip(*(run.rows for run in runs), strict=True)
+    ]
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def kinds(runs: Sequence[Run]) -> list[str]:
+    """The training, then its controls."""
+    return list(dict.fromkeys(run.kind for run in runs))
+
+
+def seeds_of(runs: Sequence[Run]) -> list[int]:
+    """In ascending order."""
+    return sorted({run.seed for run in runs})
+
+
+def table(runs: Sequence[Run]) -> str:
+    """Held-out success of every seed before and after training and its controls, as Markdown."""
+    controls = kinds(runs)[1:]
+    heading = ["seed", "", "before, % [95 %]", "after, % [95 %]", "difference, points [95 %]"]
+    heading += [f"{control.replace('_', ' ')}, %" for control in controls]
+    lines = [heading, ["---"] * len(heading)]
+    for sampling in ("sampled", "greedy"):
+        lines += [_of_seed(runs, seed, sampling, controls) for seed in seeds_of(runs)]
+    lines += [_of_all(runs, sampling, controls) for sampling in ("sampled", "greedy")]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _of_seed(runs: Sequence[Run], seed: int, sampling: str, controls: Sequence[str]) -> list[str]:
+    own = {run.kind: run.evaluations for run in runs if run.seed == seed}
+    before, after = (own[TRAINED][phase, sampling] for phase in ("before", "after"))
+    change = paired_difference(*(by_question(one.question_B, one.success_B) for one in (before, after)))
+    ended = [f"{100 * own[one]['after', sampling].rate:.1f}" if one in own else "–" for one in controls]
+    said = f"**{100 * change.value:+.1f}** [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    return [str(seed), sampling, _rate(before), _rate(after), said, *ended]
+
+
+def _of_all(runs: Sequence[Run], sampling: str, controls: Sequence[str]) -> list[str]:
+    """Means over seeds; of the difference with Student's interval, in which seeds are the unit."""
+    trained = [run.evaluations for run in runs if run.kind == TRAINED]
+    before, after = ([one[phase, sampling].rate for one in trained] for phase in ("before", "after"))
+    change = interval([100 * (b - a) for a, b in zip(before, after, strict=True)])
+    ended = [[run.evaluations["after", sampling].rate for run in runs if run.kind == one] for one in controls]
+    means = [f"{100 * fmean(rates):.1f}" for rates in (before, after, *ended)]
+    said = f"**{change.mean:+.1f}** [{change.low:+.1f}, {change.high:+.1f}]"
+    return ["mean", sampling, *means[:2], said, *means[2:]]
+
+
+def _rate(found: Evaluation) -> str:
+    low, high = wilson(sum(found.success_B), len(found.success_B))
+    return f"{100 * found.rate:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def beforehand(folder: RunFolder) -> list[str]:
+    """Which pass of the warm start was chosen, and what the held-out split shares with training."""
+    passes = read_passes(folder)
+    shared = overlap_lines(read_overlaps(folder.overlap.read_text(encoding="utf-8"))) if folder.overlap.exists() else []
+    return [*([] if passes is None else [passes.line]), *shared]

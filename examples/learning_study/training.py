@@ -1,0 +1,49 @@
+"""The runs of the study. Other processes import ``train`` from here."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from turngate.config import Config, load
+from turngate.errors import ConfigError
+from turngate.run.job import Job
+from turngate.run.side_runs import side_runs
+from turngate.runs import RunFolder
+
+
+class Wanted(NamedTuple):
+    """One run; ``control`` None: the training, which makes the model that the controls of its seed begin with."""
+
+    settings: Path
+    seed: int
+    control: str | None
+    out: Path
+    updates: int | None
+
+
+def config_of(settings: Path, seed: int, out: Path, updates: int | None) -> Config:
+    """The settings of the training of one seed. Raises ConfigError for settings without controls."""
+    changes = [f"--seed={seed}", f"--folder={out}", f"--name=seed-{seed}"]
+    config = load(settings, [*changes, *([f"--train.steps={updates}"] if updates else [])])
+    if not config.controls:
+        raise ConfigError(f"'{settings}' has no controls, without which nothing is shown; name them: controls = […]")
+    return config
+
+
+def train(wanted: Wanted) -> str:
+    """Do one run, or what is left of it; says which, and how long that took."""
+    torch.set_num_threads(1)
+    began_s = time.perf_counter()
+    config = config_of(wanted.settings, wanted.seed, wanted.out, wanted.updates)
+    run, quiet = RunFolder(config.folder / config.name), Console(quiet=True)
+    if wanted.control is None:
+        Job(config.model_copy(update={"controls": (), "control_steps": None}), quiet).run()
+    else:
+        (side,) = (side for side in side_runs(config, run) if side.control == wanted.control)
+        Job(side.config, quiet, control=side.control, start=side.start).run()
+    return f"{run.label} {wanted.control or 'training'}: {time.perf_counter() - began_s:.0f} s"
