@@ -3,8 +3,8 @@
 Known keys: ``question`` or ``query``; ``answer``, ``answers``, ``golden_answers`` (texts or lists of aliases) and
 ``answer_aliases``; ``id`` or ``_id``; ``answerable``; ``supporting_facts`` with ``context`` (HotpotQA, 2Wiki: a list of
 [title, sentences], or Hugging Face's form of it); ``paragraphs`` with ``is_supporting`` (MuSiQue); ``documents``, the
-ids of the documents or passages that are needed; for their order what ``reasoning_paths`` names; ``nuggets``, what a long
-answer should say (see ``nugget_rows.py``).
+ids of the documents or passages that are needed; for their order what ``reasoning_paths`` names; ``nuggets``, what a
+long answer should say (see ``nugget_rows.py``).
 
 MuSiQue-Full has every question twice under one id, with its paragraphs and without some of them, and then without an
 answer. The second one is a question without an answer only where each searches its own paragraphs alone.
@@ -163,7 +163,7 @@ def _task(
         # whoever says that there is no answer must have looked at these
         private |= {"path": [_document(name, corpus) for name in one.documents], "between": []}
     if one.nuggets:
-        private["nuggets"] = [dict(nugget) for nugget in one.nuggets]
+        private["nuggets"] = [{"text": nugget["text"], "importance": nugget["importance"]} for nugget in one.nuggets]
     return Task(
         id=task_id, env_id=ENV_ID, prompt=one.text, private=private, split=split_of(normalize(one.text), held_out)
     )

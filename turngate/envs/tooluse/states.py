@@ -56,6 +56,11 @@ def spelled(state: JSON) -> str:
     return json.dumps(state, sort_keys=True, ensure_ascii=False)
 
 
+def leaves(state: JSON) -> dict[Path, JSON]:
+    """Path → value of every leaf. An empty table or list is a leaf, so that emptying one is seen."""
+    return dict(_leaves(state, ()))
+
+
 def changes(before: JSON, after: JSON) -> frozenset[Path]:
     """The paths at which two states differ. 1 and 1.0 are equal, 1 and true are not."""
     found: set[Path] = set()
@@ -73,21 +78,21 @@ def _compare(one: JSON, other: JSON, path: Path, found: set[Path]) -> None:
             found.add(path)
     elif mine is None or theirs is None:
         found.add(path)
-        found.update(_leaves(one if theirs is None else other, path))
+        found.update(below for below, _ in _leaves(one if theirs is None else other, path))
     else:
         for key in mine.keys() | theirs.keys() if mine.keys() != theirs.keys() else mine:
             step = (*path, key)
             if key in mine and key in theirs:
                 _compare(mine[key], theirs[key], step, found)
             else:
-                found.update(_leaves(mine[key] if key in mine else theirs[key], step))
+                found.update(below for below, _ in _leaves(mine[key] if key in mine else theirs[key], step))
 
 
-def _leaves(value: JSON, path: Path) -> Iterator[Path]:
-    """The paths of the leaves of a value. An empty table or list is a leaf, so that emptying one is seen."""
+def _leaves(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
+    """See ``leaves``."""
     parts = _parts(value)
     if parts is None:
-        yield path
+        yield path, value
     else:
         for key, item in parts.items():
             yield from _leaves(item, (*path, key))
