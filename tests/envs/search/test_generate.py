@@ -56,6 +56,28 @@ def test_the_splits_share_no_name():
     assert not {task.prompt for task in tasks()} & {task.prompt for task in tasks(split="heldout")}
 
 
+def test_names_of_words_share_words_and_no_name():
+    def names(split):
+        worlds = [world(split, number, 30, "words") for number in range(20)]
+        return {node.name for made in worlds for node in made.graph.nodes.values() if node.document}
+
+    train, heldout = names("train"), names("heldout")
+    assert not train & heldout
+    assert {word for name in heldout for word in name.split()} <= {word for name in train for word in name.split()}
+    assert all(re.fullmatch(r"[A-Z][a-z]+ [A-Z][a-z]+", name) for name in train)
+
+
+def test_the_oracle_answers_questions_about_names_of_words():
+    tasks = {"type": "generated_search", "naming": "words", "size": 12, "max_hops": 2}
+    with turngate.make("turngate/Search-v1", tasks=tasks, k=1) as env:
+        for number in range(20):
+            task = env.tasks.task("heldout", number)
+            env.reset(options={"task": task})
+            for line in env.oracle(task):
+                info = env.step(line)[4]
+            assert info["score"].outcome == 1.0
+
+
 def test_names_of_a_world_are_unique_and_ids_tell_nothing():
     for number in range(4):
         made = world("train", number, 40)

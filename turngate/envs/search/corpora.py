@@ -19,7 +19,7 @@ from pydantic import Field
 
 from turngate.envs.search.known_questions import documents_of_contexts
 from turngate.envs.search.linked_rows import linked_rows
-from turngate.envs.search.made_up import world
+from turngate.envs.search.made_up import Naming, world
 from turngate.envs.search.passages import CHUNK_CHARS, Corpus, Document
 from turngate.envs.search.readers import ENDINGS, of_folder, of_jsonl, of_parquet, of_sqlite
 from turngate.errors import ConfigError
@@ -137,10 +137,12 @@ class GeneratedDocuments(DocumentSource):
     """Number of the world in its split."""
     size: int = Field(30, ge=12)
     """About how many documents it has."""
+    naming: Naming = "made"
+    """What its names are put together from."""
 
     def documents(self) -> Iterable[Document]:
-        """See ``world.world``."""
-        return world(self.split, self.world, self.size).documents
+        """See ``made_up.world``."""
+        return world(self.split, self.world, self.size, self.naming).documents
 
 
 class LinkedRowDocuments(_File):

@@ -12,7 +12,7 @@ from pathlib import Path
 from turngate.envs.search.findings import bears_answer
 from turngate.envs.search.graphs import Graph, Route, routes
 from turngate.envs.search.linked_rows import linked_rows
-from turngate.envs.search.made_up import LinkedDocuments, world
+from turngate.envs.search.made_up import LinkedDocuments, Naming, world
 from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import split_of
 from turngate.errors import ConfigError, UnknownName
@@ -34,12 +34,20 @@ class SearchGenerator:
     splits: tuple[str, ...] = ("train", "heldout")
 
     def __init__(
-        self, *, max_hops: int, min_hops: int, unanswerable: float, worlds: int, size: int, chunk_chars: int
+        self,
+        *,
+        max_hops: int,
+        min_hops: int,
+        unanswerable: float,
+        worlds: int,
+        size: int,
+        chunk_chars: int,
+        naming: Naming = "made",
     ) -> None:
         if min_hops > max_hops:
             raise ConfigError(f"min_hops is {min_hops} and max_hops {max_hops}; min_hops can be at most max_hops")
         self._hops, self._unanswerable = (min_hops, max_hops), unanswerable
-        self._worlds, self._size, self._chunk_chars = worlds, size, chunk_chars
+        self._worlds, self._size, self._chunk_chars, self._naming = worlds, size, chunk_chars, naming
 
     def size(self, split: str) -> None:
         """Endless. Raises UnknownName."""
@@ -56,13 +64,14 @@ class SearchGenerator:
         hops = rng.whole(*self._hops)
         for _ in range(_WORLDS):
             number = rng.whole(0, self._worlds - 1)
-            made = world(split, number, self._size)
+            made = world(split, number, self._size, self._naming)
             for route in fair_routes(made, rng, hops, answered=answered):
                 table: Mapping[str, JSON] = {
                     "type": "generated",
                     "split": split,
                     "world": number,
                     "size": self._size,
+                    "naming": self._naming,
                     "chunk_chars": self._chunk_chars,
                 }
                 return task_of(f"search/{split}/{index}", split, made.graph, route, table)

@@ -2,7 +2,8 @@
 
 Every document says where its links lead, in one of several wordings, and mentions something else that is no answer.
 Some names of a world are nearly alike. Names belong to training or to the held-out split by their own hash, so no name
-of a held-out world occurs in a training world.
+of a held-out world occurs in a training world. "made" names are put together from syllables, and not even a word of one
+occurs in both splits; "words" are two words of a short list, for models that cannot copy a name piece by piece yet.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Literal, TypeAlias
 
 from turngate.envs.search.graphs import Graph, Node
 from turngate.envs.search.passages import Document
 from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import split_of
 
+Naming: TypeAlias = Literal["made", "words"]
 HELD_OUT = 4
 """One name in so many belongs to held-out worlds."""
 
@@ -23,6 +26,14 @@ _MISSING = 0.15  # share of the links that a document does not tell
 _BEGIN = "bar bel cor dan dor fel gar hal jor kel lam lor mar mer nor pel ran sal sol tar tel vel vor wil".split()
 _MIDDLE = "a e i o u an en ar or il".split()
 _END = "bek dan dor gan lek lin lo mor na nik ra rin sa son tan ton va vik".split()
+_FIRST = (
+    "amber birch cedar copper coral dawn ember fern flint frost grey hazel iron ivory jade larch maple marsh moss "
+    "north oak olive pearl pine quartz reed rose rust sage silver slate south stone teal thorn west willow winter"
+).split()
+_LAST = (
+    "bank bay bell bend bridge brook cliff cove crest cross dale dell field ford gate glen grove hall harbour heath "
+    "hill hollow lake lane ledge mead mill moor pass peak point pool ridge rock shore spring vale view well wood yard"
+).split()
 _OTHER = (
     "It is not to be confused with {}.",
     "Some lists name {} beside it.",
@@ -105,9 +116,10 @@ class LinkedDocuments:
 
 
 @lru_cache(maxsize=256)
-def world(split: str, number: int, size: int) -> LinkedDocuments:
+def world(split: str, number: int, size: int, naming: Naming = "made") -> LinkedDocuments:
     """World ``number`` of a split, with about ``size`` documents."""
     rng = SeededRandom("search-world", split, number, size)
+    new_name = _new_name if naming == "made" else _new_words
     graph = Graph(
         phrases={link.name: link.phrase for links in _LINKS.values() for link in links},
         links_of={kind: [link.name for link in links] for kind, links in _LINKS.items()},
@@ -115,7 +127,7 @@ def world(split: str, number: int, size: int) -> LinkedDocuments:
     by_kind: dict[str, list[Node]] = {}
     for kind, share in _SHARES.items():
         for _ in range(max(2, round(size * share / sum(_SHARES.values())))):
-            node = Node(id=_new_id(rng, graph), name=_new_name(rng, graph, kind, split, by_kind), kind=kind)
+            node = Node(id=_new_id(rng, graph), name=new_name(rng, graph, kind, split, by_kind), kind=kind)
             graph.add(node)
             by_kind.setdefault(kind, []).append(node)
     documents = [_document(rng, graph, node, by_kind) for node in [*graph.nodes.values()]]
@@ -165,9 +177,21 @@ def _new_name(rng: SeededRandom, graph: Graph, kind: str, split: str, by_kind: M
             return name
 
 
+def _new_words(rng: SeededRandom, graph: Graph, kind: str, split: str, by_kind: Mapping[str, list[Node]]) -> str:
+    """Two words that no other node is called and that together belong to the split; others share one of them."""
+    while True:
+        name = f"{rng.pick(_FIRST)} {rng.pick(_LAST)}".title()
+        if _belongs(name, split) and not any(node.name == name for node in graph.nodes.values()):
+            return name
+
+
+def _belongs(name: str, split: str) -> bool:
+    return (split_of(name, HELD_OUT) == "heldout") == (split == "heldout")
+
+
 def _word(rng: SeededRandom, split: str) -> str:
     """A word of a name that belongs to the split."""
     while True:
         made = (rng.pick(_BEGIN) + rng.pick(_MIDDLE) + rng.pick(_END)).capitalize()
-        if (split_of(made, HELD_OUT) == "heldout") == (split == "heldout"):
+        if _belongs(made, split):
             return made

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from turngate.envs.search.corpora import ContextDocuments, DocumentSource, PydocDocuments
+from turngate.envs.search.made_up import Naming
 from turngate.envs.search.passages import CHUNK_CHARS
 from turngate.envs.tasks import TaskSource, TaskSourcePart
 from turngate.errors import ConfigError
@@ -33,6 +34,9 @@ class GeneratedSearch(SearchSource):
     """Different worlds of each split."""
     size: int = Field(30, ge=12)
     """About how many documents a world has."""
+    naming: Naming = "made"
+    """made: names are put together from syllables, and no word of one occurs in both splits. words: two of 79 words,
+    and no whole name occurs in both; a small model copies them more easily."""
     chunk_chars: int = Field(CHUNK_CHARS, ge=40)
     """Most characters of a passage."""
 
