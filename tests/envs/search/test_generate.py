@@ -65,6 +65,7 @@ def test_names_of_words_share_words_and_no_name():
     assert not train & heldout
     assert {word for name in heldout for word in name.split()} <= {word for name in train for word in name.split()}
     assert all(re.fullmatch(r"[A-Z][a-z]+ [A-Z][a-z]+", name) for name in train)
+    assert all(re.fullmatch(r"\d\d", document.id) for document in world("train", 0, 60, "words").documents)
 
 
 def test_the_oracle_answers_questions_about_names_of_words():
@@ -102,6 +103,8 @@ def test_the_same_number_gives_the_same_task():
 def test_settings_that_contradict_each_other():
     with pytest.raises(ConfigError, match="min_hops is 3 and max_hops 2"):
         GeneratedSearch(min_hops=3, max_hops=2).open()
+    with pytest.raises(ConfigError, match=r'size is 61; with naming = "words" it can be at most 60'):
+        GeneratedSearch(size=61, naming="words").open()
     assert isinstance(GeneratedSearch().open(), SearchGenerator)
 
 

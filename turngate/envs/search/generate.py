@@ -12,7 +12,7 @@ from pathlib import Path
 from turngate.envs.search.findings import bears_answer
 from turngate.envs.search.graphs import Graph, Route, routes
 from turngate.envs.search.linked_rows import linked_rows
-from turngate.envs.search.made_up import LinkedDocuments, Naming, world
+from turngate.envs.search.made_up import MOST_NUMBERED, LinkedDocuments, Naming, world
 from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import split_of
 from turngate.errors import ConfigError, UnknownName
@@ -46,6 +46,8 @@ class SearchGenerator:
     ) -> None:
         if min_hops > max_hops:
             raise ConfigError(f"min_hops is {min_hops} and max_hops {max_hops}; min_hops can be at most max_hops")
+        if naming == "words" and size > MOST_NUMBERED:
+            raise ConfigError(f'size is {size}; with naming = "words" it can be at most {MOST_NUMBERED}')
         self._hops, self._unanswerable = (min_hops, max_hops), unanswerable
         self._worlds, self._size, self._chunk_chars, self._naming = worlds, size, chunk_chars, naming
 

@@ -3,7 +3,8 @@
 Every document says where its links lead, in one of several wordings, and mentions something else that is no answer.
 Some names of a world are nearly alike. Names belong to training or to the held-out split by their own hash, so no name
 of a held-out world occurs in a training world. "made" names are put together from syllables, and not even a word of one
-occurs in both splits; "words" are two words of a short list, for models that cannot copy a name piece by piece yet.
+occurs in both splits; "words" are two words of a short list, and ids two digits, for models that cannot copy piece by
+piece yet.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import split_of
 
 Naming: TypeAlias = Literal["made", "words"]
+MOST_NUMBERED = 60
+"""Most documents of a world whose ids are two digits."""
 HELD_OUT = 4
 """One name in so many belongs to held-out worlds."""
 
@@ -127,7 +130,7 @@ def world(split: str, number: int, size: int, naming: Naming = "made") -> Linked
     by_kind: dict[str, list[Node]] = {}
     for kind, share in _SHARES.items():
         for _ in range(max(2, round(size * share / sum(_SHARES.values())))):
-            node = Node(id=_new_id(rng, graph), name=new_name(rng, graph, kind, split, by_kind), kind=kind)
+            node = Node(id=_new_id(rng, graph, naming), name=new_name(rng, graph, kind, split, by_kind), kind=kind)
             graph.add(node)
             by_kind.setdefault(kind, []).append(node)
     documents = [_document(rng, graph, node, by_kind) for node in [*graph.nodes.values()]]
@@ -157,10 +160,13 @@ def _target(rng: SeededRandom, graph: Graph, link: _Link, node: Node, by_kind: M
     return value
 
 
-def _new_id(rng: SeededRandom, graph: Graph) -> str:
+def _new_id(rng: SeededRandom, graph: Graph, naming: Naming) -> str:
     """An id that tells nothing of its document."""
     while True:
-        made = "".join(rng.pick("bcdfghjkmnpqrstvwxz23456789") for _ in range(3))
+        if naming == "made":
+            made = "".join(rng.pick("bcdfghjkmnpqrstvwxz23456789") for _ in range(3))
+        else:
+            made = str(rng.whole(10, 99))
         if made not in graph.nodes:
             return made
 

@@ -36,7 +36,8 @@ class GeneratedSearch(SearchSource):
     """About how many documents a world has."""
     naming: Naming = "made"
     """made: names are put together from syllables, and no word of one occurs in both splits. words: two of 79 words,
-    and no whole name occurs in both; a small model copies them more easily."""
+    and no whole name occurs in both, and ids are two digits; a small model copies them more easily. For at most 60
+    documents."""
     chunk_chars: int = Field(CHUNK_CHARS, ge=40)
     """Most characters of a passage."""
 
