@@ -102,7 +102,7 @@ LOCK_HELP: Mapping[str, Help] = MappingProxyType(
         "bread": Help(title="oracle prefix (BREAD)", guide='{type = "bread"}', colour="#009E73"),
         "reverse": Help(
             title="reverse curriculum",
-            guide='{type = "reverse_curriculum", by = "env", start = 10, high = 0.6}',
+            guide='{type = "reverse_curriculum", by = "env", start = 11, high = 0.5}',
             colour="#D55E00",
         ),
         "reflect": Help(

@@ -1,9 +1,9 @@
 """Demonstrations that teach a model to act and to follow hints.
 
 Those of the lock say nothing about which key is right: each has keys of its own, drawn at random for every colour.
-Three of four come with a hint that names some of these keys, as the hints of the environment name the right ones; what
-a hint does not name, and all keys without one, are drawn turn by turn. Those of SQL are the oracle's; every second one
-shows one of the environment's hints.
+Half come with a hint that names all of these keys, as the hints of the environment name the right ones, and a quarter
+with one that names some; what a hint does not name, and all keys without one, are drawn turn by turn. Those of SQL are
+the oracle's; every second one shows one of the environment's hints.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turngate.run.environments import Environments
 from turngate.types import derive_seed
 
 FIRST = 1_000_000  # training plays the tasks before it
-LOCKS = 800
+LOCKS = 1600
 QUERIES = 200
 
 
@@ -56,7 +56,7 @@ def _lock(tasks: LockTasks, number: int, rng: np.random.Generator) -> dict[str, 
     task = tasks.task("train", FIRST + number)
     colours = colours_of(task)
     present = [colour for colour in COLOURS if colour in colours]
-    named = present[: int(rng.integers(1, len(present) + 1))] if number % 4 else []
+    named = (present if number % 2 else present[: int(rng.integers(1, len(present) + 1))]) if number % 4 else []
     keys = {colour: KEYS[int(rng.integers(len(KEYS)))] for colour in named}
     pressed = [keys.get(colour) or KEYS[int(rng.integers(len(KEYS)))] for colour in colours]
     hint = f"{', '.join(f'{colour} takes {key}' for colour, key in keys.items())}."
