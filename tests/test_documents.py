@@ -85,7 +85,8 @@ def test_every_part_of_the_package_is_found_by_its_short_name(acme: Path) -> Non
     """And there is an example for each kind of part that a config names."""
     script = f"""
         import turngate.config
-        import turngate.envs.search.env, turngate.envs.tooluse.domains.users, turngate.envs.tooluse.env
+        import turngate.envs.router.env, turngate.envs.search.env
+        import turngate.envs.tooluse.domains.users, turngate.envs.tooluse.env
         from turngate.parts import families
         from turngate.rubrics import find_rubric
         points = {entry_points()!r}
@@ -148,6 +149,7 @@ def test_tools_goals_users_documents_and_retrievers_of_the_package_are_played(ac
     sheet = {"wish": "Help me.", "facts": {}}
     talk: dict[str, object] = row | {"state": {"locked": [2], "user": sheet}, "goal": {"type": "state"}}
     rows |= {"talk.jsonl": talk, "questions.jsonl": {"question": "What is the square of 7?", "answer": "49"}}
+    rows["routed.jsonl"] = {"prompt": "What is the square of 7?", "answers": "49"}
     for name, one in rows.items():
         (acme / name).write_text(json.dumps(one) + "\n")
     script = """
@@ -165,11 +167,15 @@ def test_tools_goals_users_documents_and_retrievers_of_the_package_are_played(ac
         print(*played("ToolUse-v1", "say May I?", "unlock 2", "answer", tools=desk, tasks=tasks("talk.jsonl")))
         squares = {"type": "search_file", "questions": "questions.jsonl", "held_out": 1, "corpus": {"type": "squares"}}
         print(*played("Search-v1", "search square of 7", "answer 49", retriever="last_first", tasks=squares))
+        clerks = [{"type": "clerk", "name": "ann", "price": 0.5, "says": "It is 49."}]
+        routed = {"type": "routing_questions", "file": "routed.jsonl", "held_out": 0}
+        print(*played("Router-v1", "ask ann", "answer 49", models=clerks, tasks=routed))
     """
     said = run(acme, script).splitlines()
     assert said[:3] == ["unlocked 1.0", "unlocked 0.0", "Yes. 1.0"]
-    assert "The square of 7 is 49." in said[3] + "".join(said[4:])
-    assert said[-1].endswith(" 1.0")
+    assert "The square of 7 is 49." in "".join(said[3:-1])
+    assert said[-2].endswith(" 1.0")
+    assert said[-1] == "ann: It is 49. 1.0"
 
 
 def test_the_branching_of_the_package_grows_a_tree_of_its_environment(acme: Path) -> None:

@@ -19,8 +19,10 @@ TORCH_HOMES = {
     "agents/tiny.py",
     "trainer/torch/critic.py",
     "trainer/torch/learner.py",
+    "trainer/torch/packing.py",
     "trainer/torch/passes.py",
     "trainer/torch/rows.py",
+    "trainer/torch/tree_attention.py",
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
 OPTIONAL |= {"httpx2", "docker", "tensorboard", "tantivy"}

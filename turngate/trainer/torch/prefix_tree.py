@@ -48,6 +48,8 @@ def trees_of(batch: Batch, *, at_most: int) -> Iterator[PrefixTree]:
     Segments are sorted by their tokens, so that those which begin alike are neighbours.
     """
     starts = np.flatnonzero(batch.position_L == 0)
+    if not len(starts):
+        return
     ends = np.append(starts[1:], batch.n_tokens)
     ids = [batch.ids_L[start:end] for start, end in zip(starts, ends, strict=True)]
     order = sorted(range(len(ids)), key=lambda segment: ids[segment].astype(">i4").tobytes())

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -127,7 +126,7 @@ def tree_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
-    **more: Any,
+    **more: object,
 ) -> tuple[torch.Tensor, None]:
     """Attention as transformers calls it: ``query`` [1, heads, T, d], ``key`` and ``value`` [1, key heads, T, d].
 

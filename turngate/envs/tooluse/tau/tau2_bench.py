@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turngate.envs.tooluse.schema_tool import schema_tool
 from turngate.envs.tooluse.tau.checkout import imported, read_json, read_table, text_of
-from turngate.envs.tooluse.tau.desk import KitCall, TauStart, TauWorld, Toolkit
 from turngate.envs.tooluse.tau.first_tables import Holder, Place, Tables
+from turngate.envs.tooluse.tau.tau_world import KitCall, TauStart, TauWorld, Toolkit
 from turngate.errors import ConfigError, DataError
 from turngate.problems import of_row
 from turngate.tools.tool import Tool
@@ -82,7 +82,7 @@ class FirstState(BaseModel):
     message_history: tuple[Mapping[str, object], ...] | None = None
 
 
-class Scenario(BaseModel):
+class UserScenario(BaseModel):
     """What the user is told."""
 
     model_config = _ROWS
@@ -103,7 +103,7 @@ class Tau2Task(BaseModel):
 
     model_config = _ROWS
     id: str
-    user_scenario: Scenario
+    user_scenario: UserScenario
     initial_state: FirstState | None = None
     evaluation_criteria: Criteria | None = None
     user_tools: tuple[str, ...] | None = None

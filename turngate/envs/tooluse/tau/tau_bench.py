@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from turngate.envs.tooluse.schema_tool import schema_tool
 from turngate.envs.tooluse.tau.checkout import imported, read_json, text_of
-from turngate.envs.tooluse.tau.desk import KitCall, TauStart, TauWorld, Toolkit
 from turngate.envs.tooluse.tau.first_tables import Holder, Place, Tables
+from turngate.envs.tooluse.tau.tau_world import KitCall, TauStart, TauWorld, Toolkit
 from turngate.errors import ConfigError, DataError
 from turngate.problems import of_row
 from turngate.tools.tool import Tool

@@ -13,9 +13,9 @@ from turngate.envs.tooluse.domains.users import ScriptedUser, SimulatedUser
 from turngate.envs.tooluse.sources import ToolTaskSource
 from turngate.envs.tooluse.task_rows import ENV_ID
 from turngate.envs.tooluse.tau import tau2_bench, tau_bench
-from turngate.envs.tooluse.tau.desk import TauStart, TauWorld, needs_instructed
 from turngate.envs.tooluse.tau.graded import Basis, TauGoal, WantedCall
 from turngate.envs.tooluse.tau.known_wrong import known_wrong
+from turngate.envs.tooluse.tau.tau_world import TauStart, TauWorld, needs_instructed
 from turngate.envs.tooluse.world import OpenWorld
 from turngate.types import Task, ToolCall
 
