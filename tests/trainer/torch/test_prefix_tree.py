@@ -57,15 +57,6 @@ def test_one_tree_has_a_node_for_every_distinct_prefix(segments):
     assert [len(spelled(tree, node)) - 1 for node in range(len(tree.ids_T))] == list(tree.depth_T)
 
 
-@given(segments)
-def test_what_lies_below_a_node_ends_where_it_exits(segments):
-    (tree,) = trees_of(batch_of(segments), at_most=10_000)
-    paths = [spelled(tree, node) for node in range(len(tree.ids_T))]
-    for node, path in enumerate(paths):
-        below = [other for other, longer in enumerate(paths) if longer[: len(path)] == path]
-        assert below == list(range(node, tree.exit_T[node]))
-
-
 @given(segments, st.integers(1, 20))
 def test_no_tree_is_larger_than_allowed_unless_it_is_one_segment(segments, at_most):
     batch = batch_of(segments)
@@ -86,8 +77,9 @@ def test_each_token_sees_its_own_path_and_nothing_else(segments):
         b, _, q, k = block.mask.shape
         keys = block.keys.view(b, 1, k).expand(b, q, k)
         seen += [keys[row, at][block.mask[row, 0, at]].tolist() for row in range(b) for at in range(q)]
+    paths = [spelled(tree, node) for node in range(len(tree.ids_T))]
     for node, place in enumerate(layout.place_T.tolist()):
-        path = [other for other in range(node + 1) if other <= node < tree.exit_T[other]]
+        path = [other for other, spelling in enumerate(paths) if paths[node][: len(spelling)] == spelling]
         assert sorted(seen[place]) == path
     assert sum(block.mask.numel() for block in layout.blocks) == pairs_of(tree)
 

@@ -84,7 +84,7 @@ class Packer:
             try:
                 apart = self._apart(part, tree_rows(batch, tree, ~here, here, self._device))
                 why = f"a state differs by {apart:.2g} of its norm" if apart > self._agree else ""
-            except (ConfigError, TypeError, ValueError) as error:
+            except (ConfigError, RuntimeError, TypeError, ValueError) as error:
                 why = str(error)
         self._model.train(trains)
         if not why:

@@ -29,14 +29,13 @@ class Stem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixTree:
-    """Nodes are in depth-first order: those below node n are n + 1 … exit_T[n] − 1."""
+    """Nodes are in depth-first order, so those of a stem stand side by side."""
 
     ids_T: Int64Array
     depth_T: Int64Array
     """How many tokens stand before a node: its position."""
     parent_T: Int64Array
     """The node before; −1 for a first token."""
-    exit_T: Int64Array
     stems: tuple[Stem, ...]
     node_L: Int64Array
     """The node of each token of the batch; −1 for tokens of other segments."""
@@ -76,7 +75,6 @@ def _alike(one: IntArray, other: IntArray) -> int:
 def _grown(chosen: Sequence[int], ids: Sequence[IntArray], starts: Int64Array, n_tokens: int) -> PrefixTree:
     """The tree of segments that are sorted by their tokens."""
     node_L = np.full(n_tokens, -1, np.int64)
-    exit_T = np.zeros(sum(len(ids[segment]) for segment in chosen), np.int64)  # more than there will be
     stems: list[Stem] = []
     own_ids: list[IntArray] = []
     path, before, n_nodes = np.zeros(0, np.int64), ids[chosen[0]][:0], 0
@@ -84,13 +82,11 @@ def _grown(chosen: Sequence[int], ids: Sequence[IntArray], starts: Int64Array, n
         own = ids[segment]
         shared = _alike(before, own)
         new = np.arange(n_nodes, n_nodes + len(own) - shared)
-        exit_T[path[shared:]] = n_nodes  # what the last segment had alone ends here
         path, before, n_nodes = np.concatenate([path[:shared], new]), own, n_nodes + len(new)
         if len(new):
             stems.append(Stem(path[:shared], int(new[0]), n_nodes))
             own_ids.append(own[shared:])
         node_L[starts[segment] : starts[segment] + len(own)] = path
-    exit_T[path] = n_nodes
     parent_T = np.arange(n_nodes) - 1
     for stem in stems:
         parent_T[stem.start] = stem.path[-1] if len(stem.path) else -1
@@ -98,7 +94,6 @@ def _grown(chosen: Sequence[int], ids: Sequence[IntArray], starts: Int64Array, n
         ids_T=np.concatenate(own_ids).astype(np.int64),
         depth_T=np.concatenate([len(stem.path) + np.arange(stem.end - stem.start) for stem in stems]),
         parent_T=parent_T,
-        exit_T=exit_T[:n_nodes],
         stems=tuple(stems),
         node_L=node_L,
     )
