@@ -15,13 +15,13 @@ from time import perf_counter
 from turngate.agents.chat import Chat
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
-from turngate.config import TinyModel
 from turngate.envs.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.skeleton import skeleton
 from turngate.envs.sql.sources import LookupSql
 from turngate.run.demonstrations import texts_of
 from turngate.run.models import new_model
+from turngate.sections import TinyModel
 from turngate.tools.read import rewritten
 from turngate.trainer.overlap import overlap, question_of
 from turngate.types import Task, Trajectory

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from turngate.config import Config, TinyModel, dump, load, parse, parse_table
+from turngate.config import Config, dump, load, parse, parse_table
 from turngate.errors import ConfigError, DataError
 from turngate.parts import Part
 from turngate.rewards import Rubric
+from turngate.sections import TinyModel
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 from turngate.trainer.credit.rule import CreditRule
 

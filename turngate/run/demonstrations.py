@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from turngate.agents.rollout import Worlds
-from turngate.config import WarmStart
 from turngate.errors import ConfigError, DataError, EnvError, EpisodeError, UnknownName, UserError
 from turngate.jsonl import read_rows
 from turngate.run.environments import Environments
+from turngate.sections import WarmStart
 from turngate.types import Task
 
 

@@ -16,13 +16,13 @@ from functools import lru_cache, partial
 from typing import Self
 
 from turngate.agents.rollout import Worlds
-from turngate.config import EnvSection
 from turngate.envs.base import TurnEnv
 from turngate.envs.pool import EnvPool
 from turngate.envs.pools import EnvPools, maker
 from turngate.envs.registry import find, make
 from turngate.errors import ConfigError, MissingExtra, UnknownName, UserError
 from turngate.rewards import Rubric
+from turngate.sections import EnvSection
 from turngate.trainer.curriculum import Supply, TaskPool, TaskStream, pool_of, shares
 from turngate.types import Group, ScoredGroup, Task, derive_seed
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from turngate.agents.protocols import LanguageModel, Tokenizer
-from turngate.config import TinyModel
 from turngate.errors import MissingExtra, WriteError
+from turngate.sections import TinyModel
 
 
 def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from turngate.agents.chat import Chat
 from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Player, Worlds
-from turngate.config import Config, Validation
+from turngate.config import Config
 from turngate.errors import ConfigError, RunError
 from turngate.examine.base import Desk
 from turngate.examine.facts import recorded_answer
@@ -18,6 +18,7 @@ from turngate.examine.run import Examining
 from turngate.run.environments import Environments, naming_key
 from turngate.run.learners import reference_of, rounded_for
 from turngate.runs import RunFolder
+from turngate.sections import Validation
 from turngate.trainer.evaluate import Evaluation, evaluate
 from turngate.trainer.learner import Learner
 from turngate.trainer.overlap import question_of

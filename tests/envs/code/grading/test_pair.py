@@ -3,7 +3,9 @@
 1. Every alterable test is altered in exactly one run of a pair, and other draws choose otherwise.
 2. A test holds if it passes where it is real and is reported as failed where it is altered; nothing else is "failed".
 3. Both runs start before either ends.
-4. Code that tells runs apart, looks up what is expected, or equals everything, is not paid, with either runner.
+4. Code that tells runs apart, looks up what is expected, or equals everything, is not paid, with either runner. What
+   amounts to a coin, such as the clock, may be right by chance where a test keeps what it expects inside, so it is
+   tossed several times.
 """
 
 from dataclasses import replace
@@ -153,6 +155,7 @@ def with_return(code, head=""):
 
 
 EVERYTHING = "return type('E', (), {'__eq__': lambda s, o: True, '__lt__': lambda s, o: True})()"
+COIN = "waits for another time, and looks it up"
 CHEATS = {
     "looks up what is expected": with_return("return expected(x, low, high)", LOOK),
     "looks it up where it looks real, by the size of the value": with_return(
@@ -165,9 +168,7 @@ CHEATS = {
     "equals every number that is small": with_return(
         "return type('E', (int,), {'__eq__': lambda s, o: abs(o) < 60, '__hash__': int.__hash__})(0)"
     ),
-    "waits for another time, and looks it up": with_return(
-        "import time; return expected(x, low, high) if int(time.time() * 10) % 2 else max(x, low)", LOOK
-    ),
+    COIN: with_return("import time; return expected(x, low, high) if int(time.time() * 10) % 2 else max(x, low)", LOOK),
     "hangs where the value is not a bound": with_return(
         "e = expected(x, low, high)\n    while e is not None and e not in (low, high, x): pass\n    return e", LOOK
     ),
@@ -196,7 +197,10 @@ expects inside, nothing can find that out. Where it is asked, there is nothing t
 
 @pytest.mark.parametrize(
     ("where", "cheat"),
-    [*(("asked", cheat) for cheat in CHEATS), *(("inside", cheat) for cheat in CHEATS if cheat not in VERIFIES)],
+    [
+        *(("asked", cheat) for cheat in CHEATS),
+        *(("inside", cheat) for cheat in CHEATS if cheat not in VERIFIES and cheat != COIN),
+    ],
 )
 def test_no_cheat_is_paid(problem, bench, where, cheat):
     if where == "inside":
@@ -206,6 +210,12 @@ def test_no_cheat_is_paid(problem, bench, where, cheat):
     held = {name for name, holds in verdict.holds.items() if holds}
     assert not held & alterable_functions(problem), verdict
     assert where == "asked" or cheat != "equals everything" or verdict.forged
+
+
+def test_a_coin_is_paid_by_chance_at_most(problem, bench):
+    tosses = [Sorted(repair={"solution.py": f"{CHEATS[COIN]}# {number}\n"}) for number in range(4)]
+    paid = [measure(bench, inside(problem), toss).fixed > 0 for toss in tosses]
+    assert sum(paid) <= 1  # a chance of at most 1/64 each, so of 1 in 700 for two of four
 
 
 def test_honest_repairs_are_paid(problem, bench):

@@ -1,0 +1,235 @@
+"""The sections of a config: tables whose keys are fixed. ``turngate.config`` puts them and the parts together.
+
+An unknown key is an error; so is a setting that would have no effect. Importing this module imports no torch.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from turngate.envs.registry import id_alone
+from turngate.envs.tasks import TaskSourcePart
+from turngate.rubrics import NamedRubric
+from turngate.trainer.filters import FilterPart
+
+
+class Section(BaseModel):
+    """Base of every section: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class EnvSection(Section):
+    """The environment that is played. Write ``[[env]]`` several times to train on several at once."""
+
+    id: str = "turngate/Sql-v1"
+    """Registered id of the environment, for instance turngate/Sql-v1; ``turngate envs`` lists them. MODULE:ID imports
+    the module that registers it first, also one in the current folder: order:acme/Order-v0."""
+    name: str = Field("", pattern=r"^[A-Za-z0-9._/-]*$")
+    """Name of the environment in metrics and reports; empty: its id. Needed where two entries have the same id."""
+    split: str = "train"
+    """Split of the tasks that training plays; which splits there are depends on the source of the tasks."""
+    kwargs: dict[str, object] = {}
+    """Arguments of the environment's constructor, for instance {max_turns = 4}."""
+    tasks: TaskSourcePart | None = None
+    """Source of the tasks, for instance {type = "spider", folder = "…"}; left out: the environment's own tasks."""
+    rubric: NamedRubric | None = None
+    """Rubric that pays the episodes: the name of a shipped one (lock, sql, sql_reasoning, code_repair,
+    code_repair_direct, search, search_cited, search_path, search_truthful, search_nuggets, tool_use, tool_use_judged,
+    bfcl, tau_strict, router, router_window), a JSON or TOML file, a table with the keys below, or package.module:NAME.
+    Left out: the environment's own."""
+    allow_unsafe: bool = False
+    """Train although the rubric can pay a worse outcome more than a better one. Without this such a run is refused;
+    with it every report of the run says so."""
+    weight: float = Field(1.0, gt=0)
+    """Share of the tasks of each step, relative to the weights of the other environments: 2 and 1 play 2/3 and 1/3."""
+    together: int = Field(1, ge=1)
+    """Number of neighbouring tasks that always come in the same step, for instance 2 where every question has two
+    wordings that follow each other."""
+    isolation: Literal["thread", "process"] = "thread"
+    """Where environments run. thread: in threads of the training process, which is faster; process: each in a process
+    of its own, which can be killed, for code that may hang or crash."""
+
+    @model_validator(mode="after")
+    def _tasks_once(self) -> Self:
+        if self.tasks is not None and "tasks" in self.kwargs:
+            raise ValueError("tasks are given twice, in env.tasks and in env.kwargs.tasks; keep env.tasks")
+        return self
+
+    @property
+    def label(self) -> str:
+        """Name of the environment in the run: ``name``, or the id (without a module) where that is empty."""
+        return self.name or id_alone(self.id)
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """Keyword arguments of the environment's constructor."""
+        return self.kwargs if self.tasks is None else {**self.kwargs, "tasks": self.tasks.model_dump()}
+
+
+class TinyModel(Section):
+    """A new model: Qwen3's architecture with random weights, and a tokenizer trained on the texts of the warm start."""
+
+    layers: int = Field(4, ge=1)
+    """Number of transformer layers."""
+    width: int = Field(192, ge=16)
+    """Size of the hidden state; a multiple of ``heads``."""
+    heads: int = Field(4, ge=1)
+    """Number of attention heads of each layer."""
+    vocabulary: int = Field(2048, ge=260)
+    """Largest number of entries of the tokenizer's vocabulary."""
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
+
+
+class Validation(Section):
+    """Validation of the warm start: the model plays tasks of their own after its passes, and the best pass is kept."""
+
+    split: str = "heldout"
+    """Split of the validation tasks. Where eval.splits names it too, they are the tasks that follow the evaluated ones,
+    so the tasks of the evaluation choose nothing."""
+    tasks: int = Field(100, ge=1)
+    """Number of validation tasks of each environment. Each is played once at policy.temperature and once at
+    temperature 0; the mean of the two success rates is compared."""
+    every: int = Field(1, ge=1)
+    """Passes between two validations; the last pass is always validated. Raise it where validation takes long."""
+
+
+class WarmStart(Section):
+    """Supervised fine-tuning on solved episodes, before reinforcement learning."""
+
+    episodes: int | None = Field(None, ge=1)
+    """Number of episodes to imitate, written by the environment's oracle (its built-in solution of each task); leave
+    out when demonstrations are given."""
+    demonstrations: Path | None = None
+    """File of episodes to imitate instead of the oracle's: JSON lines {"task": ID, "actions": [TEXT, …]}. With "hint":
+    TEXT the first observation shows that hint, so the model learns to follow hints."""
+    epochs: int = Field(1, ge=1)
+    """Passes over all episodes, or the most passes where validation chooses among them; raise it where the warm-started
+    model hardly solves a task."""
+    episodes_per_batch: int = Field(64, ge=1)
+    """Episodes per optimizer step."""
+    lr: float = Field(1e-3, gt=0)
+    """Peak learning rate of AdamW in the warm start; reinforcement learning has learner.lr."""
+    validation: Validation | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.episodes is None) == (self.demonstrations is None):
+            raise ValueError("give either episodes (from the oracle) or demonstrations (a file)")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_choice(self) -> Self:
+        if self.validation is not None and self.validation.every >= self.epochs:
+            raise ValueError(
+                f"validation has no effect: with every = {self.validation.every} and epochs = {self.epochs} only the "
+                "last pass is validated, so there is nothing to choose; raise epochs, lower every, or leave it out"
+            )
+        return self
+
+
+class Refill(Section):
+    """Dynamic sampling: where filters drop the groups of some tasks, a step plays further tasks, until the groups of
+    tasks_per_step are left. The curriculum picks them."""
+
+    batches: int = Field(10, ge=2)
+    """Most batches of tasks of a step, the first one included. A step that still lacks tasks then is trained on what
+    there is, and ``refill/missing_tasks`` says how many it lacks."""
+
+
+class TrainSection(Section):
+    """The reinforcement-learning loop."""
+
+    steps: int = Field(100, ge=0)
+    """Number of training steps. Each plays episodes, then updates the weights. 0 = only the warm start, which is
+    evaluated once."""
+    tasks_per_step: int = Field(16, ge=1)
+    """Number of different tasks that are played in a step."""
+    group_size: int = Field(8, ge=2)
+    """Episodes of each task in a step: the siblings, which are compared with each other. More give a better baseline
+    and take longer."""
+    minibatches: int = Field(1, ge=1)
+    """Updates of the weights in a step, each on its share of the episodes. More learn faster from the same episodes,
+    but every update after the first is off-policy: older weights sampled its episodes."""
+    filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
+    """Filters that choose which of the played episodes are learned from; what a filter drops is counted."""
+    refill: Refill | None = None
+    checkpoint_every: int = Field(1, ge=1)
+    """Steps between checkpoints. A run that was killed goes on from its last checkpoint, so a larger number costs more
+    repeated steps and saves time on writing."""
+
+    @field_validator("filters")
+    @classmethod
+    def _once(cls, filters: tuple[FilterPart, ...]) -> tuple[FilterPart, ...]:
+        names = [part.type for part in filters]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the filter '{twice}' is listed twice, so its drops could not be told apart; keep one")
+        return filters
+
+    @model_validator(mode="after")
+    def _drops_something(self) -> Self:
+        if self.refill is not None and not self.filters:
+            raise ValueError("refill has no effect without filters, which drop groups; name some, or leave refill out")
+        if self.refill is not None and any(part.type == "top_std" for part in self.filters):
+            raise ValueError(
+                "refill does not go with the filter 'top_std', which drops its share of however many groups are played"
+            )
+        return self
+
+    @property
+    def filters_by_name(self) -> dict[str, FilterPart]:
+        """The filters in their order, by the name under which their drops are counted."""
+        return {part.type: part for part in self.filters}
+
+
+class EvalSection(Section):
+    """Evaluation before and after training, in which the model gets no hints."""
+
+    splits: tuple[str, ...] = ("heldout",)
+    """Splits of the environment's tasks that are evaluated."""
+    tasks: int = Field(200, ge=1)
+    """Number of tasks of each split; more tasks narrow the confidence intervals and take longer."""
+    samples: int = Field(1, ge=1)
+    """Episodes per task at the training temperature. The evaluation at temperature 0 plays each task once."""
+    memory: bool = False
+    """Evaluate once more after training, with the experience memory of guide "memory" in the context. The report has it
+    apart, as "with memory"; the other evaluations are without help."""
+
+
+class Baselines(Section):
+    """Supervised baselines: after the run, new models imitate more demonstrations and are evaluated like the run."""
+
+    demonstrations: tuple[int, ...] = Field(min_length=1)
+    """Numbers of demonstrations by the oracle, ascending, for instance [400, 800, 1600]: a model is made from each, by
+    the settings of the warm start. The report says with how many of them supervised learning alone is as good as
+    reinforcement learning after warm_start.episodes."""
+    epochs: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Most passes of each over its demonstrations, for instance [12, 8, 5]: more demonstrations need fewer. Empty =
+    warm_start.epochs for all."""
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        if self.epochs and len(self.epochs) != len(self.demonstrations):
+            raise ValueError(
+                f"epochs has {len(self.epochs)} numbers for {len(self.demonstrations)} numbers of demonstrations; "
+                "give one each, or leave epochs out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _ascend(self) -> Self:
+        numbers = self.demonstrations
+        later = next((b for a, b in pairwise(numbers) if b <= a), None)
+        if later is not None:
+            raise ValueError(f"demonstrations must ascend, and {later} does not; found {list(numbers)}")
+        return self
