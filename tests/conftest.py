@@ -42,6 +42,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "transformers",
             "tokenizers",
             "safetensors",
+            "peft",
             "httpx2",
             "matplotlib",
             "docker",

@@ -10,6 +10,7 @@ runs/NAME/
     trajectories/step=000012/           every episode
     set_aside/                          episodes of steps that were not finished and were played again
     verdicts.sqlite                     answers of judges
+    broken_batch.npz                    the batch of the last of several updates that were not finite
     memory.json                         the experience memory after training, with guide "memory"
     warm_start.json                     how each pass of the warm start did on validation tasks
     warm_start/ model/                  the model that training began from, and the trained one
@@ -116,6 +117,11 @@ class RunFolder:
     def memory(self) -> Path:
         """The experience memory after training, of a run whose guide keeps one."""
         return self.path / "memory.json"
+
+    @property
+    def broken_batch(self) -> Path:
+        """The batch of the last of several updates that had to be skipped."""
+        return self.path / "broken_batch.npz"
 
     @property
     def overlap(self) -> Path:

@@ -35,6 +35,10 @@ def test_a_table_without_a_type_opens_torch():
         "clip_norm": 1.0,
         "tokens_per_pass": 16384,
         "packing": "auto",
+        "checkpoint_activations": False,
+        "optimizer": "adamw",
+        "offload": False,
+        "lora": None,
     }
 
 

@@ -4,7 +4,7 @@ with random weights. Both are saved in Hugging Face format, so a folder made her
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,10 @@ def _found(name: str) -> Iterator[None]:
         ) from error
 
 
-def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write both in Hugging Face format."""
+def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapping[str, object] | None = None) -> None:
+    """Write both in Hugging Face format; ``weights``, by name, instead of the model's own."""
     _silence()
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, state_dict=None if weights is None else dict(weights))
     tokenizer.save_pretrained(folder)
 
 

@@ -157,7 +157,7 @@ class Job:
                 await self._train(run, done, sinks)
                 await self._evaluate(run, "after")
             await self._evaluate_memory(run)
-        save_model(model, chat.tokenizer, self.folder.model)
+        save_model(model, chat.tokenizer, self.folder.model, run.learner.weights())
 
     async def _resume(self, run: Run) -> int:
         """The last complete step; learner, policy and records are put back to it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turngate.agents.protocols import LanguageModel
 from turngate.config import Config
-from turngate.trainer.learner import Learner
+from turngate.trainer.learner import Learner, Measuring
 
 
 def learner_of(config: Config, model: LanguageModel) -> Learner:
@@ -37,12 +37,17 @@ def rounding_of(config: Config, sampler: LanguageModel) -> str:
     return f"both compute in {learned}: raise learner.tolerance if they differ by rounding only{exact}"
 
 
-def reference_of(config: Config, model: LanguageModel) -> Learner:
-    """The reference: a learner that is never updated and measures log-probabilities under ``model``.
+def reference_of(config: Config, model: LanguageModel) -> Measuring:
+    """The reference: measures log-probabilities under ``model``, which is never updated.
 
     It has the sampler's temperature but neither top_p nor top_k, which would make divergences infinite.
     """
-    return config.learner.open(model, sampling=config.policy.sampling.whole)
+    return config.learner.measuring(model, sampling=config.policy.sampling.whole)
+
+
+def start_of(config: Config, learner: Learner, model: LanguageModel) -> Measuring:
+    """The reference on ``model`` as it is before the first update of ``learner``, which trains it in place."""
+    return config.learner.measuring_start(learner, model, sampling=config.policy.sampling.whole)
 
 
 def reward_model_of(config: Config, model: LanguageModel) -> Learner:

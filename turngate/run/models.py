@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from turngate.agents.protocols import LanguageModel, Tokenizer
@@ -50,17 +50,20 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
     return model, tokenizer
 
 
-def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
+def save_model(
+    model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapping[str, object] | None = None
+) -> None:
     """Write model and tokenizer in Hugging Face format, in the precision of the weights. Raises WriteError.
 
-    They are written beside ``folder`` and renamed, so a folder of that name is always complete.
+    ``weights``, by name, are written instead of the model's own, as where adapters are added to these. The files are
+    written beside ``folder`` and renamed, so a folder of that name is always complete.
     """
     from turngate.agents import tiny
 
     writing = folder.with_name(f"writing_{folder.name}")
     shutil.rmtree(writing, ignore_errors=True)
     try:
-        tiny.save(model, tokenizer, writing)
+        tiny.save(model, tokenizer, writing, weights)
         writing.rename(folder)
     except Exception as error:  # a full disk raises an exception of safetensors, not an OSError
         shutil.rmtree(writing, ignore_errors=True)

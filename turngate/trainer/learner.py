@@ -6,13 +6,14 @@ can implement the same interface; ``turngate.trainer.torch`` has the one that ru
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Protocol, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel, Precision
@@ -26,13 +27,27 @@ torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to th
 
 Measured: TypeAlias = Mapping[str, FloatArray]
 NOTHING: Measured = {}
+OptimizerName: TypeAlias = Literal["adamw", "adamw_8bit"]
 MAX_KL = 2.0
 """Default of ``learner.max_kl``, in nats per token. For scale: PPO stops an update at 0.01 to 0.05, and a policy that
 forgot everything has moved by more than 5 (a uniform one has the logarithm of the vocabulary)."""
 
 
-class Learner(Protocol):
-    """Updates the weights: four methods to train and save, and three that measure a batch."""
+class Measuring(Protocol):
+    """Measures tokens under a model, such as the frozen one that a policy is kept close to."""
+
+    def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
+        """Log-probability of every policy token, float32[L]; with ``whole``, under the distribution without top-p and
+        top-k."""
+        ...
+
+    def entropies(self, batch: Batch) -> FloatArray:
+        """Entropy, in nats, of the distribution that each policy token was drawn from, float32[L]."""
+        ...
+
+
+class Learner(Measuring, Protocol):
+    """Updates the weights: four methods to train and save, and three that measure a batch (two of ``Measuring``)."""
 
     def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
         """Add the gradient of ``loss`` over ``batch`` to the accumulated one, and return metrics.
@@ -50,20 +65,15 @@ class Learner(Protocol):
         ...
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
-        """Update the weights with the accumulated gradient, reset it to 0, and return metrics."""
+        """Update the weights with the accumulated gradient, reset it to 0, and return metrics.
+
+        If a loss or the gradient is not finite nothing is updated. Raises NotFiniteError for several such updates in a
+        row.
+        """
         ...
 
     def weights(self) -> Weights:
         """The parameters by name, as ``Policy.publish`` takes them."""
-        ...
-
-    def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """Log-probability of every policy token, float32[L]; with ``whole``, under the distribution without top-p and
-        top-k."""
-        ...
-
-    def entropies(self, batch: Batch) -> FloatArray:
-        """Entropy, in nats, of the distribution that each policy token was drawn from, float32[L]."""
         ...
 
     def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
@@ -105,7 +115,7 @@ class Critic:
     warmup: int = 0
 
 
-def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Learner | None) -> dict[str, FloatArray]:
+def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Measuring | None) -> dict[str, FloatArray]:
     """The columns that ``loss`` needs, measured with the weights as they are: call it before a step's first update.
 
     ``reference`` holds the frozen model. It has the sampler's temperature, but neither top-p nor top-k, so that the
@@ -124,6 +134,19 @@ def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Learner 
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
+
+
+class Lora(BaseModel):
+    """LoRA: instead of the weights themselves, two thin matrices beside each linear layer are trained and saved. That
+    needs a fraction of the memory; the learning rate is usually ten times that of full training."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    rank: int = Field(16, ge=1)
+    """Rank of the learned change of a layer; raise it if learning stalls below what full training reaches."""
+    alpha: float = Field(32.0, gt=0)
+    """Scale of the change: alpha / rank times the product of the two matrices is added to the layer."""
+    targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
+    """Which layers have adapters: all linear ones but the head, or a list of names such as ["q_proj", "v_proj"]."""
 
 
 class LearnerPart(Part):
@@ -154,6 +177,19 @@ class LearnerPart(Part):
         samples from. ``critic`` adds a value head. ``lr`` replaces the setting ``lr``.
         """
 
+    def imitating(self, model: LanguageModel, *, lr: float) -> Learner:
+        """The learner of a warm start, which trains every weight of ``model`` in place."""
+        return self.open(model, lr=lr)
+
+    def measuring(self, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """What measures tokens under ``model``, and never updates it."""
+        return self.open(model, sampling=sampling)
+
+    def measuring_start(self, learner: Learner, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """What measures tokens under ``model`` as it is, while ``learner``, which was opened on it, goes on to train
+        it. Call it before the first update."""
+        return self.measuring(copy.deepcopy(model), sampling=sampling)
+
 
 class TorchLearnerPart(LearnerPart):
     """AdamW on a transformers model in this process, on a CPU or one GPU."""
@@ -169,23 +205,49 @@ class TorchLearnerPart(LearnerPart):
     packing: Literal["auto", "rows", "tree"] = "auto"
     """How segments go through the model: as padded rows, or as trees in which a prefix that several share is computed
     once. Auto: as trees where that costs less. It does not change the result."""
+    checkpoint_activations: bool = False
+    """Gradient checkpointing: compute the activations of each layer twice instead of keeping them; for long contexts
+    that run out of memory. It costs about a third more time and does not change the result."""
+    optimizer: OptimizerName = "adamw"
+    """AdamW with float32 moments (8 bytes per trained weight), or with moments of eight bits (2 bytes)."""
+    offload: bool = False
+    """Keep the optimizer's state in CPU memory and make its updates there; for a model on a GPU that has no room."""
+    lora: Lora | None = None
+    """Left out: every weight is trained. A warm start always trains every weight; adapters are then added to its
+    model. The sampler gets the model with the adapters added, and so does RUN/model."""
 
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
     ) -> Learner:
-        """A ``TorchLearner``."""
+        """A ``TorchLearner``. Raises ConfigError for ``offload`` of a model that is in CPU memory."""
+        if self.offload and model.get_output_embeddings().weight.device.type == "cpu":
+            raise ConfigError(
+                "learner.offload has no effect: the model is in CPU memory, and so is the optimizer's state; leave it "
+                "out"
+            )
+        settings = self.settings()
+        for name in ("tolerance", "max_kl", "lr"):
+            del settings[name]
         learner: Learner = torch_learner.TorchLearner(
-            model,
-            lr=self.lr if lr is None else lr,
-            weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            tokens_per_pass=self.tokens_per_pass,
-            sampling=sampling,
-            critic=critic,
-            dtype=self.dtype,
-            packing=self.packing,
+            model, lr=self.lr if lr is None else lr, sampling=sampling, critic=critic, **settings
         )
         return learner
+
+    def imitating(self, model: LanguageModel, *, lr: float) -> Learner:
+        """A ``TorchLearner`` of all weights."""
+        return self.model_copy(update={"lora": None}).open(model, lr=lr)
+
+    def measuring(self, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """A ``TorchLearner`` without anything that training alone needs."""
+        bare = {"lora": None, "optimizer": "adamw", "offload": False, "checkpoint_activations": False}
+        return self.model_copy(update=bare).open(model, sampling=sampling)
+
+    def measuring_start(self, learner: Learner, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """With adapters, the same model without them; else a copy."""
+        if self.lora is None:
+            return super().measuring_start(learner, model, sampling=sampling)
+        base: Measuring = learner.without_adapters(sampling)  # type: ignore[attr-defined]
+        return base
 
 
 class FrozenLearnerPart(LearnerPart):

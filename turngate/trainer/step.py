@@ -10,6 +10,7 @@ import numpy as np
 from turngate.errors import RunError
 from turngate.metrics import Clock
 from turngate.trainer.aside.learning import AsideBatch, add_beside, learn_apart
+from turngate.trainer.broken_batch import keeping
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
 from turngate.trainer.contexts import without_hints
 from turngate.trainer.evaluate import SUCCESS
@@ -36,6 +37,7 @@ from turngate.types import (
 
 _log = logging.getLogger(__name__)
 UNUSED = "unused"  # phase under which the store keeps episodes that were played and not learned from
+COUNTS = {"learner/skipped_updates"}  # metrics of updates that are added up; of others the mean is taken
 PROBES = 2  # episodes of which turns are sampled again after each publish (see ``canary``)
 
 
@@ -100,10 +102,11 @@ def learn(
     metrics |= noted
     update_kl = UpdateKl(batch, run.learner)
     for place, (part, columns) in enumerate(parts):
-        measured = run.learner.forward_backward(part, run.loss, measured=columns)
-        measured |= add_beside(run.learner, asides, minibatch=place, of=len(parts)) | run.learner.optim_step()
+        with keeping(run.keep_batch, part, columns):
+            measured = run.learner.forward_backward(part, run.loss, measured=columns)
+            measured |= add_beside(run.learner, asides, minibatch=place, of=len(parts)) | run.learner.optim_step()
         for name, value in measured.items():
-            metrics[name] = metrics.get(name, 0.0) + value / len(parts)
+            metrics[name] = metrics.get(name, 0.0) + value / (1 if name in COUNTS else len(parts))
     return metrics | update_kl.check(metrics, limit=run.max_kl)
 
 

@@ -11,31 +11,18 @@ import numpy as np
 import torch
 
 from turngate.agents.policies.forward import precision_of
-from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
 from turngate.trainer.contexts import Origin
 from turngate.trainer.learner import Measured
-from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
 from turngate.trainer.torch.packing import Packer, Packing
+from turngate.trainer.torch.prediction import Predicted, TokenPredictor
 from turngate.trainer.torch.rows import Rows
 from turngate.trainer.torch.tree_attention import attending
 from turngate.types import Batch, BoolArray, FloatArray, Sampling
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
-    """What the forward pass measures on the trained tokens: [S]; see ``Tokens``. ``logprob`` is −inf where top-p or
-    top-k cuts the token off."""
-
-    logprob: torch.Tensor
-    entropy: torch.Tensor
-    plain_logprob: torch.Tensor | None
-    nucleus_entropy: torch.Tensor | None
-    candidate_logprob: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,6 +55,7 @@ class Passes:
         self._device = self.head.weight.device
         precision = precision_of(dtype, self._device)
         self._bf16 = precision is torch.bfloat16
+        self._predictor = TokenPredictor(self.head, sampling, bf16=self._bf16)
         self._packer = Packer(self._hidden, model, packing, tokens_per_pass, precision)
 
     def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:
@@ -84,6 +72,16 @@ class Passes:
             tokens = self._tokens(batch, rows, self._predict(rows, hidden, needs), measured)
             states = hidden[rows.valued] if valued.any() else None
             yield Pass(rows=rows, tokens=tokens, states=states, outside=self._outside(batch, rows, tokens))
+
+    def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
+        """See ``TorchLearner.logprobs``."""
+        return self.measure(
+            batch, lambda said: said.plain_logprob if whole and said.plain_logprob is not None else said.logprob
+        )
+
+    def entropies(self, batch: Batch) -> FloatArray:
+        """See ``TorchLearner.entropies``."""
+        return self.measure(batch, lambda said: said.entropy)
 
     def measure(self, batch: Batch, read: Callable[[Predicted], torch.Tensor]) -> FloatArray:
         """``read`` of the prediction for every policy token: float32[L]; 0 elsewhere. No gradient."""
@@ -123,24 +121,7 @@ class Passes:
 
     def _predict(self, rows: Rows, hidden: torch.Tensor, needs: Needs) -> Predicted:
         """Predictions for the trained tokens; logits are computed only where one of these is predicted."""
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
-            logits = self.head(hidden[rows.before])
-        logits, chosen = logits.float(), rows.predicted[:, None]
-        temperature, cuts = self.sampling.temperature, self.sampling.truncates
-        distribution = truncated_log_softmax(logits, temperature, self.sampling.top_p, self.sampling.top_k)
-        plain = None
-        if cuts:
-            plain = torch.log_softmax(logits / temperature, dim=-1).gather(1, chosen)[rows.shared, 0]
-        entropy_P = entropy_of(distribution) if cuts else -(distribution.exp() * distribution).sum(-1)
-        nucleus_P = None if needs.nucleus is None else nucleus_entropy(distribution, needs.nucleus)
-        candidate_P = distribution.topk(needs.candidates, dim=-1).values if needs.candidates else None
-        return Predicted(
-            logprob=distribution.gather(1, chosen)[rows.shared, 0],
-            entropy=entropy_P[rows.shared],
-            plain_logprob=plain,
-            nucleus_entropy=None if nucleus_P is None else nucleus_P[rows.shared],
-            candidate_logprob=None if candidate_P is None else candidate_P[rows.shared],
-        )
+        return self._predictor(hidden[rows.before], rows.predicted, needs).at(rows.shared)
 
     def _tokens(self, batch: Batch, rows: Rows, predicted: Predicted, measured: Measured) -> Tokens:
         def column(array: Any) -> torch.Tensor:

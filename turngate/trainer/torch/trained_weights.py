@@ -1,0 +1,43 @@
+"""Which of a model's weights a learner trains, saves and publishes: here all of them, in ``lora.py`` adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from turngate.agents.protocols import LanguageModel
+from turngate.errors import StoreError
+
+
+class TrainedWeights:
+    """Every weight of ``model`` that wants a gradient."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def published(self) -> Mapping[str, torch.Tensor]:
+        """The weights by name, as the sampler knows them, without a copy: the next update changes them."""
+        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds of them."""
+        return {"model": dict(self.published())}
+
+    def load(self, state: Mapping[str, Any], path: Path) -> None:
+        """Read what ``state`` gave. Raises StoreError for the state of another model, and for one of adapters."""
+        if "model" not in state:
+            raise StoreError(f"'{path}' holds adapters; set learner.lora, with which it was saved")
+        self.copy_in(state["model"], dict(self.model.named_parameters()), path)
+
+    @staticmethod
+    def copy_in(saved: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], path: Path) -> None:
+        """Copy ``saved`` into ``own``. Raises StoreError where names or shapes differ."""
+        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
+            raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(saved[name])
