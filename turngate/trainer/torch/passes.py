@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from turngate.agents.policies.forward import precision_of
+from turngate.agents.architecture import logit_cap
+from turngate.agents.policies.forward import capped, precision_of
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
@@ -65,6 +66,7 @@ class Passes:
         packing: Packing = "auto",
     ) -> None:
         self.model, self.head, self.sampling = model, model.get_output_embeddings(), sampling
+        self._cap = logit_cap(model.config)
         self._device = self.head.weight.device
         precision = precision_of(dtype, self._device)
         self._bf16 = precision is torch.bfloat16
@@ -125,7 +127,7 @@ class Passes:
         """Predictions for the trained tokens; logits are computed only where one of these is predicted."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
             logits = self.head(hidden[rows.before])
-        logits, chosen = logits.float(), rows.predicted[:, None]
+        logits, chosen = capped(logits.float(), self._cap), rows.predicted[:, None]
         temperature, cuts = self.sampling.temperature, self.sampling.truncates
         distribution = truncated_log_softmax(logits, temperature, self.sampling.top_p, self.sampling.top_k)
         plain = None
