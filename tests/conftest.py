@@ -105,6 +105,7 @@ SLOW = """
     report/test_monitors.py
     rewards/test_known_parts.py
     rewards/test_safety.py
+    run/test_architectures.py
     run/test_branched_guides.py
     run/test_branching.py
     run/test_credit.py

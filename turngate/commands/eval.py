@@ -126,7 +126,7 @@ def _player(config: Config) -> Player:
             "model is a table for a new model, which has learned nothing yet; name a trained one: --model RUN/model"
         )
     with naming_key("model"):
-        check_model(config.model)
+        check_model(config.model, config.policy)
     model, tokenizer = load_model(config.model)
     return config.policy.player(rounded_for(config, model), config.policy.chat(model, tokenizer))
 

@@ -255,7 +255,7 @@ class Job:
         config = self.config
         if isinstance(config.model, str):
             with naming_key("model"):
-                check_model(config.model)
+                check_model(config.model, config.policy)
         if config.warm_start is not None:
             check_demonstrations(self.environments, config.warm_start)
             if config.warm_start.validation is not None:

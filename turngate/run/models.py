@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from turngate.agents.policies.parts import PolicyPart
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import MissingExtra, WriteError
 from turngate.sections import TinyModel
@@ -25,12 +26,21 @@ def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
     return tiny.load(name, dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu")
 
 
-def check_model(name: str) -> None:
-    """Check that ``load_model`` would find a model of that name. Raises ConfigError, MissingExtra."""
+def outlined(name: str) -> tuple[LanguageModel, Tokenizer]:
+    """What ``load_model`` would return but for the weights, which are not read. Raises ConfigError, MissingExtra."""
     require_torch()
     from turngate.agents import tiny
 
-    tiny.check(name)
+    return tiny.outline(name)
+
+
+def check_model(name: str, policy: PolicyPart | None = None) -> None:
+    """Check that ``load_model`` would find a model of that name which ``policy`` can play. Raises ConfigError,
+    MissingExtra."""
+    model, tokenizer = outlined(name)
+    if policy is not None:
+        policy.check(model)
+        policy.chat(model, tokenizer)
 
 
 def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[LanguageModel, Tokenizer]:

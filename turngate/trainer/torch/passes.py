@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from turngate.agents.architecture import logit_cap
 from turngate.agents.policies.forward import precision_of
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
@@ -55,7 +56,7 @@ class Passes:
         self._device = self.head.weight.device
         precision = precision_of(dtype, self._device)
         self._bf16 = precision is torch.bfloat16
-        self._predictor = TokenPredictor(self.head, sampling, bf16=self._bf16)
+        self._predictor = TokenPredictor(self.head, sampling, bf16=self._bf16, cap=logit_cap(model.config))
         self._packer = Packer(self._hidden, model, packing, tokens_per_pass, precision)
 
     def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:

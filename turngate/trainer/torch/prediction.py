@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from turngate.agents.policies.forward import capped
 from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
 from turngate.trainer.loss.tokens import Needs
@@ -43,10 +44,12 @@ class Predicted:
 
 class TokenPredictor:
     """Measures tokens under the distribution ``sampling``, with at most ``most`` logits at once; products with ``head``
-    are computed in bfloat16 if ``bf16``."""
+    are computed in bfloat16 if ``bf16``. ``cap``: see ``logit_cap``."""
 
-    def __init__(self, head: Any, sampling: Sampling, *, bf16: bool, most: int = LOGITS) -> None:
-        self.head, self.sampling, self._bf16, self._most = head, sampling, bf16, most
+    def __init__(
+        self, head: Any, sampling: Sampling, *, bf16: bool, cap: float | None = None, most: int = LOGITS
+    ) -> None:
+        self.head, self.sampling, self._bf16, self._cap, self._most = head, sampling, bf16, cap, most
 
     def __call__(self, states: torch.Tensor, chosen: torch.Tensor, needs: Needs) -> Predicted:
         """Of the tokens ``chosen``, int64 [P], which follow ``states``, [P, width]."""
@@ -54,7 +57,7 @@ class TokenPredictor:
         if n * vocabulary <= self._most:
             return _predicted(*self._measure(states, chosen, needs))
         at_once = max(1, self._most // vocabulary)
-        plain = not (self.sampling.truncates or needs.nucleus is not None or needs.candidates)
+        plain = not (self._cap or self.sampling.truncates or needs.nucleus is not None or needs.candidates)
         if plain and type(self.head) is torch.nn.Linear:  # another head may compute its weights when it is called
             dtype = torch.bfloat16 if self._bf16 else self.head.weight.dtype
             arguments = (self.head.weight, self.head.bias, chosen, self.sampling.temperature, at_once, dtype)
@@ -69,7 +72,7 @@ class TokenPredictor:
         """The columns of ``Predicted``, by way of all logits."""
         with torch.autocast(states.device.type, dtype=torch.bfloat16, enabled=self._bf16):
             logits = self.head(states)
-        logits, at = logits.float(), chosen[:, None]
+        logits, at = capped(logits.float(), self._cap), chosen[:, None]
         temperature, cuts = self.sampling.temperature, self.sampling.truncates
         distribution = truncated_log_softmax(logits, temperature, self.sampling.top_p, self.sampling.top_k)
         return (
