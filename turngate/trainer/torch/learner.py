@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from turngate.agents.policies.forward import cast
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError, RunError, StoreError
 from turngate.trainer.learner import NOTHING, Critic, Measured
-from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of
+from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, Tokens, gather, needs_of
 from turngate.trainer.torch.critic import ValueHead, ValueTargets
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.passes import Pass, Passes
@@ -124,7 +124,11 @@ class TorchLearner:
         self._held.append(found)
         for parameter in self._parameters:
             parameter.grad = None
-        return float(torch.stack([one.norm() for one in found if one is not None]).norm())
+        return self._norm([one for one in found if one is not None])
+
+    def _norm(self, tensors: Sequence[torch.Tensor]) -> float:
+        """The norm of all tensors together."""
+        return float(torch.stack([one.norm() for one in tensors]).norm())
 
     def _release(self) -> None:
         """Add what was put by to the accumulated gradient."""
@@ -186,13 +190,8 @@ class TorchLearner:
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError for the state of another model."""
         state = torch.load(path, map_location=self._device, weights_only=True)
-        own, saved = dict(self.model.named_parameters()), state["model"]
-        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
-            raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
-        critic = state.get("critic")
-        if (critic is None) != (self._value_head is None):
-            saved_with, has = ("without", "one") if critic is None else ("with", "none")
-            raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")
+        own, saved, critic = dict(self.model.named_parameters()), state["model"], state.get("critic")
+        refuse_other(path, state, own, critic=self._value_head is not None)
         if self._value_head is not None:
             self._value_head.load_state_dict(critic["head"])
             self._n_updates = critic["n_updates"]
@@ -210,8 +209,12 @@ class TorchLearner:
         if not needs_of(loss).survey or not isinstance(loss, Surveyed):
             return loss, self._memory
         with torch.no_grad():
-            parts = [one.tokens for one in self._passes.over(batch, loss, measured)]
+            parts = self._surveyed([one.tokens for one in self._passes.over(batch, loss, measured)])
         return loss.survey(gather(parts), self._memory) if parts else (loss, self._memory)
+
+    def _surveyed(self, parts: list[Tokens]) -> list[Tokens]:
+        """The tokens of the whole batch, of which these passes are all that this process computed."""
+        return parts
 
     def _descend(self, value: torch.Tensor, parts: Metrics, metrics: Metrics) -> None:
         """Add the gradient of one pass, and its metrics to ``metrics``."""
@@ -273,3 +276,13 @@ class TorchLearner:
             self._clipped(list(head.parameters()))
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
+
+
+def refuse_other(path: Path, state: Mapping[str, Any], own: Mapping[str, torch.Tensor], *, critic: bool) -> None:
+    """Raise StoreError for the state of another model than that with the weights ``own``, or of another critic."""
+    saved = state["model"]
+    if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
+        raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
+    if (state.get("critic") is not None) != critic:
+        saved_with, has = ("without", "one") if critic else ("with", "none")
+        raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")
