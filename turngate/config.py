@@ -35,7 +35,7 @@ from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.curriculum import CurriculumPart, InOrderPart
 from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
-from turngate.trainer.learner import LearnerPart, TorchLearnerPart
+from turngate.trainer.learner import NO_CRITIC, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.signals.settings import (
     CRITIC_COLUMNS,
@@ -150,6 +150,8 @@ class Config(Section):
             raise ConfigError(f"credit: {error}") from None
         if self.value is not None and not reads & VALUES:
             raise ValueError(f"value has no effect: credit '{name}' uses no critic; {', '.join(VALUE_TARGETS)} do")
+        if self.value is not None and not self.learner.has_critic:
+            raise ValueError(f"learner.type '{self.learner.type}' {NO_CRITIC}, unlike '{name}'")
         if self.reward_model is not None and name not in REWARD_MODELS:
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")

@@ -189,6 +189,14 @@ class Part(BaseModel):
         made.function = staticmethod(function)
         return made
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """How pickle sends it: a class that was made from a function, or for a path, is looked up by its name there."""
+        cls = type(self)
+        if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls:
+            return super().__reduce_ex__(protocol)
+        family = next(base for base in cls.__mro__ if "types" in base.__dict__)
+        return _named, (family, self.type, self.settings())
+
     def settings(self) -> dict[str, Any]:
         """Every setting except ``type``, by name."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
@@ -196,6 +204,10 @@ class Part(BaseModel):
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """A copy with changed settings, validated like a new part."""
         return type(self)(**{"type": self.type, **self.settings(), **dict(update or {})})
+
+
+def _named(family: type[Part], name: str, settings: Mapping[str, object]) -> Part:
+    return family.find(name)(type=name, **settings)
 
 
 def families() -> Iterator[type[Part]]:

@@ -78,7 +78,7 @@ def random_model(
 def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[LanguageModel, Tokenizer]:
     """Model, on a device, and tokenizer of a hub name or a local folder.
 
-    Raises ConfigError where there is none, where weights are missing or do not fit ``config.json``, and for a model that
+    Raises ConfigError where there is none, where weights are missing or do not fit ``config.json``, and for one that
     cannot be played here (``architecture.refusal``).
     """
     from transformers import AutoModelForCausalLM

@@ -69,6 +69,7 @@ async def _make(
         model = trial.best
     else:
         await _imitate(config, learner, solved, console, nothing)
+        learner.weights()  # into the model
     save_model(model, tokenizer, folder.warm_start)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Protocol, Self, TypeAlias
@@ -20,14 +21,18 @@ from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.parts import Part, when_used
 from turngate.trainer.loss.tokens import Loss, needs_of
+from turngate.trainer.torchrun import COMMAND, place
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
 frozen = when_used("turngate.trainer.torch.frozen")
+fsdp = when_used("turngate.trainer.torch.fsdp")
+team = when_used("turngate.trainer.torch.team")
 torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to this protocol, and so imports it
 
 Measured: TypeAlias = Mapping[str, FloatArray]
 NOTHING: Measured = {}
 OptimizerName: TypeAlias = Literal["adamw", "adamw_8bit"]
+NO_CRITIC = "trains no critic; choose a credit rule without one"
 MAX_KL = 2.0
 """Default of ``learner.max_kl``, in nats per token. For scale: PPO stops an update at 0.01 to 0.05, and a policy that
 forgot everything has moved by more than 5 (a uniform one has the logarithm of the vocabulary)."""
@@ -73,7 +78,8 @@ class Learner(Measuring, Protocol):
         ...
 
     def weights(self) -> Weights:
-        """The parameters by name, as ``Policy.publish`` takes them."""
+        """The parameters by name, as ``Policy.publish`` takes them. A learner that keeps them elsewhere also writes
+        them into the model that it was opened with, so that the model can be saved or copied then."""
         ...
 
     def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
@@ -155,6 +161,8 @@ class LearnerPart(Part):
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "learner"
     fallback: ClassVar[str] = "torch"
+    has_critic: ClassVar[bool] = True
+    """Whether it can train a value head."""
     lr: float = Field(1e-5, gt=0)
     """Learning rate of reinforcement learning; lower it if a run stops because learner.max_kl was exceeded."""
     tolerance: float = Field(1e-4, gt=0)
@@ -166,6 +174,21 @@ class LearnerPart(Part):
     dtype: Precision = "auto"
     """Precision of the forward pass; auto: bfloat16 on an accelerator that supports it, else float32. Weights are
     always kept, updated and saved in float32."""
+
+    @contextmanager
+    def started(self, *, jobs: int = 1) -> Iterator[bool]:
+        """Enter the block around a run: true in the process that is to work on it. Where it is false, this process was
+        started to help that one's learner, and has done so.
+
+        Raises ConfigError if ``torchrun`` started several processes, and this learner needs one.
+        """
+        here = place()
+        if here is not None and here.size > 1:
+            raise ConfigError(
+                f'torchrun started {here.size} processes, and learner.type "{self.type}" computes in one; set '
+                'learner.type = "fsdp", or start turngate train CONFIG without torchrun'
+            )
+        yield True
 
     @abstractmethod
     def open(
@@ -250,11 +273,74 @@ class TorchLearnerPart(LearnerPart):
         return base
 
 
+class FsdpLearnerPart(LearnerPart):
+    """AdamW in several processes, one per GPU, that torchrun starts: they divide weights, optimizer state and each
+    batch among them (FSDP2). Updates are those of type torch, to rounding."""
+
+    type: Literal["fsdp"] = "fsdp"
+    has_critic: ClassVar[bool] = False
+    weight_decay: float = Field(0.0, ge=0)
+    """Decoupled weight decay; at each step, weights shrink by this times the learning rate."""
+    clip_norm: float = Field(1.0, gt=0)
+    """Largest norm of a gradient; a larger one is scaled down to it."""
+    tokens_per_pass: int = Field(16384, ge=1)
+    """Most tokens, padding included, of one forward pass in each process; lower it if memory runs out. It does not
+    change the result."""
+    packing: Literal["auto", "rows", "tree"] = "auto"
+    """How segments go through the model: as padded rows, or as trees in which a prefix that several share is computed
+    once. Auto: as trees where that costs less. It does not change the result."""
+    timeout_s: float = Field(600.0, gt=0)
+    """Longest time, in seconds, that the processes wait for each other within one computation; after it the run stops.
+    Raise it if single passes take so long."""
+
+    @contextmanager
+    def started(self, *, jobs: int = 1) -> Iterator[bool]:
+        """See ``LearnerPart``. Raises ConfigError if ``torchrun`` did not start this process, and for ``jobs``."""
+        here = place()
+        if here is None:
+            raise ConfigError(f'learner.type "fsdp" computes in several processes; start them with {COMMAND}')
+        if jobs > 1:
+            raise ConfigError(
+                f'--jobs {jobs} does not go with learner.type "fsdp", whose processes make one run at a time'
+            )
+        if here.rank:
+            team.follow(here, timeout_s=self.timeout_s)
+            yield False
+            return
+        with team.leading(here, timeout_s=self.timeout_s):
+            yield True
+
+    def open(
+        self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
+    ) -> Learner:
+        """An ``FsdpLearner`` in the process that leads others. Elsewhere, as in commands that look into a run, a
+        ``TorchLearner`` with the same settings. Raises ConfigError for a critic."""
+        if critic is not None:
+            raise ConfigError(f'learner.type "fsdp" {NO_CRITIC}')
+        settings = {
+            "lr": self.lr if lr is None else lr,
+            "weight_decay": self.weight_decay,
+            "clip_norm": self.clip_norm,
+            "tokens_per_pass": self.tokens_per_pass,
+            "sampling": sampling,
+            "dtype": self.dtype,
+            "packing": self.packing,
+        }
+        leader = team.current()
+        learner: Learner = (
+            torch_learner.TorchLearner(model, **settings)
+            if leader is None
+            else fsdp.FsdpLearner(leader, model, **settings)
+        )
+        return learner
+
+
 class FrozenLearnerPart(LearnerPart):
     """No learning: the weights stay as they are, for a guide that learns without them, such as an experience
     memory."""
 
     type: Literal["frozen"] = "frozen"
+    has_critic: ClassVar[bool] = False
 
     @model_validator(mode="after")
     def _learns_nothing(self) -> Self:
@@ -273,7 +359,7 @@ class FrozenLearnerPart(LearnerPart):
         Raises ConfigError for a critic, which would have to learn.
         """
         if critic is not None:
-            raise ConfigError('learner.type "frozen" trains no critic; choose a credit rule without one')
+            raise ConfigError(f'learner.type "frozen" {NO_CRITIC}')
         make = frozen.FrozenLearner if lr is None else torch_learner.TorchLearner
         learner: Learner = make(model, lr=self.lr if lr is None else lr, sampling=sampling, dtype=self.dtype)
         return learner

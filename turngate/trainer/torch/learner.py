@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from turngate.agents.policies.forward import cast
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError, StoreError
 from turngate.trainer.learner import NOTHING, Critic, Lora, Measured, OptimizerName
-from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of
+from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, Tokens, gather, needs_of
 from turngate.trainer.torch.critic import ValueHead, ValueTargets
 from turngate.trainer.torch.lora import TrainedAdapters, WithoutAdapters
 from turngate.trainer.torch.optimizers import optimizer_of
@@ -148,7 +148,11 @@ class TorchLearner:
         self._held.append(found)
         for parameter in self._parameters:
             parameter.grad = None
-        return float(torch.stack([one.norm() for one in found if one is not None]).norm())
+        return self._norm([one for one in found if one is not None])
+
+    def _norm(self, tensors: Sequence[torch.Tensor]) -> float:
+        """The norm of all tensors together."""
+        return float(torch.stack([one.norm() for one in tensors]).norm())
 
     def _release(self) -> None:
         """Add what was put by to the accumulated gradient."""
@@ -225,14 +229,11 @@ class TorchLearner:
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError for the state of another model."""
         state = torch.load(path, map_location=self._device, weights_only=True)
-        critic = state.get("critic")
-        if (critic is None) != (self._value_head is None):
-            saved_with, has = ("without", "one") if critic is None else ("with", "none")
-            raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")
+        refuse_other_critic(path, state, critic=self._value_head is not None)
         self._trained.load(state, path)
         if self._value_head is not None:
-            self._value_head.load_state_dict(critic["head"])
-            self._n_updates = critic["n_updates"]
+            self._value_head.load_state_dict(state["critic"]["head"])
+            self._n_updates = state["critic"]["n_updates"]
         self._optimizer.load_state_dict(state["optimizer"])
         self._targets = []
         self._memory = state.get("memory", {})  # older checkpoints have neither of the two
@@ -245,8 +246,12 @@ class TorchLearner:
         if not needs_of(loss).survey or not isinstance(loss, Surveyed):
             return loss, self._memory
         with torch.no_grad():
-            parts = [one.tokens for one in self._passes.over(batch, loss, measured)]
+            parts = self._surveyed([one.tokens for one in self._passes.over(batch, loss, measured)])
         return loss.survey(gather(parts), self._memory) if parts else (loss, self._memory)
+
+    def _surveyed(self, parts: list[Tokens]) -> list[Tokens]:
+        """The tokens of the whole batch, of which these passes are all that this process computed."""
+        return parts
 
     def _descend(self, value: torch.Tensor, parts: Metrics, metrics: Metrics) -> None:
         """Add the gradient of one pass, unless its loss is not finite, and its metrics to ``metrics``."""
@@ -317,3 +322,10 @@ def _leaner(tokens_per_pass: int, lora: Lora | None, optimizer: OptimizerName, *
         'set learner.optimizer = "adamw_8bit"': optimizer == "adamw",
     }
     return [fewer, *(advice for advice, helps in others.items() if helps)]
+
+
+def refuse_other_critic(path: Path, state: Mapping[str, Any], *, critic: bool) -> None:
+    """Raise StoreError for a state with a critic where there is none, or the other way round."""
+    if (state.get("critic") is not None) != critic:
+        saved_with, has = ("without", "one") if critic else ("with", "none")
+        raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")

@@ -59,6 +59,10 @@ class Passes:
         self._predictor = TokenPredictor(self.head, sampling, bf16=self._bf16, cap=logit_cap(model.config))
         self._packer = Packer(self._hidden, model, packing, tokens_per_pass, precision)
 
+    def settled(self, batch: Batch) -> Packing:
+        """See ``Packer.settled``."""
+        return self._packer.settled(batch)
+
     def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:
         """The passes over a batch, with what ``loss`` needs and the states whose values are learned.
 
@@ -110,15 +114,17 @@ class Passes:
         """The last hidden state after every token: [r·t, width]."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
             if rows.tree is None:  # right padding under a causal mask needs no attention mask: no token sees a pad
-                output = self.model.base_model(input_ids=rows.ids, use_cache=False)
+                output = self._called(input_ids=rows.ids, use_cache=False)
             else:
                 positions = rows.tree.depth_T[None]
                 with attending(self.model):
-                    output = self.model.base_model(
-                        input_ids=rows.ids, position_ids=positions, use_cache=False, tree=rows.tree
-                    )
+                    output = self._called(input_ids=rows.ids, position_ids=positions, use_cache=False, tree=rows.tree)
         hidden: torch.Tensor = output.last_hidden_state
         return hidden.flatten(0, 1)
+
+    def _called(self, **inputs: Any) -> Any:
+        """The model without its head, called with ``inputs``."""
+        return self.model.base_model(**inputs)
 
     def _predict(self, rows: Rows, hidden: torch.Tensor, needs: Needs) -> Predicted:
         """Predictions for the trained tokens; logits are computed only where one of these is predicted."""
@@ -156,8 +162,12 @@ class Passes:
             candidate_logprob=predicted.candidate_logprob,
             thought=optional("thought_L"),
             origin=origin,
-            total=float(batch.policy_weight_L.sum()) or 1.0,
+            total=self._total(batch) or 1.0,
         )
+
+    def _total(self, batch: Batch) -> float:
+        """Σ ``policy_weight`` over the whole batch."""
+        return float(batch.policy_weight_L.sum())
 
     def _outside(self, batch: Batch, rows: Rows, tokens: Tokens) -> float | None:
         """See ``Pass.outside``."""

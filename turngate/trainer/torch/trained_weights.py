@@ -29,15 +29,26 @@ class TrainedWeights:
 
     def load(self, state: Mapping[str, Any], path: Path) -> None:
         """Read what ``state`` gave. Raises StoreError for the state of another model, and for one of adapters."""
-        if "model" not in state:
-            raise StoreError(f"'{path}' holds adapters; set learner.lora, with which it was saved")
-        self.copy_in(state["model"], dict(self.model.named_parameters()), path)
+        self.copy_in(whole_model(state, path), dict(self.model.named_parameters()), path)
 
     @staticmethod
     def copy_in(saved: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], path: Path) -> None:
         """Copy ``saved`` into ``own``. Raises StoreError where names or shapes differ."""
-        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
-            raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
+        refuse_other(saved, own, path)
         with torch.no_grad():
             for name, parameter in own.items():
                 parameter.copy_(saved[name])
+
+
+def whole_model(state: Mapping[str, Any], path: Path) -> Mapping[str, torch.Tensor]:
+    """All weights of a saved state. Raises StoreError for one of adapters."""
+    if "model" not in state:
+        raise StoreError(f"'{path}' holds adapters; set learner.lora, with which it was saved")
+    weights: Mapping[str, torch.Tensor] = state["model"]
+    return weights
+
+
+def refuse_other(saved: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Raise StoreError where names or shapes of saved weights are not those of ``own``."""
+    if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
+        raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
