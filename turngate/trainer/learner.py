@@ -28,6 +28,7 @@ frozen = when_used("turngate.trainer.torch.frozen")
 fsdp = when_used("turngate.trainer.torch.fsdp")
 team = when_used("turngate.trainer.torch.team")
 torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to this protocol, and so imports it
+torch_lora = when_used("turngate.trainer.torch.lora")
 
 Measured: TypeAlias = Mapping[str, FloatArray]
 NOTHING: Measured = {}
@@ -257,7 +258,9 @@ class TorchLearnerPart(LearnerPart):
         return learner
 
     def imitating(self, model: LanguageModel, *, lr: float) -> Learner:
-        """A ``TorchLearner`` of all weights."""
+        """A ``TorchLearner`` of all weights. Raises ConfigError for adapters that will not fit its model."""
+        if self.lora is not None:
+            torch_lora.check_targets(model, self.lora)
         return self.model_copy(update={"lora": None}).open(model, lr=lr)
 
     def measuring(self, model: LanguageModel, *, sampling: Sampling) -> Measuring:

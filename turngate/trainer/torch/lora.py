@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save_file
 
 from turngate.agents.protocols import LanguageModel
-from turngate.errors import ConfigError, StoreError
+from turngate.errors import ConfigError, StoreError, UnknownName
 from turngate.parts import when_used
 from turngate.trainer.learner import Lora
 from turngate.trainer.torch.passes import Passes
@@ -77,9 +77,10 @@ class WithoutAdapters:
 def add_adapters(model: LanguageModel, lora: Lora) -> None:
     """Put adapters into ``model``, in place; from then on its other weights need no gradient.
 
-    A depends on the shape of the model alone. Raises ConfigError for targets that the model does not have or that
-    cannot be adapted.
+    A depends on the shape of the model alone. Raises ConfigError as ``check_targets`` does, and for layers that cannot
+    be adapted.
     """
+    check_targets(model, lora)
     targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
     config = peft.LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, task_type="CAUSAL_LM")
     network: Any = model
@@ -89,13 +90,24 @@ def add_adapters(model: LanguageModel, lora: Lora) -> None:
             peft.inject_adapter_in_model(config, network, ADAPTER)
         except ValueError as error:
             problem = str(error).partition("\n")[0]
-            raise ConfigError(f"learner.lora.targets {lora.targets!r} does not fit the model: {problem}") from error
+            raise ConfigError(f"learner.lora.targets {targets!r} does not fit the model: {problem}") from error
+
+
+def check_targets(model: LanguageModel, lora: Lora) -> None:
+    """Raise ConfigError for a target that the model does not have, or that is its head or its embedding."""
+    network: Any = model
     ends = model.get_output_embeddings(), network.get_input_embeddings()
-    if any(isinstance(end, layers.LoraLayer) for end in ends):
-        raise ConfigError(
-            f"learner.lora.targets {lora.targets!r} names the head or the embedding of the model, which cannot be "
-            'adapted; name layers between them, or "all-linear"'
-        )
+    names = {name: module for name, module in network.named_modules() if not list(module.children())}
+    for target in () if isinstance(lora.targets, str) else lora.targets:
+        found = [module for name, module in names.items() if f".{name}".endswith(f".{target}")]
+        if not found:
+            linear = {name.rpartition(".")[2] for name, one in names.items() if isinstance(one, torch.nn.Linear)}
+            raise ConfigError(str(UnknownName("layer in learner.lora.targets", target, linear)))
+        if any(module is end for module in found for end in ends):
+            raise ConfigError(
+                f"'{target}' in learner.lora.targets is the head or the embedding of the model, which cannot be "
+                'adapted; name layers between them, or "all-linear"'
+            )
 
 
 def adapter_weights(model: LanguageModel) -> dict[str, torch.Tensor]:
