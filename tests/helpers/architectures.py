@@ -1,6 +1,5 @@
-"""The architectures of the model families, tiny and with random weights, each with the template and ends of its family."""
+"""Architectures of the model families, tiny and with random weights, each with the template of its family."""
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -14,7 +14,7 @@ from tests.helpers.architectures import SHAPES
 from turngate.agents import tiny
 from turngate.agents.chat import Chat, ends_of
 from turngate.agents.policies.local import LocalPolicy
-from turngate.agents.rollout import Player, TokenLimits
+from turngate.agents.rollout import TokenLimits
 from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.run.job import Job
