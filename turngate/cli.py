@@ -190,6 +190,35 @@ def evaluate(
     evaluate_config(_console(), settings, out=out, temperatures=(temperature,), memory=memory)
 
 
+@app.command(context_settings=_WITH_OVERRIDES)
+def doctor(
+    context: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help="A name on the Hugging Face hub, a model folder, or RUN/model.")
+    ] = "",
+    env: Annotated[str, typer.Argument(metavar="[ENV]", help="Registered id, or MODULE:ID of a module here.")] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file, as for train; it names model and environment where they are left out."),
+    ] = None,
+) -> None:
+    """Tell before any training what a model's files hold, what it is shown, the memory needed and what is refused.
+
+    Weights are not loaded. Any key can be set here as for train: --policy.context=4096. Exit code 1 if a run would be
+    refused.
+    """
+    from turngate.commands.doctor import doctor, settings_of
+    from turngate.errors import ConfigError
+
+    words = [word for word in (model, env, *context.args) if word]
+    named = [word for word in words if not word.startswith("--")]
+    if len(named) > 2:
+        raise ConfigError(f"'{named[2]}' is neither the model nor the environment; write: turngate doctor MODEL ENV")
+    overrides = [word for word in words if word.startswith("--")]
+    settings = settings_of(*[*named, "", ""][:2], config, overrides)
+    raise typer.Exit(0 if doctor(_console(), settings) else 1)
+
+
 @app.command()
 def explain(
     key: Annotated[str, typer.Argument(metavar="[KEY]", help="A key, such as credit or train.group_size.")] = "",

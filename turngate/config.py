@@ -250,6 +250,11 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"no config file '{path}'") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(path, str(error)) from error
+    return parse_with(data, overrides)
+
+
+def parse_with(data: dict[str, Any], overrides: Sequence[str]) -> Config:
+    """``parse`` after each ``--section.key=value`` is set in ``data``."""
     for override in overrides:
         _apply(data, override)
     return parse(data)

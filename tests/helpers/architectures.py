@@ -1,4 +1,4 @@
-"""Architectures of the model families, tiny and with random weights, each with the template and ends of its family."""
+"""Architectures of the model families, tiny and with random weights, each with the template of its family."""
 
 from functools import cache
 from pathlib import Path

@@ -78,8 +78,8 @@ def random_model(
 def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[LanguageModel, Tokenizer]:
     """Model, on a device, and tokenizer of a hub name or a local folder.
 
-    Raises ConfigError where there is none, where weights are missing or do not fit ``config.json``, and for one that
-    cannot be played here (``architecture.refusal``).
+    Raises ConfigError where there is none, where weights are missing or do not fit ``config.json``, and for a model
+    that cannot be trained (``architecture.refusal``).
     """
     from transformers import AutoModelForCausalLM
 

@@ -93,6 +93,8 @@ def evaluate_config(
         player = _player(config)
         if any(env.turn_spec.tools for _, env in environments):
             console.print(player.chat.about_tools, markup=False, highlight=False, soft_wrap=True)
+        if player.chat.about_history:
+            console.print(player.chat.about_history, markup=False, highlight=False, soft_wrap=True)
         with _fresh(path) as folder:
             write_json_atomic(folder.machine, machine())
             write_text_atomic(folder.config, dump(config))

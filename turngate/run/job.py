@@ -138,6 +138,8 @@ class Job:
         self._side_runs.begin()  # those that need the model of the warm start
         if self.folder.owner is None and any(env.turn_spec.tools for _, env in self.environments):
             self._say(chat.about_tools)
+        if self.folder.owner is None and chat.about_history:
+            self._say(chat.about_history)
         async with assembled(
             config,
             self.environments,

@@ -21,6 +21,19 @@ def rounded_for(config: Config, model: LanguageModel) -> LanguageModel:
     return model
 
 
+def bytes_of_passes(config: Config) -> tuple[int, int]:
+    """Bytes of a number in the passes of the learner, and of the sampler, on the device where a model would be."""
+    import torch
+
+    from turngate.agents.policies.forward import precision_of
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    sampled = getattr(config.policy, "dtype", "learner")
+    names = config.learner.dtype, config.learner.dtype if sampled == "learner" else sampled
+    learner, sampler = (precision_of(name, device).itemsize for name in names)
+    return learner, sampler
+
+
 def rounding_of(config: Config, sampler: LanguageModel) -> str:
     """What the user can do where sampler and learner differ by rounding alone, as advice for an error message."""
     from turngate.agents.policies.forward import precision_of

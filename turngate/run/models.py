@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from turngate.agents.policies.parts import PolicyPart
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import MissingExtra, WriteError
+from turngate.run.stored_weights import stored_weights
 from turngate.sections import TinyModel
 
 
@@ -38,6 +40,7 @@ def check_model(name: str, policy: PolicyPart | None = None) -> None:
     """Check that ``load_model`` would find a model of that name which ``policy`` can play. Raises ConfigError,
     MissingExtra."""
     model, tokenizer = outlined(name)
+    stored_weights(name, model)
     if policy is not None:
         policy.check(model)
         policy.chat(model, tokenizer)
@@ -78,6 +81,17 @@ def save_model(
     except Exception as error:  # a full disk raises an exception of safetensors, not an OSError
         shutil.rmtree(writing, ignore_errors=True)
         raise WriteError(folder, str(error).strip().partition("\n")[0]) from error
+
+
+def memory_here() -> tuple[str, int]:
+    """Where a model would be, and the bytes of memory there: of the first GPU, else of this machine."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name(0), torch.cuda.mem_get_info(0)[1]
+    total, limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    return "this machine", min(total, int(text)) if text.isdigit() else total
 
 
 def be_deterministic() -> None:
