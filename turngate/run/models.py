@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import MissingExtra, WriteError
@@ -50,10 +51,10 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
     return model, tokenizer
 
 
-def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write model and tokenizer in Hugging Face format, in the precision of the weights. Raises WriteError.
+def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path, *, card: str = "") -> None:
+    """Write model and tokenizer in Hugging Face format, in the precision of the weights, with ``card`` as README.md.
 
-    They are written beside ``folder`` and renamed, so a folder of that name is always complete.
+    They are written beside ``folder`` and renamed, so a folder of that name is always complete. Raises WriteError.
     """
     from turngate.agents import tiny
 
@@ -61,10 +62,23 @@ def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None
     shutil.rmtree(writing, ignore_errors=True)
     try:
         tiny.save(model, tokenizer, writing)
+        if card:
+            (writing / "README.md").write_text(card, encoding="utf-8")
         writing.rename(folder)
     except Exception as error:  # a full disk raises an exception of safetensors, not an OSError
         shutil.rmtree(writing, ignore_errors=True)
         raise WriteError(folder, str(error).strip().partition("\n")[0]) from error
+
+
+def stop_at(model: LanguageModel, tokenizer: Tokenizer, ends: Iterable[int]) -> None:
+    """Have ``generate`` of transformers stop at the tokens that end a turn, as training does."""
+    settings: Any = getattr(model, "generation_config", None)
+    if settings is None:
+        return
+    ids = sorted(ends)
+    settings.eos_token_id = ids if len(ids) > 1 else ids[0]
+    if settings.pad_token_id is None:
+        settings.pad_token_id = ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
 
 def be_deterministic() -> None:
