@@ -452,6 +452,9 @@ def serve_search(
 def export(
     run: RunPath,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder for the model.")],
+    best: Annotated[
+        bool, typer.Option("--best", help="The best validated step of a run with [train.validation].")
+    ] = False,
 ) -> None:
     """Write the trained model of a run as a Hugging Face folder, with a model card.
 
@@ -460,7 +463,7 @@ def export(
     """
     from turngate.commands.export import export
 
-    export(_console(), run, out)
+    export(_console(), run, out, best=best)
 
 
 @app.command()

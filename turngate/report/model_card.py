@@ -25,6 +25,7 @@ from turngate.runs import RunFolder
 from turngate.sections import EnvSection, TinyModel
 from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.tried_passes import read_passes
+from turngate.trainer.tried_steps import read_steps
 
 
 def model_card(run: RunFolder, config: Config, rubrics: Mapping[str, Rubric | str], *, steps: int, ends: str) -> str:
@@ -117,6 +118,8 @@ def _training(run: RunFolder, config: Config, steps: int) -> Iterator[tuple[str,
     yield "demonstrations", _demonstrations(config)
     if (passes := read_passes(run)) is not None:
         yield "chosen in the warm start", passes.line
+    if (validated := read_steps(run)) is not None and validated.tried:
+        yield "chosen in training", validated.line
     if not steps:
         yield "reinforcement learning", "none"
     else:

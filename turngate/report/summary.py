@@ -13,6 +13,7 @@ from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_success, unaided_success
 from turngate.report.guidance import PICTURE, plot_guidance, tell_guidance, was_guided
+from turngate.report.kept_steps import draw_steps, tell_steps
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
 from turngate.report.supervised import tell_baselines
 from turngate.report.tables import (
@@ -49,7 +50,7 @@ def write_report(path: Path, console: Console) -> None:
         if lines:
             console.print("\n" + "\n".join(lines), markup=False, highlight=False)
             text.append("".join(f"* {line}\n" for line in lines))
-    text += tell_passes(run, console)
+    text += tell_passes(run, console) + tell_steps(run, console)
     text += _tell_success({title: phases for title, one in evaluated_runs(run) if (phases := phases_of(one))}, console)
     text += [told for title, one in evaluated_runs(run) if (told := _tell_abstention(title, one, console))]
     text += tell_baselines(run, console)
@@ -58,7 +59,7 @@ def write_report(path: Path, console: Console) -> None:
         if rows := _metrics(one):
             text.append(_tell_alarms(title, one, rows, console))
     write_text_atomic(folder / "summary.md", "\n".join(text))
-    written = ", ".join(path.name for path in [folder / "summary.md", *draw_passes(run), *_draw(run)])
+    written = ", ".join(path.name for path in [folder / "summary.md", *draw_passes(run), *draw_steps(run), *_draw(run)])
     console.print(f"\nwritten into {folder}:", markup=False, highlight=False, soft_wrap=True)
     console.print(written, markup=False, highlight=False)
 

@@ -10,6 +10,7 @@ from typing import Any
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import MissingExtra, WriteError
 from turngate.sections import TinyModel
+from turngate.store.files import sync_files, sync_folder
 
 
 def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
@@ -64,10 +65,22 @@ def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path, *, card
         tiny.save(model, tokenizer, writing)
         if card:
             (writing / "README.md").write_text(card, encoding="utf-8")
+        sync_files(writing)
         writing.rename(folder)
+        sync_folder(folder.parent)
     except Exception as error:  # a full disk raises an exception of safetensors, not an OSError
         shutil.rmtree(writing, ignore_errors=True)
         raise WriteError(folder, str(error).strip().partition("\n")[0]) from error
+
+
+def put_weights(model: LanguageModel, folder: Path) -> None:
+    """Copy the weights in ``folder``, which ``save_model`` wrote of this model, into it."""
+    import torch
+
+    saved, own = load_model(str(folder))[0], dict(model.named_parameters())
+    with torch.no_grad():
+        for name, weight in saved.named_parameters():
+            own[name].copy_(weight)
 
 
 def stop_at(model: LanguageModel, tokenizer: Tokenizer, ends: Iterable[int]) -> None:

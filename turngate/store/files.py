@@ -114,6 +114,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_files(folder: Path) -> None:
+    """Make the contents of the files in ``folder`` survive a power cut, before it is renamed."""
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    sync_folder(folder)
+
+
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Lock a folder for writing; yields whether that succeeded, which without ``wait`` it may not.
