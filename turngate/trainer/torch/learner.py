@@ -18,6 +18,7 @@ from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_o
 from turngate.trainer.torch.critic import ValueHead, ValueTargets
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.passes import Pass, Passes
+from turngate.trainer.torch.shards import read_state, write_state
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
 
@@ -177,19 +178,19 @@ class TorchLearner:
         return self._passes.states(batch, wanted_L, head)
 
     def save(self, path: Path) -> None:
-        """Write weights, optimizer state, the critic and what losses remember to one file."""
+        """Write weights, optimizer state, the critic and what losses remember (see ``shards``)."""
         state = {"model": dict(self.weights()), "optimizer": self._optimizer.state_dict(), "memory": dict(self._memory)}
         if self._value_head is not None:
             state["critic"] = {"head": self._value_head.state_dict(), "n_updates": self._n_updates}
-        torch.save(state, path)
+        write_state(state, path)
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError for the state of another model."""
-        state = torch.load(path, map_location=self._device, weights_only=True)
+        state = read_state(path, self._device)
         own, saved = dict(self.model.named_parameters()), state["model"]
         if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
             raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
-        critic = state.get("critic")
+        critic: Any = state.get("critic")
         if (critic is None) != (self._value_head is None):
             saved_with, has = ("without", "one") if critic is None else ("with", "none")
             raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")
