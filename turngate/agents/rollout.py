@@ -315,7 +315,7 @@ class Player:
                 play.turns.append(self._turn(play, observation, context, completion, action))
                 return play.fail(fault, turn=len(play.turns) - 1)
             play.evidence += info["evidence"]
-            forced, learned = play.forced, not info.get("information", False)
+            forced, learned = play.forced, info.get("learned", True)
             play.turns.append(self._turn(play, observation, context, completion, info["action"], learned=learned))
             if forced is not None:
                 forced.check_key(len(play.turns) - 1, reply.state_key)
