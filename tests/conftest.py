@@ -75,6 +75,7 @@ SLOW = """
     benchmarks/credit_lab
     commands/test_disk.py
     commands/test_end_to_end.py
+    commands/test_export.py
     commands/test_loss_and_probe.py
     commands/test_mistakes.py
     commands/test_stopping.py
@@ -109,6 +110,7 @@ SLOW = """
     run/test_branched_guides.py
     run/test_branching.py
     run/test_credit.py
+    run/test_keeping.py
     run/test_killed.py
     run/test_side_runs.py
     run/test_supervised.py

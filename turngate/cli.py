@@ -478,6 +478,24 @@ def serve_search(
 
 
 @app.command()
+def export(
+    run: RunPath,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder for the model.")],
+    best: Annotated[
+        bool, typer.Option("--best", help="The best validated step of a run with [train.validation].")
+    ] = False,
+) -> None:
+    """Write the trained model of a run as a Hugging Face folder, with a model card.
+
+    The folder has weights, tokenizer, chat template, generation settings with the tokens that end a turn, and a
+    README.md that states data, rubric, settings and results. It loads with transformers alone.
+    """
+    from turngate.commands.export import export
+
+    export(_console(), run, out, best=best)
+
+
+@app.command()
 def report(run: RunPath) -> None:
     """Print the tables of a run again and redraw its curves."""
     from turngate.commands.report import report

@@ -221,6 +221,16 @@ class Config(Section):
         check_controls(self.controls, guide=self.guide.type, asides=[part.type for part in self.aside])
         if self.control_steps is not None and not self.controls:
             raise ValueError("control_steps has no effect without controls; leave it out")
+        validation = self.train.validation
+        if validation is not None and self.learner.type == "frozen":
+            raise ValueError(
+                "train.validation has no effect: the frozen learner's weights stay as they are; leave it out"
+            )
+        if validation is not None and self.control_steps is not None and self.control_steps <= validation.every:
+            raise ValueError(
+                f"control_steps = {self.control_steps} is not more than train.validation.every = {validation.every}, "
+                "so a control could not choose a step as the run does; raise control_steps, or lower every"
+            )
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,8 @@ runs/NAME/
     memory.json                         the experience memory after training, with guide "memory"
     warm_start.json                     how each pass of the warm start did on validation tasks
     warm_start/ model/                  the model that training began from, and the trained one
+    validation.json                     how the model did on validation tasks after some training steps
+    best/step=000012/                   the model after the best of these steps; older ones that a checkpoint may need
     checkpoints/step=000012/            the last two checkpoints
     tensorboard/ wandb/                 files of the sinks with these names
     baselines/400/                      supervised baselines by number of demonstrations, each a run of its own
@@ -174,6 +176,16 @@ class RunFolder:
         return self.path / "model"
 
     @property
+    def validated(self) -> Path:
+        """How the model did on validation tasks after some training steps."""
+        return self.path / "validation.json"
+
+    @property
+    def bests(self) -> list[Path]:
+        """The models of validated steps that are kept, in Hugging Face format, by their step."""
+        return sorted(self.path.glob("best/step=*"))
+
+    @property
     def checkpoints(self) -> Path:
         """The states from which a stopped run goes on."""
         return self.path / "checkpoints"
@@ -207,6 +219,10 @@ class RunFolder:
     def report(self) -> Path:
         """Tables and pictures."""
         return self.path / "report"
+
+    def best(self, step: int) -> Path:
+        """The folder of the model after a validated step, if it is kept."""
+        return self.path / "best" / f"step={step:06d}"
 
     def control(self, name: str) -> RunFolder:
         """The folder of a control."""

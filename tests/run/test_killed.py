@@ -77,17 +77,17 @@ trees = 2
 """
 
 
-def train(folder: Path, more: str, *, killed: bool) -> Callable[[], int]:
+def train(folder: Path, more: str = "", *, killed: bool, config: str = "") -> Callable[[], int]:
     """Begin ``turngate train`` in a process of its own; what is returned waits for its exit status.
 
-    A run that was killed before is not killed again.
+    ``config``: its text in place of ``CONFIG``. A run that was killed before is not killed again.
     """
     folder.mkdir(exist_ok=True)
     if not killed:
         (folder / "marker").touch()
-    config = folder / "run.toml"
-    config.write_text(CONFIG.format(folder=folder) + more)
-    command = [sys.executable, "-m", "turngate", "train", str(config)]
+    path = folder / "run.toml"
+    path.write_text((config or CONFIG.format(folder=folder)) + more)
+    command = [sys.executable, "-m", "turngate", "train", str(path)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     output = folder / "output.txt"
     with output.open("a") as file:

@@ -12,6 +12,8 @@ from dataclasses import asdict
 
 from rich.console import Console
 
+from turngate.agents.chat import Chat
+from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Worlds
 from turngate.config import Config, dump, modules_of
 from turngate.errors import ConfigError
@@ -27,6 +29,7 @@ from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, naming_key
 from turngate.run.helping import check_guide
 from turngate.run.holding import locked_run
+from turngate.run.keeping import STEPS_KEY, Keeping
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
 from turngate.run.side_runs import SideRun, SideRuns, side_runs
@@ -152,14 +155,18 @@ class Job:
             watch=self._watch,
             curriculum=self._curriculum,
         ) as run:
+            keeping = self._keeping(model, chat)
             done = await self._resume(run)
+            keeping.forget_after(done)
             if done == 0:
                 await self._evaluate(run, "before")
             if config.train.steps:
-                await self._train(run, done, sinks)
+                await self._train(run, done, sinks, keeping)
+            weights = await keeping.put_back(run)
+            if config.train.steps:
                 await self._evaluate(run, "after")
             await self._evaluate_memory(run)
-        save_model(model, chat.tokenizer, self.folder.model, run.learner.weights())
+        save_model(model, chat.tokenizer, self.folder.model, weights)
 
     async def _resume(self, run: Run) -> int:
         """The last complete step; learner, policy and records are put back to it."""
@@ -177,15 +184,17 @@ class Job:
             await run.policy.publish(run.learner.weights(), done)
         return done
 
-    async def _train(self, run: Run, done: int, sinks: Sinks) -> None:
+    async def _train(self, run: Run, done: int, sinks: Sinks, keeping: Keeping) -> None:
         config, checkpoints = self.config, self._checkpoints()
         assert run.curriculum is not None, "a run that trains has one"
         total = config.train.steps
+        await keeping.after(run, done)
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
                 sinks.write(step, await train_step(run, run.curriculum.pick(step), step))
-                if step % config.train.checkpoint_every == 0 or step == total:
+                if step % config.train.checkpoint_every == 0 or step == total or keeping.due(step):
                     checkpoints.save(step, run.learner, run.checkpointed)
+                await keeping.after(run, step)
                 progress.update(step, total, "")
 
     async def _evaluate(self, run: Run, phase: str, memory: Callable[[Task], Guidance | None] | None = None) -> None:
@@ -237,6 +246,17 @@ class Job:
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
+    def _keeping(self, model: LanguageModel, chat: Chat) -> Keeping:
+        return Keeping(
+            config=self.config,
+            section=self.config.train.validation,
+            environments=self.environments,
+            folder=self.folder,
+            model=model,
+            tokenizer=chat.tokenizer,
+            say=self._say,
+        )
+
     def _opened_curriculum(self) -> Curriculum | None:
         """The curriculum of a run that trains; of an endless source it has the tasks after those of the warm start."""
         config = self.config
@@ -262,6 +282,8 @@ class Job:
             check_demonstrations(self.environments, config.warm_start)
             if config.warm_start.validation is not None:
                 validation_tasks(config, self.environments, config.warm_start.validation)  # raises if there are too few
+        if config.train.validation is not None:
+            validation_tasks(config, self.environments, config.train.validation, STEPS_KEY)
 
     def _compared(self, *, strict: bool) -> list[SplitOverlap] | None:
         """What the evaluated splits share with training; None where it was told: in controls, in a run that goes on."""

@@ -6,12 +6,15 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+from turngate.agents.policies.base import Weights
 from turngate.agents.policies.parts import PolicyPart
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import MissingExtra, WriteError
 from turngate.run.stored_weights import stored_weights
 from turngate.sections import TinyModel
+from turngate.store.files import sync_files, sync_folder
 
 
 def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
@@ -64,12 +67,17 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
 
 
 def save_model(
-    model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapping[str, object] | None = None
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    folder: Path,
+    weights: Mapping[str, object] | None = None,
+    *,
+    card: str = "",
 ) -> None:
-    """Write model and tokenizer in Hugging Face format, in the precision of the weights. Raises WriteError.
+    """Write model and tokenizer in Hugging Face format, in the precision of the weights, with ``card`` as README.md.
 
     ``weights``, by name, are written instead of the model's own, as where adapters are added to these. The files are
-    written beside ``folder`` and renamed, so a folder of that name is always complete.
+    written beside ``folder`` and renamed, so a folder of that name is always complete. Raises WriteError.
     """
     from turngate.agents import tiny
 
@@ -77,7 +85,11 @@ def save_model(
     shutil.rmtree(writing, ignore_errors=True)
     try:
         tiny.save(model, tokenizer, writing, weights)
+        if card:
+            (writing / "README.md").write_text(card, encoding="utf-8")
+        sync_files(writing)
         writing.rename(folder)
+        sync_folder(folder.parent)
     except Exception as error:  # a full disk raises an exception of safetensors, not an OSError
         shutil.rmtree(writing, ignore_errors=True)
         raise WriteError(folder, str(error).strip().partition("\n")[0]) from error
@@ -92,6 +104,36 @@ def memory_here() -> tuple[str, int]:
     total, limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.exists() else "max"
     return "this machine", min(total, int(text)) if text.isdigit() else total
+
+
+def saved_weights(folder: Path) -> Weights:
+    """The weights that ``save_model`` wrote, by name."""
+    return dict(load_model(str(folder))[0].named_parameters())
+
+
+def put_weights(model: LanguageModel, weights: Weights) -> None:
+    """Copy ``weights`` into the model, so that what measures with it does so with them.
+
+    One with adapters or in shards knows its weights by other names, or keeps them elsewhere, and stays as it is.
+    """
+    import torch
+
+    own, new = dict(model.named_parameters()), dict[str, Any](weights)
+    if own.keys() == new.keys():
+        with torch.no_grad():
+            for name, weight in own.items():
+                weight.copy_(new[name])
+
+
+def stop_at(model: LanguageModel, tokenizer: Tokenizer, ends: Iterable[int]) -> None:
+    """Have ``generate`` of transformers stop at the tokens that end a turn, as training does."""
+    settings: Any = getattr(model, "generation_config", None)
+    if settings is None:
+        return
+    ids = sorted(ends)
+    settings.eos_token_id = ids if len(ids) > 1 else ids[0]
+    if settings.pad_token_id is None:
+        settings.pad_token_id = ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
 
 def be_deterministic() -> None:

@@ -17,6 +17,7 @@ from turngate.trainer.torch.learner import refuse_other_critic
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.passes import Passes
 from turngate.trainer.torch.sharded import ShardLearner, outline, sharded, skeleton
+from turngate.trainer.torch.shards import read_state, write_state
 from turngate.trainer.torch.shares import Share, joined, shares_of
 from turngate.trainer.torch.team import Team
 from turngate.trainer.torch.trained_weights import refuse_other, whole_model
@@ -88,12 +89,12 @@ class FsdpLearner:
         )
 
     def save(self, path: Path) -> None:
-        """Write one file, as ``TorchLearner.save`` does: any number of processes can go on with it."""
-        torch.save(self._each(_state)[0], path)
+        """Write what ``TorchLearner.save`` does: any number of processes can go on with it."""
+        write_state(self._each(_state)[0], path)
 
     def load(self, path: Path) -> None:
         """Read what ``save`` or ``TorchLearner.save`` wrote. Raises StoreError for the state of another model."""
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = read_state(path, torch.device("cpu"))
         refuse_other_critic(path, state, critic=False)
         refuse_other(whole_model(state, path), dict(self.model.named_parameters()), path)
         others = (self._number, outline(state))

@@ -23,6 +23,7 @@ from turngate.trainer.torch.out_of_memory import naming_settings
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.passes import Pass, Passes
 from turngate.trainer.torch.recomputing import recompute_activations
+from turngate.trainer.torch.shards import read_state, write_state
 from turngate.trainer.torch.skips import Skips
 from turngate.trainer.torch.trained_weights import TrainedWeights
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
@@ -219,16 +220,16 @@ class TorchLearner:
             return self._passes.states(batch, wanted_L, head)
 
     def save(self, path: Path) -> None:
-        """Write what is trained, optimizer state, the critic and what losses remember to one file."""
+        """Write what is trained, optimizer state, the critic and what losses remember (see ``shards``)."""
         state = self._trained.state() | {"optimizer": self._optimizer.state_dict(), "memory": dict(self._memory)}
         state["skipped_in_a_row"] = self._skips.in_a_row
         if self._value_head is not None:
             state["critic"] = {"head": self._value_head.state_dict(), "n_updates": self._n_updates}
-        torch.save(state, path)
+        write_state(state, path)
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError for the state of another model."""
-        state = torch.load(path, map_location=self._device, weights_only=True)
+        state = read_state(path, self._device)
         refuse_other_critic(path, state, critic=self._value_head is not None)
         self._trained.load(state, path)
         if self._value_head is not None:
