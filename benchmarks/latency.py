@@ -1,6 +1,6 @@
 """Rollouts whose tool calls take heavy-tailed times: no barrier against lockstep.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.latency [--episodes 128] [--mean 0.25] [--rounds 3]
+    OMP_NUM_THREADS=1 python -m benchmarks.latency [--episodes 128] [--mean 0.5] [--rounds 3]
 
 Every tool call sleeps for a lognormal time of mean ``--mean`` seconds: σ = 0.5 in episodes of 3 turns, σ = 1.5 in
 episodes of 16. The times are drawn from the seed of the episode, so all ways of playing wait for the same ones. Three
@@ -46,8 +46,8 @@ from turngate.types import Action, Observation, Request, Task, derive_seed
 
 SHAPES = {"sigma 0.5, 3 turns": (0.5, 3), "sigma 1.5, 16 turns": (1.5, 16)}
 WAYS = ("lockstep", "ready", "fixed")
-TURN_TOKENS = 8
-MODEL = {"layers": 2, "width": 128, "heads": 4}
+TURN_TOKENS = 4
+MODEL = {"layers": 1, "width": 32, "heads": 2}  # decoding is cheap: what is compared is waiting
 
 
 def naps(rng: np.random.Generator, sigma: float, turns: int, mean_s: float) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -186,8 +186,9 @@ def main() -> None:
     """Measure both shapes and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=128, help="episodes, all played at once")
-    parser.add_argument("--mean", type=float, default=0.25, help="mean seconds of a tool call")
+    parser.add_argument("--mean", type=float, default=0.5, help="mean seconds of a tool call")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each way")
+    parser.add_argument("--only", choices=SHAPES, help="one shape")
     chosen = parser.parse_args()
     found: dict[str, Any] = {
         "machine": {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()},
@@ -197,7 +198,8 @@ def main() -> None:
         "mean_s": chosen.mean,
         "load_before": os.getloadavg()[0],
     }
-    for name, (sigma, turns) in SHAPES.items():
+    shapes = {chosen.only: SHAPES[chosen.only]} if chosen.only else SHAPES
+    for name, (sigma, turns) in shapes.items():
         found[name] = asyncio.run(measured(sigma, turns, n=chosen.episodes, mean_s=chosen.mean, rounds=chosen.rounds))
     print(json.dumps(found | {"load_after": os.getloadavg()[0]}, indent=1))
 

@@ -7,6 +7,7 @@
 """
 
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from turngate.config import dump, parse
 from turngate.errors import ConfigError
 from turngate.metrics import read_metrics
 from turngate.run.job import Job
+from turngate.run.side_runs import side_runs
 from turngate.runs import RunFolder
 from turngate.sinks import SinkPart
 from turngate.store import Store
@@ -141,6 +143,16 @@ def test_guide_aside_curriculum_and_refill_go_on_too(tmp_path):
     assert max(row["aside/relift_rows"] for row in rows) > 0
     assert max(row["guide/guided_share"] for row in rows) > 0
     assert max(row["policy/age"] for row in rows) == 1
+
+
+def test_side_runs_have_it_where_it_has_an_effect(tmp_path):
+    """Other processes read the settings of baselines and controls from text."""
+    warm_start = {**BASE["warm_start"], "epochs": 2}
+    changes = {"baselines": {"demonstrations": [48]}, "controls": ["shuffled_credit"], "warm_start": warm_start}
+    for steps, wanted in ((1, [0, 0]), (2, [0, 1])):
+        config = parse({**BASE, **changes, "credit": "grpo", "control_steps": steps})
+        read = [parse(tomllib.loads(dump(one.config))) for one in side_runs(config, RunFolder(tmp_path))]
+        assert [one.train.ahead for one in read] == wanted
 
 
 @pytest.mark.parametrize(
