@@ -68,7 +68,8 @@ def main() -> None:
                 for beside, n in (("quiet", 0), ("busy", chosen.neighbours)):
                     with neighbours(n):
                         one = timed(
-                            folder, f"{beside}-{spins}-{number}", model, steps=chosen.steps, train={"tasks_per_step": chosen.tasks},
+                            folder, f"{beside}-{spins}-{number}", model, steps=chosen.steps,
+                            train={"tasks_per_step": chosen.tasks},
                             environ=environ_of(spins, chosen.cores),
                         )  # fmt: skip
                     took.setdefault(spins, {}).setdefault(beside, []).append(one)
