@@ -73,6 +73,7 @@ SLOW = """
     agents/test_rollout.py
     agents/test_tree_rollout.py
     benchmarks/credit_lab
+    benchmarks/test_latency.py
     commands/test_disk.py
     commands/test_end_to_end.py
     commands/test_export.py
@@ -117,6 +118,7 @@ SLOW = """
     run/test_validation.py
     run/test_memory_guide.py
     run/test_odd_environments.py
+    run/test_played_ahead.py
     run/test_policy_tournament.py
     run/test_second_policy.py
     run/test_written_guides.py

@@ -6,6 +6,7 @@ SIGINT and SIGTERM.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from itertools import takewhile
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from turngate import __version__
 from turngate.commands.crash import crash_line
+from turngate.commands.thread_waiting import bound_spinning
 from turngate.errors import TurngateError, UserError
 from turngate.run.stopping import Stopped, stopping_in_order
 
@@ -31,6 +33,7 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, f
 
 def main() -> None:
     """Entry point of the command ``turngate``."""
+    bound_spinning(os.environ)
     try:
         with stopping_in_order():
             app()

@@ -37,6 +37,7 @@ from turngate.trainer.curriculum import CurriculumPart, InOrderPart
 from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
 from turngate.trainer.learner import NO_CRITIC, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
+from turngate.trainer.older_weights import check_ahead, with_correction
 from turngate.trainer.signals.settings import (
     CRITIC_COLUMNS,
     ENTROPY_COLUMNS,
@@ -140,6 +141,14 @@ class Config(Section):
             added["reward_model"] = {}
         return {**data, **added}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_a_correction(cls, data: Any) -> Any:
+        """A run whose episodes are sampled by older weights corrects for them, unless it says otherwise."""
+        train = data.get("train") if isinstance(data, Mapping) else None
+        ahead = train.get("ahead") if isinstance(train, Mapping) else getattr(train, "ahead", 0)
+        return {**data, "loss": with_correction(data.get("loss", {}))} if ahead else data
+
     @model_validator(mode="after")
     def _read_by_the_rule(self) -> Self:
         """Refuse a rule that needs columns which this run does not fill, and sections that the rule does not read."""
@@ -215,6 +224,9 @@ class Config(Section):
             raise ValueError(
                 f"eval.memory has no effect: guide '{self.guide.type}' keeps no memory; guide 'memory' does"
             )
+        if self.train.ahead:
+            by_oracle = "gain_N" in self.columns and self.signals.answer is None
+            check_ahead(self.train.steps, learner=self.learner.type, examine=self.examine, by_oracle=by_oracle)
         check_asides(self.aside, guide=self.guide.type, learner=self.learner.type, steps=self.train.steps)
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")

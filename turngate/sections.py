@@ -179,6 +179,11 @@ class TrainSection(Section):
     filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
     """Filters that choose which of the played episodes are learned from; what a filter drops is counted."""
     refill: Refill | None = None
+    ahead: int = Field(0, ge=0, le=1)
+    """Steps that rollouts are ahead of the learner. 0: a step is played, then learned from. 1: while the learner
+    updates on one step, the next is played with the weights that are there, so its episodes are one update old
+    (policy/age) and loss.correction is "tis" unless it is set. Faster where both take time and neither fills the
+    machine alone; docs/asynchrony.md."""
     checkpoint_every: int = Field(1, ge=1)
     """Steps between checkpoints. A run that was killed goes on from its last checkpoint, so a larger number costs more
     repeated steps and saves time on writing."""

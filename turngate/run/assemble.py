@@ -99,7 +99,8 @@ async def assembled(
                 learner=learner,
                 reward_model=reward_model,
                 reference=reference,
-                chat=chat,
+                # of their own: signals are measured in the learner's thread, and a tokenizer serves one at a time
+                chat=copy.deepcopy(chat) if config.train.ahead else chat,
                 answer=answer,
             ),
         )

@@ -40,6 +40,7 @@ from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.trainer.ahead import Training, training_of
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.curriculum import Curriculum
@@ -48,7 +49,6 @@ from turngate.trainer.guidance import MemoryGuide
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.overlap import SplitOverlap
 from turngate.trainer.run_parts import Run
-from turngate.trainer.step import train_step
 from turngate.types import Guidance, Task, derive_seed
 
 
@@ -155,20 +155,21 @@ class Job:
             watch=self._watch,
             curriculum=self._curriculum,
         ) as run:
+            training = training_of(run, ahead=config.train.ahead, last=config.train.steps)
             keeping = self._keeping(model, chat)
-            done = await self._resume(run)
+            done = await self._resume(run, training)
             keeping.forget_after(done)
             if done == 0:
                 await self._evaluate(run, "before")
             if config.train.steps:
-                await self._train(run, done, sinks, keeping)
+                await self._train(run, training, done, sinks, keeping)
             weights = await keeping.put_back(run)
             if config.train.steps:
                 await self._evaluate(run, "after")
             await self._evaluate_memory(run)
         save_model(model, chat.tokenizer, self.folder.model, weights)
 
-    async def _resume(self, run: Run) -> int:
+    async def _resume(self, run: Run, training: Training) -> int:
         """The last complete step; learner, policy and records are put back to it."""
         checkpoints = self._checkpoints()
         done = checkpoints.last() or 0
@@ -180,20 +181,19 @@ class Job:
         AlarmLog(self.path).truncate_after(done)
         if done:
             self._watch.replay(recorded(self.path, until=done))
-            checkpoints.load(done, run.learner, run.checkpointed)
+            checkpoints.load(done, run.learner, training.checkpointed)
             await run.policy.publish(run.learner.weights(), done)
         return done
 
-    async def _train(self, run: Run, done: int, sinks: Sinks, keeping: Keeping) -> None:
+    async def _train(self, run: Run, training: Training, done: int, sinks: Sinks, keeping: Keeping) -> None:
         config, checkpoints = self.config, self._checkpoints()
-        assert run.curriculum is not None, "a run that trains has one"
         total = config.train.steps
         await keeping.after(run, done)
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
-                sinks.write(step, await train_step(run, run.curriculum.pick(step), step))
+                sinks.write(step, await training.step(step))
                 if step % config.train.checkpoint_every == 0 or step == total or keeping.due(step):
-                    checkpoints.save(step, run.learner, run.checkpointed)
+                    checkpoints.save(step, run.learner, training.checkpointed)
                 await keeping.after(run, step)
                 progress.update(step, total, "")
 
