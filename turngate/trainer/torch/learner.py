@@ -16,7 +16,7 @@ from turngate.errors import ConfigError, RunError, StoreError
 from turngate.trainer.learner import NOTHING, Critic, Measured
 from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of
 from turngate.trainer.torch.critic import ValueHead, ValueTargets
-from turngate.trainer.torch.packing import Packing
+from turngate.trainer.torch.packing import Packing, TokensPerPass
 from turngate.trainer.torch.passes import Pass, Passes
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
@@ -45,7 +45,7 @@ class TorchLearner:
         weight_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.95),
         clip_norm: float = 1.0,
-        tokens_per_pass: int = 16_384,
+        tokens_per_pass: TokensPerPass = "auto",
         sampling: Sampling = PLAIN,
         critic: Critic | None = None,
         dtype: Precision = "auto",

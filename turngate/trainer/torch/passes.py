@@ -18,7 +18,7 @@ from turngate.trainer.contexts import Origin
 from turngate.trainer.learner import Measured
 from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
-from turngate.trainer.torch.packing import Packer, Packing
+from turngate.trainer.torch.packing import Packer, Packing, TokensPerPass
 from turngate.trainer.torch.rows import Rows
 from turngate.trainer.torch.tree_attention import attending
 from turngate.types import Batch, BoolArray, FloatArray, Sampling
@@ -60,7 +60,7 @@ class Passes:
         self,
         model: LanguageModel,
         sampling: Sampling,
-        tokens_per_pass: int,
+        tokens_per_pass: TokensPerPass,
         dtype: Precision,
         packing: Packing = "auto",
     ) -> None:
