@@ -14,7 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.helpers.docker_daemon"]
+pytest_plugins = ["tests.helpers.docker_daemon", "tests.helpers.pictures"]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
 
 IN_CI = bool(os.environ.get("CI"))

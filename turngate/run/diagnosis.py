@@ -21,12 +21,13 @@ from turngate.parts import when_used
 from turngate.run.credit import needs_reference, trains_reward_model
 from turngate.run.environments import Environments
 from turngate.run.job import Job
-from turngate.run.learners import bytes_of_passes
+from turngate.run.learners import bytes_of_passes, device_here
 from turngate.run.models import memory_here, outlined
 from turngate.run.needed_memory import LEARNER_PASS, SAMPLER_PASS, MemoryUse, most_at_once, needed_memory, size_of
 from turngate.run.room import check_room, first_prompt
 from turngate.run.stored_weights import stored_weights
 from turngate.tools.notations.base import THOUGHT
+from turngate.trainer.learner import tokens_of_a_pass
 from turngate.types import Task
 
 packing = when_used("turngate.trainer.torch.packing")
@@ -171,8 +172,8 @@ def _about_memory(config: Config, model: LanguageModel, prompt: int) -> Iterator
 
 def _use(config: Config, prompt: int) -> MemoryUse:
     train, context = config.train, config.policy.context
-    in_pass = min(getattr(config.learner, "tokens_per_pass", 16_384), train.tasks_per_step * train.group_size * context)
-    tokens = max(in_pass, context)
+    most = tokens_of_a_pass(getattr(config.learner, "tokens_per_pass", "auto"), device_here())
+    tokens = max(min(most, train.tasks_per_step * train.group_size * context), context)
     teachers = {name for part in config.aside for name in part.teachers}
     learner_bytes, sampler_bytes = bytes_of_passes(config)
     return MemoryUse(

@@ -21,13 +21,20 @@ def rounded_for(config: Config, model: LanguageModel) -> LanguageModel:
     return model
 
 
+def device_here() -> str:
+    """The kind of device on which a model would be."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def bytes_of_passes(config: Config) -> tuple[int, int]:
     """Bytes of a number in the passes of the learner, and of the sampler, on the device where a model would be."""
     import torch
 
     from turngate.agents.policies.forward import precision_of
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(device_here())
     sampled = getattr(config.policy, "dtype", "learner")
     names = config.learner.dtype, config.learner.dtype if sampled == "learner" else sampled
     learner, sampler = (precision_of(name, device).itemsize for name in names)

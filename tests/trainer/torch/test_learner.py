@@ -94,6 +94,20 @@ def test_the_gradient_is_that_of_the_written_out_objective(temperature):
     assert 0 < metrics["policy/clipped_share"] < 1
 
 
+def test_auto_holds_fewer_tokens_at_once_on_a_cpu_and_learns_the_same():
+    batch = batch_of(list(range(6)) * 60)
+    passes, gradients = {}, {}
+    for limit in ("auto", 16_384):
+        taught, widths = learner(tokens_per_pass=limit, packing="rows"), []
+        taught.model.base_model.register_forward_pre_hook(
+            lambda module, args, kwargs, widths=widths: widths.append(kwargs["input_ids"].numel()), with_kwargs=True
+        )
+        taught.forward_backward(batch, LOSS)
+        passes[limit], gradients[limit] = widths, gradient(taught)
+    assert max(passes["auto"]) <= 4096 < max(passes[16_384])
+    np.testing.assert_allclose(gradients["auto"], gradients[16_384], atol=1e-6)
+
+
 def test_grouping_and_order_of_tokens_leave_the_gradient_unchanged():
     whole = learner()
     metrics = whole.forward_backward(batch_of(), LOSS)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart, part_of
-from turngate.envs.tool_env import ToolEnv
+from turngate.envs.tool_env import ToolEnv, fact
 from turngate.envs.tooluse.gold import GoldRun, play_gold
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
@@ -180,10 +180,10 @@ class ToolUseEnv(ToolEnv):
         """What the calls of the turn came to, and how far the state is from the right one, where states are known."""
         before, after = self._before_turn, self._watch
         if len(after.made) > len(before.made):
-            yield Evidence(name="n_calls", value=len(after.made) - len(before.made), turn=self.turn)
-            yield Evidence(name="n_solved", value=len(before.open) - len(after.open), turn=self.turn)
+            yield fact("n_calls", len(after.made) - len(before.made), self.turn)
+            yield fact("n_solved", len(before.open) - len(after.open), self.turn)
         if self._present_world().knows_state:
-            yield Evidence(name="distance", value=after.distance(), turn=self.turn)
+            yield fact("distance", after.distance(), self.turn)
 
     def verify(self) -> Iterable[Evidence]:
         """Whether the goals hold, whether the frame was kept, and how the calls compare with the gold calls."""

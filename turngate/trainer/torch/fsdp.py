@@ -11,7 +11,7 @@ import torch
 
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
-from turngate.trainer.learner import NOTHING, Measured
+from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss
 from turngate.trainer.torch.learner import refuse_other_critic
 from turngate.trainer.torch.packing import Packing
@@ -36,7 +36,7 @@ class FsdpLearner:
         team: Team,
         model: LanguageModel,
         *,
-        tokens_per_pass: int = 16_384,
+        tokens_per_pass: TokensPerPass = "auto",
         sampling: Sampling = PLAIN,
         dtype: Precision = "auto",
         packing: Packing = "auto",

@@ -14,7 +14,7 @@ import torch
 from turngate.agents.policies.forward import cast
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError, StoreError
-from turngate.trainer.learner import NOTHING, Critic, Lora, Measured, OptimizerName
+from turngate.trainer.learner import NOTHING, Critic, Lora, Measured, OptimizerName, TokensPerPass, tokens_of_a_pass
 from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, Tokens, gather, needs_of
 from turngate.trainer.torch.critic import ValueHead, ValueTargets
 from turngate.trainer.torch.lora import TrainedAdapters, WithoutAdapters
@@ -56,7 +56,7 @@ class TorchLearner:
         weight_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.95),
         clip_norm: float = 1.0,
-        tokens_per_pass: int = 16_384,
+        tokens_per_pass: TokensPerPass = "auto",
         sampling: Sampling = PLAIN,
         critic: Critic | None = None,
         dtype: Precision = "auto",
@@ -87,7 +87,9 @@ class TorchLearner:
         if self._value_head is not None:  # decay would pull values to 0
             groups.append({"params": list(self._value_head.parameters()), "weight_decay": 0.0})
         self._optimizer = optimizer_of(optimizer, groups, lr=lr, betas=betas, offload=offload)
-        self._advice = _leaner(tokens_per_pass, lora, optimizer, checkpoint=checkpoint_activations)
+        self._advice = _leaner(
+            tokens_of_a_pass(tokens_per_pass, self._device.type), lora, optimizer, checkpoint=checkpoint_activations
+        )
 
     # --- training -----------------------------------------------------------------------------------------------------
 
@@ -314,9 +316,9 @@ class TorchLearner:
             self._optimizer.zero_grad(set_to_none=True)
 
 
-def _leaner(tokens_per_pass: int, lora: Lora | None, optimizer: OptimizerName, *, checkpoint: bool) -> list[str]:
+def _leaner(tokens: int, lora: Lora | None, optimizer: OptimizerName, *, checkpoint: bool) -> list[str]:
     """What the user can set to need less memory."""
-    fewer = f"lower learner.tokens_per_pass, which is {tokens_per_pass}"
+    fewer = f"lower learner.tokens_per_pass, which is {tokens}"
     others = {
         "set learner.checkpoint_activations = true": not checkpoint,
         "train adapters with learner.lora = {}": lora is None,

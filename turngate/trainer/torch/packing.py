@@ -11,6 +11,7 @@ import torch
 
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError
+from turngate.trainer.learner import TokensPerPass, tokens_of_a_pass
 from turngate.trainer.torch.prefix_tree import PrefixTree, trees_of
 from turngate.trainer.torch.rows import Rows, padded, rows_of, tree_rows
 from turngate.trainer.torch.tree_attention import attending, layout_of, pairs_of
@@ -42,13 +43,14 @@ class Packer:
         hidden: Callable[[Rows], torch.Tensor],
         model: LanguageModel,
         packing: Packing,
-        tokens_per_pass: int,
+        tokens_per_pass: TokensPerPass,
         precision: torch.dtype,
     ) -> None:
-        self._hidden, self._packing, self._at_most, self._agree = hidden, packing, tokens_per_pass, AGREE[precision]
+        self._hidden, self._packing, self._agree = hidden, packing, AGREE[precision]
         self._model, self._checked = model, False
         head, config = model.get_output_embeddings(), model.config
-        self._device = head.weight.device
+        self._device = device = head.weight.device
+        self._at_most = tokens_of_a_pass(tokens_per_pass, device.type)
         weights = sum(weight.numel() for weight in model.base_model.parameters()) - head.weight.numel()
         # what a pair of tokens costs in attention, in units of what a token costs elsewhere
         self._pair_cost = 2 * head.weight.shape[1] * config.num_hidden_layers / max(weights, 1)

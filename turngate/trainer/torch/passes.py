@@ -15,7 +15,7 @@ from turngate.agents.policies.forward import precision_of
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
 from turngate.trainer.contexts import Origin
-from turngate.trainer.learner import Measured
+from turngate.trainer.learner import Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
 from turngate.trainer.torch.packing import Packer, Packing
 from turngate.trainer.torch.prediction import Predicted, TokenPredictor
@@ -48,7 +48,7 @@ class Passes:
         self,
         model: LanguageModel,
         sampling: Sampling,
-        tokens_per_pass: int,
+        tokens_per_pass: TokensPerPass,
         dtype: Precision,
         packing: Packing = "auto",
     ) -> None:

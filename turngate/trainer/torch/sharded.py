@@ -20,7 +20,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from turngate.agents.protocols import LanguageModel, Precision
-from turngate.trainer.learner import NOTHING, Measured
+from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.torch.packing import Packer, Packing
@@ -37,7 +37,9 @@ class ShardLearner(TorchLearner):
     Every method that computes something is called in all processes at once. Metrics are sums over this share.
     """
 
-    def __init__(self, team: Team, model: LanguageModel, *, tokens_per_pass: int, dtype: Precision, **settings: Any):
+    def __init__(
+        self, team: Team, model: LanguageModel, *, tokens_per_pass: TokensPerPass, dtype: Precision, **settings: Any
+    ):
         super().__init__(model, tokens_per_pass=tokens_per_pass, dtype=dtype, packing="rows", **settings)
         self._team = team
         self._own = SharePasses(team, model, settings["sampling"], tokens_per_pass, dtype)
@@ -130,7 +132,7 @@ class SharePasses(Passes):
     """
 
     def __init__(
-        self, team: Team, model: LanguageModel, sampling: Sampling, tokens_per_pass: int, dtype: Precision
+        self, team: Team, model: LanguageModel, sampling: Sampling, tokens_per_pass: TokensPerPass, dtype: Precision
     ) -> None:
         super().__init__(model, sampling, tokens_per_pass, dtype)
         self._in_step = InStep(self._packer, team, self._device)
