@@ -65,8 +65,8 @@ class HelpDesk(DomainSource):
     type: Literal["helpdesk"] = "helpdesk"
     naming: Naming = "made"
     """made: surnames, teams and programs of one split do not occur in the other, and badges have six digits. words:
-    people are called by two of 79 words and badges have two digits; whole names belong to one split, while words, teams
-    and programs are the same in both; a small model copies them more easily."""
+    people are called by two of 79 words and badges are numbers from 10 to 39; whole names belong to one split, while
+    words, teams and programs are the same in both; a small model copies them more easily."""
     module: ClassVar[str] = "turngate.envs.tooluse.domains.helpdesk"
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:

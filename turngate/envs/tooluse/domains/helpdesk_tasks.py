@@ -19,7 +19,7 @@ PROGRAMS = {
     "heldout": "tracker painter solver reader viewer planner".split(),
 }
 BADGES = range(100000, 1000000)
-SHORT_BADGES = range(10, 100)
+SHORT_BADGES = range(10, 40)
 N_EMPLOYEES, N_LISTED = 3, 3
 WORDS = {"email": ("mail", "e-mail"), "group": ("which one",), "program": ("software",), "badge": ("identity",)}
 
