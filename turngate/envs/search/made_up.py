@@ -17,26 +17,19 @@ from typing import Literal, TypeAlias
 from turngate.envs.search.graphs import Graph, Node
 from turngate.envs.search.passages import Document
 from turngate.envs.seeded_random import SeededRandom
-from turngate.envs.tasks import split_of
+from turngate.envs.word_names import FIRST_WORDS, LAST_WORDS, Naming, belongs
 
-Naming: TypeAlias = Literal["made", "words"]
+LinkName: TypeAlias = Literal[
+    "birthplace", "employer", "teacher", "author", "publisher", "printed", "seat", "founder", "founded", "river",
+    "mayor", "mouth",
+]  # fmt: skip
 MOST_NUMBERED = 60
 """Most documents of a world whose ids are two digits."""
-HELD_OUT = 4
-"""One name in so many belongs to held-out worlds."""
 
 _MISSING = 0.15  # share of the links that a document does not tell
 _BEGIN = "bar bel cor dan dor fel gar hal jor kel lam lor mar mer nor pel ran sal sol tar tel vel vor wil".split()
 _MIDDLE = "a e i o u an en ar or il".split()
 _END = "bek dan dor gan lek lin lo mor na nik ra rin sa son tan ton va vik".split()
-_FIRST = (
-    "amber birch cedar copper coral dawn ember fern flint frost grey hazel iron ivory jade larch maple marsh moss "
-    "north oak olive pearl pine quartz reed rose rust sage silver slate south stone teal thorn west willow winter"
-).split()
-_LAST = (
-    "bank bay bell bend bridge brook cliff cove crest cross dale dell field ford gate glen grove hall harbour heath "
-    "hill hollow lake lane ledge mead mill moor pass peak point pool ridge rock shore spring vale view well wood yard"
-).split()
 _OTHER = (
     "It is not to be confused with {}.",
     "Some lists name {} beside it.",
@@ -48,7 +41,7 @@ _OTHER = (
 class _Link:
     """What documents of a kind tell. ``target``: a kind, or "year". ``says``: wordings with ``{0}`` and ``{1}``."""
 
-    name: str
+    name: LinkName
     target: str
     phrase: str
     says: tuple[str, ...]
@@ -119,13 +112,16 @@ class LinkedDocuments:
 
 
 @lru_cache(maxsize=256)
-def world(split: str, number: int, size: int, naming: Naming = "made") -> LinkedDocuments:
-    """World ``number`` of a split, with about ``size`` documents."""
+def world(
+    split: str, number: int, size: int, naming: Naming = "made", links: tuple[LinkName, ...] = ()
+) -> LinkedDocuments:
+    """World ``number`` of a split, with about ``size`` documents that tell of ``links``; () = of all kinds."""
     rng = SeededRandom("search-world", split, number, size)
     new_name = _new_name if naming == "made" else _new_words
+    told = {kind: [link for link in known if not links or link.name in links] for kind, known in _LINKS.items()}
     graph = Graph(
-        phrases={link.name: link.phrase for links in _LINKS.values() for link in links},
-        links_of={kind: [link.name for link in links] for kind, links in _LINKS.items()},
+        phrases={link.name: link.phrase for some in told.values() for link in some},
+        links_of={kind: [link.name for link in some] for kind, some in told.items()},
     )
     by_kind: dict[str, list[Node]] = {}
     for kind, share in _SHARES.items():
@@ -133,13 +129,15 @@ def world(split: str, number: int, size: int, naming: Naming = "made") -> Linked
             node = Node(id=_new_id(rng, graph, naming), name=new_name(rng, graph, kind, split, by_kind), kind=kind)
             graph.add(node)
             by_kind.setdefault(kind, []).append(node)
-    documents = [_document(rng, graph, node, by_kind) for node in [*graph.nodes.values()]]
+    documents = [_document(rng, graph, node, by_kind, told[node.kind]) for node in [*graph.nodes.values()]]
     return LinkedDocuments(graph=graph, documents=tuple(rng.shuffled(documents)))
 
 
-def _document(rng: SeededRandom, graph: Graph, node: Node, by_kind: Mapping[str, list[Node]]) -> Document:
+def _document(
+    rng: SeededRandom, graph: Graph, node: Node, by_kind: Mapping[str, list[Node]], links: Sequence[_Link]
+) -> Document:
     sentences = []
-    for link in _LINKS[node.kind]:
+    for link in links:
         if rng.uniform() < _MISSING:
             continue
         target = _target(rng, graph, link, node, by_kind)
@@ -186,18 +184,14 @@ def _new_name(rng: SeededRandom, graph: Graph, kind: str, split: str, by_kind: M
 def _new_words(rng: SeededRandom, graph: Graph, kind: str, split: str, by_kind: Mapping[str, list[Node]]) -> str:
     """Two words that no other node is called and that together belong to the split; others share one of them."""
     while True:
-        name = f"{rng.pick(_FIRST)} {rng.pick(_LAST)}".title()
-        if _belongs(name, split) and not any(node.name == name for node in graph.nodes.values()):
+        name = f"{rng.pick(FIRST_WORDS)} {rng.pick(LAST_WORDS)}".title()
+        if belongs(name, split) and not any(node.name == name for node in graph.nodes.values()):
             return name
-
-
-def _belongs(name: str, split: str) -> bool:
-    return (split_of(name, HELD_OUT) == "heldout") == (split == "heldout")
 
 
 def _word(rng: SeededRandom, split: str) -> str:
     """A word of a name that belongs to the split."""
     while True:
         made = (rng.pick(_BEGIN) + rng.pick(_MIDDLE) + rng.pick(_END)).capitalize()
-        if _belongs(made, split):
+        if belongs(made, split):
             return made

@@ -119,7 +119,10 @@ class ToolUseEnv(ToolEnv):
         return part.open()
 
     def begin(self, task: Task) -> str:
-        """Put the world into the task's first state and say what is to be done."""
+        """Put the world into the task's first state and say what is to be done.
+
+        The tools come first, as in a chat template that lists them: all tasks of a world begin with the same tokens.
+        """
         world, private = self._world_of(task), task.private
         initial, calls = private.get("state"), tuple(private["calls"])
         if world.knows_state:
@@ -130,7 +133,7 @@ class ToolUseEnv(ToolEnv):
         if self._user is not None:
             self._offer(world)
         self._watch, self._task_answer, self._malformed = CallWatch.begin(gold, private["goals"]), None, 0
-        return task.prompt if self.notation else f"{task.prompt}\n{usages(self.turn_spec.tools)}"
+        return task.prompt if self.notation else f"{usages(self.turn_spec.tools)}\n{task.prompt}"
 
     def state(self) -> str | None:
         """The task, the state of the world, where that is known, and what was said."""
