@@ -2,15 +2,21 @@
 
 import json
 import re
+import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 import tomli_w
 import torch
+from rich.console import Console
+from safetensors.torch import load_file, save_file
 
 from tests.helpers import architectures, models, templates
 from tests.helpers.command_line import turngate
 from turngate.agents import tiny
+from turngate.config import load
+from turngate.run.job import Job
 from turngate.store import Store
 
 LOCK = "turngate/Lock-v1"
@@ -86,11 +92,20 @@ def test_it_tells_what_the_files_hold_and_what_the_model_is_shown(whole, told):
     assert found["verdict"] == "a run would begin"
 
 
-def test_the_prompt_is_what_training_shows(whole, told, tmp_path, capsys):
+def test_the_document_shows_what_it_prints(whole, monkeypatch, capsys):
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    ((command, shown),) = re.findall(r"```text\n\$ turngate (doctor .*)\n((?:.*\n)*?)```", text)
+    monkeypatch.chdir(whole.parent)
+    assert turngate(*shlex.split(command)) == 0
+    lines = re.sub(r"this machine has .*", "HERE", capsys.readouterr().out).splitlines()
+    assert [line.rstrip() for line in lines] == re.sub(r"this machine has .*", "HERE", shown).splitlines()
+
+
+def test_the_prompt_is_what_training_shows(whole, told, tmp_path):
     path = config(tmp_path, whole)
     _, found, _ = told("--config", path)
     shown = int(number(found["prompt"], r"begins with (\d+) tokens"))
-    assert turngate("train", path) == 0, capsys.readouterr().err
+    Job(load(path), Console(quiet=True)).run()
     (group, *_) = Store(tmp_path / "runs" / "lock").read(1, "train")
     assert len(group.trajectories[0].turns[0].context_ids) == pytest.approx(shown, abs=6)  # another colour
 
@@ -113,7 +128,7 @@ def test_the_settings_of_a_config_count(whole, told, tmp_path):
     [
         (["--policy.context=200"], "room", "policy.context 200 has no room for a turn of 'turngate/Lock-v1'"),
         (["--policy.lanes=100000000"], "memory", "lower policy.lanes"),
-        (["--policy.top_k=400"], "chat", "policy.top_k 400 has no effect on a vocabulary of 311"),
+        (["--policy.top_k=400"], "model", "policy.top_k 400 has no effect on a vocabulary of 311"),
         (["--policy.template={enable_thinkng = false}"], "chat", "did you mean 'enable_thinking'?"),
         (['--eval.splits=["nowhere"]'], "settings", "eval.splits: unknown split 'nowhere'"),
     ],
@@ -242,8 +257,6 @@ def test_a_broken_folder_is_a_line_of_doctor_and_of_train(name, whole, told, tmp
 
 def test_weights_of_other_names_are_told_when_they_are_loaded(whole, tmp_path, capsys):
     """As many numbers as config.json describes, so that no head of a file shows it."""
-    from safetensors.torch import load_file, save_file
-
     folder = tmp_path / "model"
     shutil.copytree(whole, folder)
     weights = load_file(folder / "model.safetensors")

@@ -57,12 +57,12 @@ def findings(config: Config) -> Iterator[Finding]:
         raise ConfigError("model is a table for a new model; name one that exists: a folder, or a name of the hub")
     try:
         model, tokenizer = outlined(config.model)
+        config.policy.check(model)
     except ConfigError as error:
         yield Finding(about="model", line=str(error), refused=True)
         return
     yield from _about_model(config.model, model, tokenizer)
     try:
-        config.policy.check(model)
         chat = config.policy.chat(model, tokenizer)
     except ConfigError as error:
         yield Finding(about="chat", line=str(error), refused=True)

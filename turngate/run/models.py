@@ -43,9 +43,10 @@ def check_model(name: str, policy: PolicyPart | None = None) -> None:
     """Check that ``load_model`` would find a model of that name which ``policy`` can play. Raises ConfigError,
     MissingExtra."""
     model, tokenizer = outlined(name)
-    stored_weights(name, model)
     if policy is not None:
         policy.check(model)
+    stored_weights(name, model)
+    if policy is not None:
         policy.chat(model, tokenizer)
 
 

@@ -24,7 +24,8 @@ from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.torch.packing import Packer, Packing
-from turngate.trainer.torch.passes import Passes, Predicted
+from turngate.trainer.torch.passes import Passes
+from turngate.trainer.torch.prediction import Predicted
 from turngate.trainer.torch.rows import Rows
 from turngate.trainer.torch.shares import Share
 from turngate.trainer.torch.team import Team
