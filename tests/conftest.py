@@ -114,6 +114,7 @@ SLOW = """
     run/test_memory_guide.py
     run/test_odd_environments.py
     run/test_policy_tournament.py
+    run/test_processes.py
     run/test_second_policy.py
     run/test_written_guides.py
     sandbox
@@ -126,6 +127,7 @@ SLOW = """
     test_rescoring.py
     trainer/credit/test_properties.py
     trainer/test_learner.py
+    trainer/torch/test_fsdp.py
 """.split()
 
 
