@@ -72,6 +72,7 @@ SLOW = """
     agents/test_rollout.py
     agents/test_tree_rollout.py
     benchmarks/credit_lab
+    benchmarks/test_one_gpu.py
     commands/test_disk.py
     commands/test_end_to_end.py
     commands/test_loss_and_probe.py
