@@ -19,8 +19,8 @@ from tests.trainer.torch import team_cases
 from tests.trainer.torch.test_packing import batch_of
 from turngate.errors import ConfigError
 from turngate.trainer.learner import Critic, FsdpLearnerPart, TorchLearnerPart
+from turngate.trainer.torch.batch_shares import joined, shares_of
 from turngate.trainer.torch.learner import TorchLearner
-from turngate.trainer.torch.shares import joined, shares_of
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m"]
 LIMIT_S = 600

@@ -13,11 +13,11 @@ from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.trainer.learner import NOTHING, Measured
 from turngate.trainer.loss.tokens import Loss
+from turngate.trainer.torch.batch_shares import Share, joined, shares_of
 from turngate.trainer.torch.learner import refuse_other
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.passes import Passes
 from turngate.trainer.torch.sharded import ShardLearner, outline, sharded, skeleton
-from turngate.trainer.torch.shares import Share, joined, shares_of
 from turngate.trainer.torch.team import Team
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 

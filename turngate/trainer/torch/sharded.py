@@ -22,11 +22,11 @@ from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import RunError
 from turngate.trainer.learner import NOTHING, Measured
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens
+from turngate.trainer.torch.batch_shares import Share
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.torch.packing import Packer, Packing
 from turngate.trainer.torch.passes import Passes, Predicted
 from turngate.trainer.torch.rows import Rows
-from turngate.trainer.torch.shares import Share
 from turngate.trainer.torch.team import Team
 from turngate.types import Batch, BoolArray, Metrics, Sampling
 
