@@ -74,6 +74,7 @@ SLOW = """
     agents/test_tree_rollout.py
     benchmarks/credit_lab
     benchmarks/test_latency.py
+    benchmarks/test_one_gpu.py
     commands/test_disk.py
     commands/test_end_to_end.py
     commands/test_export.py
@@ -120,6 +121,7 @@ SLOW = """
     run/test_odd_environments.py
     run/test_played_ahead.py
     run/test_policy_tournament.py
+    run/test_processes.py
     run/test_second_policy.py
     run/test_written_guides.py
     sandbox
@@ -132,6 +134,7 @@ SLOW = """
     test_rescoring.py
     trainer/credit/test_properties.py
     trainer/test_learner.py
+    trainer/torch/test_fsdp.py
 """.split()
 
 

@@ -4,23 +4,27 @@
 
 import gc
 import json
+import os
+import signal
 import sys
 import traceback
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from tests.helpers import models
 from tests.trainer.torch.test_packing import batch_of
-from turngate.errors import ConfigError, StoreError
+from turngate.errors import ConfigError, StoreError, TurngateError
+from turngate.run.stopping import stopping_in_order
 from turngate.trainer.learner import FsdpLearnerPart
 from turngate.trainer.loss import ClipCov, EntropyBonus, PolicyLoss
 from turngate.trainer.pack import pack_demonstrations
 from turngate.trainer.torch.sharded import ShardLearner
 from turngate.trainer.torch.team import current
-from turngate.types import Sampling
+from turngate.types import PLAIN, Sampling
 
 LOSS = PolicyLoss(penalties=(EntropyBonus(coef=0.01),))
 CASES = {}
@@ -31,7 +35,7 @@ def case(function):
     return function
 
 
-def both(sampling=Sampling(), **settings):
+def both(sampling=PLAIN, **settings):
     """The learner of two processes, and that of one."""
     part = FsdpLearnerPart(lr=1e-3, **settings)
     alone = {name: value for name, value in part.settings().items() if name in ("lr", "tokens_per_pass", "packing")}
@@ -165,7 +169,7 @@ def held_here(team):
 @case
 def a_file_is_that_of_one_process_and_goes_on_in_both():
     _, batch = batch_of()
-    folder = Path(sys.argv[1]).parent
+    folder = Path(sys.argv[2]).parent
     ours, theirs = both()
     agree(ours, theirs, batch)
     for one, name in ((ours, "two.pt"), (theirs, "one.pt")):
@@ -178,43 +182,58 @@ def a_file_is_that_of_one_process_and_goes_on_in_both():
     other = FsdpLearnerPart().open(
         models.tiny.random_model(models.tokenizer(), layers=1, width=32, heads=2, context=64, seed=0)
     )
-    refused(StoreError, "another model", lambda: other.load(folder / "two.pt"))
+    with pytest.raises(StoreError, match="another model"):
+        other.load(folder / "two.pt")
 
 
 @case
 def what_is_refused():
     ours, _ = both()
     _, batch = batch_of()
-    refused(
-        ConfigError, "cannot be sent", lambda: ours.forward_backward(batch, lambda tokens: (tokens.logprob.sum(), {}))
-    )
-    refused(ConfigError, "no critic", lambda: ours.values(batch, np.zeros(batch.n_tokens, bool)))
+    with pytest.raises(ConfigError, match="cannot be sent"):
+        ours.forward_backward(batch, lambda tokens: (tokens.logprob.sum(), {}))
+    with pytest.raises(ConfigError, match="no critic"):
+        ours.values(batch, np.zeros(batch.n_tokens, bool))
     ours.logprobs(batch)  # goes on
 
 
-def refused(kind, message, function):
-    try:
-        function()
-    except kind as error:
-        assert message in str(error), error
-    else:
-        raise AssertionError(f"no {kind.__name__}")
+def compare(results):
+    """Every case in turn, and what went wrong in it."""
+    found = {}
+    for name, function in CASES.items():
+        try:
+            function()
+            found[name] = ""
+        except Exception:
+            found[name] = traceback.format_exc()
+    results.write_text(json.dumps(found))
 
 
-def main(results):
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def dying(team, pids):
+    """Called in every process: the second one dies, and the first one waits for it."""
+    with pids.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    team.most(0)
+    if team.place.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    team.most(0)
+
+
+def main(how, path):
     torch.use_deterministic_algorithms(True)
     with FsdpLearnerPart(timeout_s=60).started() as works:
-        if not works:
-            return
-        found = {}
-        for name, function in CASES.items():
-            try:
-                function()
-                found[name] = ""
-            except Exception:
-                found[name] = traceback.format_exc()
-        results.write_text(json.dumps(found))
+        if works and how == "compare":
+            compare(path)
+        elif works:
+            current().call(dying, [(path,)] * 2)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with stopping_in_order():
+        try:
+            main(sys.argv[1], Path(sys.argv[2]))
+        except TurngateError as error:
+            sys.exit(f"{type(error).__name__}: {error}")

@@ -100,7 +100,7 @@ class HubForward(Forward):
             ids[r, : n_new[r]] = feed.ids
             columns[r, : n_new[r]] = positions[r, : n_new[r]] = np.arange(feed.start, feed.end)
         width = max(feed.end for feed in feeds)
-        self._cache.aim(self._tensor([feed.row for feed in feeds]), self._tensor(columns), width)
+        self._cache.aim([feed.row for feed in feeds], self._tensor(columns), width)
         reach = self._tensor(positions)
         output = self._base(
             input_ids=self._tensor(ids),

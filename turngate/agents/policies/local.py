@@ -294,7 +294,9 @@ class LocalPolicy(Policy):
         if 0 in temperatures:
             greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits.device)
             chosen = torch.where(greedy[:, None], logits.argmax(-1, keepdim=True), chosen)
-        return chosen[:, 0].tolist(), probability.gather(1, chosen)[:, 0].log().tolist()
+        logprob = probability.gather(1, chosen).log()
+        tokens, logprobs = torch.cat([chosen.double(), logprob.double()], 1).T.tolist()  # one wait for the device
+        return [int(token) for token in tokens], logprobs
 
     def _finish(self, index: int) -> None:
         row, job = self._rows[index], self._job(index)

@@ -7,6 +7,7 @@ little else than read them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -79,15 +80,14 @@ class SlotCache:
 
     # --- in the place of a transformers Cache -------------------------------------------------------------------------
 
-    def aim(self, rows: torch.Tensor, columns: torch.Tensor, width: int) -> None:
+    def aim(self, rows: Sequence[int], columns: torch.Tensor, width: int) -> None:
         """Say where the next forward pass writes: token [r, q] to row ``rows[r]``, column ``columns[r, q]``.
 
         ``width``: how many columns attention reads. When ``rows`` follow each other, no copy is made.
         """
-        self._rows, self._columns, self._width = rows[:, None], columns, width
-        first = int(rows[0])
-        in_order = torch.arange(first, first + len(rows), device=rows.device)
-        self._first = first if torch.equal(rows, in_order) else None
+        self._rows = torch.as_tensor(rows, device=self._device)[:, None]
+        self._columns, self._width = columns, width
+        self._first = rows[0] if list(rows) == list(range(rows[0], rows[0] + len(rows))) else None
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object

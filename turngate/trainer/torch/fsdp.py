@@ -13,12 +13,12 @@ from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss
+from turngate.trainer.torch.batch_shares import Share, joined, shares_of
 from turngate.trainer.torch.learner import refuse_other_critic
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.passes import Passes
 from turngate.trainer.torch.sharded import ShardLearner, outline, sharded, skeleton
 from turngate.trainer.torch.shards import read_state, write_state
-from turngate.trainer.torch.shares import Share, joined, shares_of
 from turngate.trainer.torch.team import Team
 from turngate.trainer.torch.trained_weights import refuse_other, whole_model
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling

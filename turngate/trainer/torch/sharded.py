@@ -22,12 +22,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens
+from turngate.trainer.torch.batch_shares import Share
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.torch.packing import Packer, Packing
 from turngate.trainer.torch.passes import Passes
 from turngate.trainer.torch.prediction import Predicted
 from turngate.trainer.torch.rows import Rows
-from turngate.trainer.torch.shares import Share
 from turngate.trainer.torch.team import Team
 from turngate.types import Batch, BoolArray, Metrics, Sampling
 

@@ -21,6 +21,7 @@ from typing import Any, Never
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.rendezvous import rendezvous
 
 from turngate.errors import ConfigError, RunError, TurngateError
 from turngate.trainer.torchrun import Place
@@ -37,7 +38,7 @@ class Team:
     def __init__(self, place: Place, *, timeout_s: float) -> None:
         self.place, self.held = place, dict[int, Any]()
         self.device, backend = _device(place)
-        self._store, _, _ = next(dist.rendezvous("env://"))
+        self._store, _, _ = next(rendezvous("env://"))
         limit = timedelta(seconds=timeout_s)
         dist.init_process_group(backend, store=self._store, rank=place.rank, world_size=place.size, timeout=limit)
         self.mesh = init_device_mesh(self.device.type, (place.size,))

@@ -37,9 +37,7 @@ def test_helpdesk_names_of_words_share_words_and_no_name():
                 else {item for task in tasks for item in task.private["state"][name]}
                 for name in ("people", "groups", "programs")
             }
-        assert {row["badge"] for row in tasks[0].private["state"]["employees"].values()} <= set(
-            map(str, range(10, 40))
-        )
+        assert {row["badge"] for row in tasks[0].private["state"]["employees"].values()} <= set(map(str, range(10, 40)))
         assert env.tasks.find(tasks[0].id) == tasks[0]
         assert tasks[0].id == "helpdesk-words-1/heldout/0"
     train, heldout = seen["train"], seen["heldout"]
