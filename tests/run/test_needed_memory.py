@@ -13,11 +13,13 @@ from turngate.run.needed_memory import (
     SAMPLER_PASS,
     MemoryUse,
     activations,
+    adapter_weights,
     capacity,
     most_at_once,
     needed_memory,
     size_of,
 )
+from turngate.trainer.learner import Lora
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Batch
@@ -103,3 +105,17 @@ def test_copies_and_caches_are_counted():
     frozen = needed_memory(size, use(trained=0, learner_bytes=2))
     assert (frozen["gradients"], frozen["optimizer"], frozen["weights"]) == (0, 0, whole)
     assert activations(size, use(pass_tokens=2 * TOKENS)) == pytest.approx(2 * activations(size, use()), rel=1e-6)
+
+
+def test_adapters_need_gradients_and_moments_of_their_own_alone():
+    source, lora = wide(3, 96), Lora(rank=4)
+    estimate = needed_memory(size_of(source), use(adapters=adapter_weights(source, lora)))
+    learner = TorchLearner(source, lr=1e-3, packing="rows", tokens_per_pass=TOKENS, dtype="float32", lora=lora)
+    _, gradients = bytes_of(lambda: learner.forward_backward(batch(), PolicyLoss()))
+    assert estimate["gradients"] == gradients
+    assert estimate["weights"] == sum(weight.numel() * 4 for weight in source.parameters())
+
+
+def test_recomputed_activations_need_less():
+    size = size_of(wide(4, 96))
+    assert activations(size, use(recomputes=True)) < 0.5 * activations(size, use())

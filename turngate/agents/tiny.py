@@ -5,6 +5,7 @@ what would be wrong in it told by its name.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -83,10 +84,9 @@ def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[Langua
     """
     from transformers import AutoModelForCausalLM
 
-    config, told = _settings(name), dict[str, Any]()
+    config = _settings(name)
     with _found(name):
-        model: Any
-        model, told = AutoModelForCausalLM.from_pretrained(
+        found: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
             dtype=dtype,
@@ -94,6 +94,7 @@ def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[Langua
             output_loading_info=True,
             trust_remote_code=False,
         )
+    model, told = found
     if missing := sorted(told["missing_keys"]):
         raise ConfigError(
             f"the model '{name}' lacks {len(missing)} of its weights, {missing[0]} among them, which would begin at "
@@ -142,23 +143,24 @@ def _tokenizer(name: str, config: Any) -> Tokenizer:
             "(vocab_size of config.json), so some have no embedding; take the tokenizer that the model was trained "
             "with, or save the model after model.resize_token_embeddings(len(tokenizer))"
         )
-    return tokenizer
+    checked: Tokenizer = tokenizer
+    return checked
 
 
 @contextmanager
 def _found(name: str, what: str = "model") -> Iterator[None]:
     """Raise ConfigError for whatever transformers raises about its files; inside it prints nothing."""
-    from transformers.utils import logging
+    from transformers.utils import logging as messages
 
     _silence()
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.CRITICAL)
+    before = messages.get_verbosity()
+    messages.set_verbosity(logging.CRITICAL)
     try:
         yield
     except Exception as error:  # OSError, ValueError, RuntimeError, KeyError, and what safetensors has of its own
         raise ConfigError(f"the {what} '{name}' cannot be loaded: {_advised(error)}") from error
     finally:
-        logging.set_verbosity(before)
+        messages.set_verbosity(before)
 
 
 def _advised(error: Exception) -> str:
@@ -190,6 +192,6 @@ def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapp
 
 def _silence() -> None:
     """One progress bar is enough, and it is ours."""
-    from transformers.utils import logging
+    from transformers.utils import logging as messages
 
-    logging.disable_progress_bar()
+    messages.disable_progress_bar()

@@ -23,7 +23,15 @@ from turngate.run.environments import Environments
 from turngate.run.job import Job
 from turngate.run.learners import bytes_of_passes, device_here
 from turngate.run.models import memory_here, outlined
-from turngate.run.needed_memory import LEARNER_PASS, SAMPLER_PASS, MemoryUse, most_at_once, needed_memory, size_of
+from turngate.run.needed_memory import (
+    LEARNER_PASS,
+    SAMPLER_PASS,
+    MemoryUse,
+    adapter_weights,
+    most_at_once,
+    needed_memory,
+    size_of,
+)
 from turngate.run.room import check_room, first_prompt
 from turngate.run.stored_weights import stored_weights
 from turngate.tools.notations.base import THOUGHT
@@ -156,7 +164,7 @@ async def _about_prompts(config: Config, environments: Environments, chat: Chat)
 
 def _about_memory(config: Config, model: LanguageModel, prompt: int) -> Iterator[Finding]:
     """``prompt``: tokens of the shortest first prompt, which the policy does not write."""
-    needed = needed_memory(size_of(model), _use(config, prompt))
+    needed = needed_memory(size_of(model), _use(config, model, prompt))
     most, (place, there) = most_at_once(needed), memory_here()
     listed = "\n".join(f"{what:<16} {_bytes(size):>9}" for what, size in needed.items())
     line = f"{_bytes(most)} at most, by estimate; {place} has {_bytes(there)}"
@@ -170,15 +178,16 @@ def _about_memory(config: Config, model: LanguageModel, prompt: int) -> Iterator
         yield Finding(about="context", line=f"{line} positions, where it was not trained; lower it")
 
 
-def _use(config: Config, prompt: int) -> MemoryUse:
-    train, context = config.train, config.policy.context
+def _use(config: Config, model: LanguageModel, prompt: int) -> MemoryUse:
+    learner, train, context = config.learner, config.train, config.policy.context
     most = tokens_of_a_pass(getattr(config.learner, "tokens_per_pass", "auto"), device_here())
     tokens = max(min(most, train.tasks_per_step * train.group_size * context), context)
+    lora = getattr(learner, "lora", None)
     teachers = {name for part in config.aside for name in part.teachers}
     learner_bytes, sampler_bytes = bytes_of_passes(config)
     return MemoryUse(
         trained=int(config.learner.type != "frozen") + int(trains_reward_model(config)),
-        copies=int(needs_reference(config)) + len(teachers),
+        copies=int(needs_reference(config) and lora is None) + len(teachers),
         learner_bytes=learner_bytes,
         sampler_bytes=sampler_bytes,
         lanes=config.policy.lanes,
@@ -186,6 +195,9 @@ def _use(config: Config, prompt: int) -> MemoryUse:
         context=context,
         pass_tokens=tokens,
         said=tokens * max(context - prompt, 1) // context,
+        adapters=None if lora is None else adapter_weights(model, lora),
+        moment_bytes=2 if getattr(learner, "optimizer", "adamw") == "adamw_8bit" else 8,
+        recomputes=getattr(learner, "checkpoint_activations", False),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from turngate.agents.protocols import LanguageModel
 from turngate.config import Config
 from turngate.trainer.learner import Learner, Measuring
@@ -35,7 +37,7 @@ def bytes_of_passes(config: Config) -> tuple[int, int]:
     from turngate.agents.policies.forward import precision_of
 
     device = torch.device(device_here())
-    sampled = getattr(config.policy, "dtype", "learner")
+    sampled: Any = getattr(config.policy, "dtype", "learner")
     names = config.learner.dtype, config.learner.dtype if sampled == "learner" else sampled
     learner, sampler = (precision_of(name, device).itemsize for name in names)
     return learner, sampler

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turngate.agents.architecture import SCORES, cache_shape
+from turngate.trainer.learner import Lora
 
 FLOAT = 4
 """Bytes of a float32, in which weights, gradients and the optimizer's two averages are kept."""
@@ -18,7 +19,8 @@ CHUNK = 16_384
 """Most tokens of one prefill pass of the sampler."""
 LOGITS = 4
 """Float32 numbers that each trained token needs for each entry of the vocabulary: logits, their distribution, its
-entropy and the gradient."""
+entropy and the gradient. Only so many exist at once (``turngate.trainer.torch.prediction``)."""
+LOGITS_AT_ONCE = 2**24
 DRAWS = 5
 """The same for each token that is sampled."""
 
@@ -44,7 +46,9 @@ class ModelSize:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
     """What a run does with a model. ``copies``: further frozen ones (reference, teacher); ``trained``: how many are
-    updated, the policy among them; ``learner_bytes`` and ``sampler_bytes``: of a number in their passes; ``said``: most
+    updated, the policy among them; ``adapters``: how many weights the policy learns, if not all of its own;
+    ``moment_bytes``: of the optimizer, for each of them; ``recomputes``: activations, in the backward pass;
+    ``learner_bytes`` and ``sampler_bytes``: of a number in their passes; ``said``: most
     tokens of a pass that the policy wrote."""
 
     trained: int
@@ -56,6 +60,9 @@ class MemoryUse:
     context: int
     pass_tokens: int
     said: int
+    adapters: int | None = None
+    moment_bytes: int = 2 * FLOAT
+    recomputes: bool = False
 
 
 def size_of(model: Any) -> ModelSize:
@@ -78,18 +85,34 @@ def size_of(model: Any) -> ModelSize:
     )
 
 
+def adapter_weights(model: Any, lora: Lora) -> int:
+    """How many weights the adapters of ``model`` have, which may be without weights itself."""
+    head = model.get_output_embeddings()
+    sizes = {
+        name: sum(part.weight.shape)
+        for name, part in model.named_modules()
+        if type(part).__name__ == "Linear" and part is not head
+    }
+    chosen = [
+        size for name, size in sizes.items() if lora.targets == "all-linear" or name.rpartition(".")[2] in lora.targets
+    ]
+    return lora.rank * sum(chosen)
+
+
 def needed_memory(size: ModelSize, use: MemoryUse) -> dict[str, int]:
     """Bytes by what needs them, in the order in which they are told. Their sum, with the larger of the two passes
     alone, is the most that is needed at once (``most_at_once``)."""
-    learned = size.weights * use.trained
+    models = size.weights * use.trained
+    learned = models if use.adapters is None else models - size.weights + use.adapters
+    logits = min(size.vocabulary * use.said, LOGITS_AT_ONCE)
     rounded = size.weights * use.learner_bytes if use.learner_bytes < FLOAT else 0
     return {
-        "weights": FLOAT * (size.weights * (1 + use.copies) + max(learned - size.weights, 0)),
+        "weights": FLOAT * (size.weights * (1 + use.copies) + max(models - size.weights, 0) + (use.adapters or 0)),
         "gradients": FLOAT * learned,
-        "optimizer": 2 * FLOAT * learned,
+        "optimizer": use.moment_bytes * learned,
         "sampler's copy": use.sampler_bytes * size.weights,
         "key-value cache": use.sampler_bytes * size.cached * use.lanes * use.caches * capacity(use.context),
-        LEARNER_PASS: activations(size, use) + FLOAT * LOGITS * size.vocabulary * use.said + rounded,
+        LEARNER_PASS: activations(size, use) + FLOAT * LOGITS * logits + rounded,
         SAMPLER_PASS: _sampling(size, use),
     }
 
@@ -108,7 +131,8 @@ def activations(size: ModelSize, use: MemoryUse) -> int:
     heads = size.queries + size.keys
     layer = 6 * size.width + share * (4 * size.inner + 4 * heads) + size.scores * share * use.context * size.heads
     once = 2 * (size.width + size.inner) + (2 * use.context * size.heads if size.scores else 0)
-    return int(FLOAT * use.pass_tokens * (size.layers * layer + once))
+    kept = layer + size.layers * size.width if use.recomputes else size.layers * layer
+    return int(FLOAT * use.pass_tokens * (kept + once))
 
 
 def capacity(context: int) -> int:
