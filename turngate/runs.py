@@ -14,6 +14,7 @@ runs/NAME/
     memory.json                         the experience memory after training, with guide "memory"
     warm_start.json                     how each pass of the warm start did on validation tasks
     warm_start/ model/                  the model that training began from, and the trained one
+    adapter/                            the trained adapters alone, with learner.lora
     checkpoints/step=000012/            the last two checkpoints
     tensorboard/ wandb/                 files of the sinks with these names
     baselines/400/                      supervised baselines by number of demonstrations, each a run of its own
@@ -172,6 +173,11 @@ class RunFolder:
     def model(self) -> Path:
         """The model after training, in Hugging Face format."""
         return self.path / "model"
+
+    @property
+    def adapter(self) -> Path:
+        """The adapters after training, as ``peft`` reads them."""
+        return self.path / "adapter"
 
     @property
     def checkpoints(self) -> Path:

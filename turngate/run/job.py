@@ -157,6 +157,8 @@ class Job:
                 await self._train(run, done, sinks)
                 await self._evaluate(run, "after")
             await self._evaluate_memory(run)
+        base = str(config.model) if config.warm_start is None else str(self._start.warm_start.resolve())
+        config.learner.write_adapter(run.learner, self.folder.adapter, base=base)
         save_model(model, chat.tokenizer, self.folder.model, run.learner.weights())
 
     async def _resume(self, run: Run) -> int:

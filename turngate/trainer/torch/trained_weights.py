@@ -23,15 +23,16 @@ class TrainedWeights:
         """The weights by name, as the sampler knows them, without a copy: the next update changes them."""
         return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """What a checkpoint holds of them."""
         return {"model": dict(self.published())}
 
-    def load(self, state: Mapping[str, Any], path: Path) -> None:
+    def load(self, state: Mapping[str, object], path: Path) -> None:
         """Read what ``state`` gave. Raises StoreError for the state of another model, and for one of adapters."""
         if "model" not in state:
             raise StoreError(f"'{path}' holds adapters; set learner.lora, with which it was saved")
-        self.copy_in(state["model"], dict(self.model.named_parameters()), path)
+        saved: Any = state["model"]
+        self.copy_in(saved, dict(self.model.named_parameters()), path)
 
     @staticmethod
     def copy_in(saved: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], path: Path) -> None:
