@@ -16,6 +16,7 @@ runs/NAME/
     warm_start/ model/                  the model that training began from, and the trained one
     validation.json                     how the model did on validation tasks after some training steps
     best/step=000012/                   the model after the best of these steps; older ones that a checkpoint may need
+    adapter/                            the trained adapters alone, with learner.lora
     checkpoints/step=000012/            the last two checkpoints
     tensorboard/ wandb/                 files of the sinks with these names
     baselines/400/                      supervised baselines by number of demonstrations, each a run of its own
@@ -184,6 +185,11 @@ class RunFolder:
     def bests(self) -> list[Path]:
         """The models of validated steps that are kept, in Hugging Face format, by their step."""
         return sorted(self.path.glob("best/step=*"))
+
+    @property
+    def adapter(self) -> Path:
+        """The adapters after training, as ``peft`` reads them."""
+        return self.path / "adapter"
 
     @property
     def checkpoints(self) -> Path:

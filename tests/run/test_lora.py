@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import tomli_w
 import torch
+from peft import PeftModel
 from rich.console import Console
 from safetensors.torch import load_file
 
 from tests.helpers.command_line import turngate
+from turngate.agents import tiny
 from turngate.config import load
 from turngate.run.job import Job
 from turngate.runs import RunFolder
@@ -87,6 +89,13 @@ def test_checkpoints_hold_adapters_and_the_model_at_the_end_has_them_added(whole
             weight = weight + LORA["alpha"] / LORA["rank"] * thin[1] @ thin[0]
         torch.testing.assert_close(end[name], weight)
     assert len(changed) == 7
+    base, _ = tiny.load(str(whole.warm_start))
+    added = PeftModel.from_pretrained(base, whole.adapter).merge_and_unload()
+    for name, weight in added.named_parameters():
+        torch.testing.assert_close(weight, end[name])
+    assert json.loads((whole.adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == str(
+        whole.warm_start
+    )
     assert len(state["adapters"]) == 14
     assert "model" not in state
 

@@ -247,13 +247,15 @@ class Job:
     # --- small parts --------------------------------------------------------------------------------------------------
 
     def _keeping(self, model: LanguageModel, chat: Chat) -> Keeping:
+        config = self.config
         return Keeping(
-            config=self.config,
-            section=self.config.train.validation,
+            config=config,
+            section=config.train.validation,
             environments=self.environments,
             folder=self.folder,
             model=model,
             tokenizer=chat.tokenizer,
+            base=str(config.model if config.warm_start is None else self._start.warm_start.resolve()),
             say=self._say,
         )
 

@@ -24,6 +24,7 @@ from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.run_parts import Run
 from turngate.trainer.tried_steps import TriedStep, TriedSteps, read_steps, write_steps
 
+ADAPTER = "adapter"
 STEPS_KEY = "train.validation"
 
 
@@ -31,7 +32,7 @@ STEPS_KEY = "train.validation"
 class Keeping:
     """Validates the steps of one run that trains; without ``section`` every method does nothing.
 
-    ``model`` is the one that the run's learner trains in place.
+    ``model`` is the one that the run's learner trains in place, ``base`` the folder or name of what it began as.
     """
 
     config: Config
@@ -40,6 +41,7 @@ class Keeping:
     folder: RunFolder
     model: LanguageModel
     tokenizer: Tokenizer
+    base: str
     say: Callable[[str], None]
 
     def due(self, step: int) -> bool:
@@ -67,28 +69,39 @@ class Keeping:
             folder = self.folder.best(step)
             shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed before the next line
             save_model(self.model, self.tokenizer, folder, run.learner.weights())
+            self.config.learner.write_adapter(run.learner, folder / ADAPTER, base=self.base)
         write_steps(self.folder, found)
         self._delete_others(found)
         self.say(f"step {step}: validation: {one.line}{'; the best so far' if is_best else ''}")
 
     async def put_back(self, run: Run) -> Weights:
-        """The weights that the run ends with: the learner's, or those of the best step, which the policy then gets."""
-        known = read_steps(self.folder)
-        if self.section is None or known is None or known.best is None:
+        """The weights that the run ends with: the learner's, or those of the best step, which the policy then gets.
+        Adapters are written as ``adapter/``."""
+        best = self._other_than_last()
+        if best is None:
+            self.config.learner.write_adapter(run.learner, self.folder.adapter, base=self.base)
             return run.learner.weights()
-        self.say(known.line)
-        if self.section.keep != "best" or known.best.number == self.config.train.steps:
-            return run.learner.weights()
-        folder = self.folder.best(known.best.number)
+        folder = self.folder.best(best)
         if not folder.exists():
             raise StoreError(
                 f"'{folder}', the weights of the best step, is missing; restore it from a backup, or remove "
                 f"'{self.folder.validated}' and the checkpoints to train again"
             )
+        if (folder / ADAPTER).exists():
+            shutil.copytree(folder / ADAPTER, self.folder.adapter, dirs_exist_ok=True)
         weights = saved_weights(folder)
         put_weights(self.model, weights)
-        await run.policy.publish(weights, known.best.number)
+        await run.policy.publish(weights, best)
         return weights
+
+    def _other_than_last(self) -> int | None:
+        """The step whose weights the run ends with, where that is not the last one."""
+        known = read_steps(self.folder)
+        if self.section is None or known is None or known.best is None:
+            return None
+        self.say(known.line)
+        kept = self.section.keep == "best" and known.best.number != self.config.train.steps
+        return known.best.number if kept else None
 
     async def _tried(self, run: Run, section: StepValidation, step: int) -> TriedStep:
         tasks = validation_tasks(self.config, self.environments, section, STEPS_KEY)

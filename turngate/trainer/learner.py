@@ -226,6 +226,9 @@ class LearnerPart(Part):
         it. Call it before the first update."""
         return self.measuring(copy.deepcopy(model), sampling=sampling)
 
+    def write_adapter(self, learner: Learner, folder: Path, *, base: str) -> None:
+        """Write the adapters that ``learner`` trained on the model named ``base``; without adapters, nothing."""
+
 
 class TorchLearnerPart(LearnerPart):
     """AdamW on a transformers model in this process, on a CPU or one GPU."""
@@ -286,6 +289,11 @@ class TorchLearnerPart(LearnerPart):
             return super().measuring_start(learner, model, sampling=sampling)
         base: Measuring = learner.without_adapters(sampling)  # type: ignore[attr-defined]
         return base
+
+    def write_adapter(self, learner: Learner, folder: Path, *, base: str) -> None:
+        """See ``LearnerPart``; ``peft`` and inference engines read them."""
+        if self.lora is not None:
+            torch_lora.write_adapter(learner.model, folder, base=base)  # type: ignore[attr-defined]
 
 
 class FsdpLearnerPart(LearnerPart):

@@ -10,7 +10,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.helpers import models
 from tests.trainer.torch import test_packing as trees
 from turngate.trainer.loss.tokens import Needs
-from turngate.trainer.torch.prediction import LOGITS, FusedPrediction, TokenPredictor
+from turngate.trainer.torch.prediction import LOGITS, TokenPredictor, fused_prediction
 from turngate.types import Sampling
 
 COLUMNS = ("logprob", "entropy", "plain_logprob", "nucleus_entropy", "candidate_logprob")
@@ -56,7 +56,7 @@ def gradients(outcome, states, head, seed):
 def test_the_fused_gradient_is_that_of_one_token_at_a_time(seed, n, width, vocabulary, at_once, temperature, bias):
     states, head, chosen = made(seed, n, width, vocabulary, bias)
     expected = brute(states, head, chosen, temperature)
-    got = FusedPrediction.apply(states, head.weight, head.bias, chosen, temperature, at_once, torch.float32)
+    got = fused_prediction(states, head, chosen, temperature, at_once=at_once, dtype=torch.float32)
     for ours, theirs in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
     for ours, theirs in zip(gradients(got, states, head, seed), gradients(expected, states, head, seed), strict=True):

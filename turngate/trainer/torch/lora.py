@@ -44,17 +44,18 @@ class TrainedAdapters(TrainedWeights):
         """See ``MergedWeights``."""
         return self._published
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The adapters, and by what the model is recognised that they belong to."""
         return {"adapters": {k: w.detach() for k, w in adapter_weights(self.model).items()}, "base": self._base}
 
-    def load(self, state: Mapping[str, Any], path: Path) -> None:
+    def load(self, state: Mapping[str, object], path: Path) -> None:
         """Raises StoreError for adapters of another shape or another model, and for a state without adapters."""
         if "adapters" not in state:
             raise StoreError(f"'{path}' was saved without adapters; leave out learner.lora, with which it was not made")
         if state["base"] != self._base:
             raise StoreError(f"'{path}' holds adapters of another model than the one that was loaded")
-        self.copy_in(state["adapters"], adapter_weights(self.model), path)
+        saved: Any = state["adapters"]
+        self.copy_in(saved, adapter_weights(self.model), path)
 
 
 class WithoutAdapters:

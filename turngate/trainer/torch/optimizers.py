@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import torch
 
 from turngate.trainer.learner import OptimizerName
 
-Groups: TypeAlias = Sequence[dict[str, Any]]
+Groups: TypeAlias = Sequence[dict[str, object]]
 """Parameter groups, as ``torch.optim`` takes them."""
 BLOCK = 256  # values that share a scale
 SMALL = 4096  # parameters of fewer values keep exact moments: they cost nothing, and norms are sensitive
@@ -22,18 +22,18 @@ M_LEVELS, V_LEVELS = 127, 255
 class Stepping(Protocol):
     """What the learner uses of an optimizer."""
 
-    param_groups: list[dict[str, Any]]
+    param_groups: list[dict[str, object]]
 
-    def step(self) -> Any:
+    def step(self) -> object:
         """Update the parameters by their gradients."""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """What ``load_state_dict`` reads."""
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """Go on from a saved state."""
 
 
@@ -41,7 +41,8 @@ def optimizer_of(
     name: OptimizerName, groups: Groups, *, lr: float, betas: tuple[float, float], offload: bool
 ) -> Stepping:
     """The optimizer of that name; with ``offload``, its state and its arithmetic are on the CPU."""
-    fused = groups[0]["params"][0].device.type == "cuda" and not offload
+    parameters: Any = groups[0]["params"]
+    fused = parameters[0].device.type == "cuda" and not offload
 
     def make(own: Groups) -> torch.optim.Optimizer:
         if name == "adamw_8bit":
@@ -59,7 +60,7 @@ class Offloaded:
         self._inner = make([{**group, "params": self._twins(group["params"])} for group in groups])
         self.param_groups = self._inner.param_groups
 
-    def _twins(self, parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    def _twins(self, parameters: Any) -> list[torch.Tensor]:
         pairs = [(one, one.detach().to("cpu", copy=True).requires_grad_()) for one in parameters]
         self._pairs += pairs
         return [twin for _, twin in pairs]
@@ -79,11 +80,11 @@ class Offloaded:
         for parameter, _ in self._pairs:
             parameter.grad = None
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """See ``Stepping``."""
         return self._inner.state_dict()
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """See ``Stepping``; the parameters must have been restored before."""
         with torch.no_grad():
             for parameter, twin in self._pairs:
@@ -106,14 +107,14 @@ class AdamW8bit(torch.optim.Optimizer):
         super().__init__(list(groups), {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
         """One update of every parameter that has a gradient."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self._update(parameter, group)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """See ``Stepping``; torch turns every state into the type of the parameter, so codes are turned back."""
         super().load_state_dict(state_dict)
         for state in self.state.values():

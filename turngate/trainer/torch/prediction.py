@@ -47,21 +47,22 @@ class TokenPredictor:
     are computed in bfloat16 if ``bf16``. ``cap``: see ``logit_cap``."""
 
     def __init__(
-        self, head: Any, sampling: Sampling, *, bf16: bool, cap: float | None = None, most: int = LOGITS
+        self, head: torch.nn.Module, sampling: Sampling, *, bf16: bool, cap: float | None = None, most: int = LOGITS
     ) -> None:
         self.head, self.sampling, self._bf16, self._cap, self._most = head, sampling, bf16, cap, most
 
     def __call__(self, states: torch.Tensor, chosen: torch.Tensor, needs: Needs) -> Predicted:
         """Of the tokens ``chosen``, int64 [P], which follow ``states``, [P, width]."""
-        n, vocabulary = len(states), self.head.weight.shape[0]
+        weight: Any = self.head.weight
+        n, vocabulary = len(states), weight.shape[0]
         if n * vocabulary <= self._most:
             return _predicted(*self._measure(states, chosen, needs))
         at_once = max(1, self._most // vocabulary)
         plain = not (self._cap or self.sampling.truncates or needs.nucleus is not None or needs.candidates)
         if plain and type(self.head) is torch.nn.Linear:  # another head may compute its weights when it is called
-            dtype = torch.bfloat16 if self._bf16 else self.head.weight.dtype
-            arguments = (self.head.weight, self.head.bias, chosen, self.sampling.temperature, at_once, dtype)
-            return _predicted(*FusedPrediction.apply(states, *arguments), None, None, None)  # type: ignore[no-untyped-call]
+            dtype = torch.bfloat16 if self._bf16 else weight.dtype
+            found = fused_prediction(states, self.head, chosen, self.sampling.temperature, at_once=at_once, dtype=dtype)
+            return _predicted(*found, None, None, None)
         parts = [
             checkpoint(self._measure, some, which, needs, use_reentrant=False)
             for some, which in _pieces(at_once, states, chosen)
@@ -99,8 +100,24 @@ def _predicted(*columns: torch.Tensor | None) -> Predicted:
     return Predicted(**dict(zip(names, columns, strict=True)))  # type: ignore[arg-type]
 
 
-class FusedPrediction(torch.autograd.Function):
-    """Log-probability of the chosen tokens and entropy, [P] each, ``at_once`` tokens at a time.
+def fused_prediction(
+    states: torch.Tensor,
+    head: torch.nn.Linear,
+    chosen: torch.Tensor,
+    temperature: float,
+    *,
+    at_once: int,
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probability of the tokens ``chosen``, [P], and entropy, ``at_once`` tokens at a time; products with the head
+    are computed in ``dtype``."""
+    arguments = (states, head.weight, head.bias, chosen, temperature, at_once, dtype)
+    logprob, entropy = _Fused.apply(*arguments)  # type: ignore[no-untyped-call]
+    return logprob, entropy
+
+
+class _Fused(torch.autograd.Function):
+    """The two columns of ``fused_prediction`` and their gradients.
 
     With z = (W h + b) / T and p = softmax(z):
 

@@ -23,11 +23,11 @@ class TrainedWeights:
         """The weights by name, as the sampler knows them, without a copy: the next update changes them."""
         return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """What a checkpoint holds of them."""
         return {"model": dict(self.published())}
 
-    def load(self, state: Mapping[str, Any], path: Path) -> None:
+    def load(self, state: Mapping[str, object], path: Path) -> None:
         """Read what ``state`` gave. Raises StoreError for the state of another model, and for one of adapters."""
         self.copy_in(whole_model(state, path), dict(self.model.named_parameters()), path)
 
