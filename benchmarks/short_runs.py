@@ -111,11 +111,11 @@ def _demo(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _train(folder: Path, data: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Raises CalledProcessError, with what was printed, if it fails."""
+    """Raises RuntimeError, with the end of what was printed, if it fails."""
     config = folder / f"{data['name']}.toml"
     config.write_text(tomli_w.dumps(dict(data)))
     command = [sys.executable, "-m", "turngate", "train", str(config)]
     own = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     done = subprocess.run(command, env={**own, **environ}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
-        raise subprocess.CalledProcessError(done.returncode, command, output=done.stdout[-2000:])
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout[-2000:]}")
