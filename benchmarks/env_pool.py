@@ -117,7 +117,7 @@ async def pooled(
 
 def middle(spent: list[Spent], name: str) -> float:
     """Median of a column, in milliseconds."""
-    return 1e3 * statistics.median(getattr(one, name) for one in spent)
+    return 1e3 * float(statistics.median(getattr(one, name) for one in spent))
 
 
 def main() -> None:

@@ -177,5 +177,7 @@ def tools_of(name: str) -> Tools:
 
 def schemas(name: str) -> list[Mapping[str, JSON]]:
     """The tools of that environment, as chat templates take them."""
-    with made(name) as env:
-        return [tool.schema for tool in env.turn_spec.tools]
+    env = made(name)
+    found = [tool.schema for tool in env.turn_spec.tools]
+    env.close()
+    return found
