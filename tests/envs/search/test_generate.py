@@ -98,6 +98,20 @@ def test_only_the_named_links_are_told_and_asked_for():
             assert info["score"].outcome == 1.0
 
 
+def test_links_to_words_are_told_only_where_they_are_named():
+    named = {"naming": "words", "size": 12, "max_hops": 1, "links": ("trade", "father", "goods", "lack")}
+    source = GeneratedSearch(**named).open()
+    train, heldout = ([source.task(split, number).private for number in range(250)] for split in source.splits)
+    assert {link for private in train for link in private["links"]} == set(named["links"])
+    answers = [{gold for private in found for gold in private["gold"]} for found in (train, heldout)]
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 28
+    graphs = [world("train", number, 30).graph for number in range(10)]
+    told = {link for graph in graphs for known in graph.links.values() for link in known}
+    assert len(told) == 12
+    assert not told & set(named["links"])
+
+
 def test_links_that_no_question_can_follow_are_told():
     with pytest.raises(ConfigError, match="raise size, or name more kinds of links"):
         GeneratedSearch(size=12, min_hops=3, max_hops=3, links=("river",)).open().task("train", 0)

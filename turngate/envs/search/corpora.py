@@ -141,7 +141,7 @@ class GeneratedDocuments(DocumentSource):
     naming: Naming = "made"
     """What its names are put together from."""
     links: tuple[LinkName, ...] = ()
-    """Kinds of links that its documents tell of; empty = all."""
+    """Kinds of links that its documents tell of; empty = all that lead to documents and years."""
 
     def documents(self) -> Iterable[Document]:
         """See ``made_up.world``."""

@@ -21,11 +21,18 @@ from turngate.envs.word_names import FIRST_WORDS, LAST_WORDS, Naming, belongs
 
 LinkName: TypeAlias = Literal[
     "birthplace", "employer", "teacher", "author", "publisher", "printed", "seat", "founder", "founded", "river",
-    "mayor", "mouth",
+    "mayor", "mouth", "trade", "father", "goods", "lack",
 ]  # fmt: skip
 MOST_NUMBERED = 60
 """Most documents of a world whose ids are two digits."""
 
+_VALUES = {
+    "trade": (
+        "baker carter cooper fisher glazier mason miller painter potter saddler smith tailor tanner weaver"
+    ).split(),
+    "goods": "beer bread butter cheese glass honey leather linen paper rope salt silk soap wine".split(),
+}
+"""Words that are an answer and have no document."""
 _MISSING = 0.15  # share of the links that a document does not tell
 _BEGIN = "bar bel cor dan dor fel gar hal jor kel lam lor mar mer nor pel ran sal sol tar tel vel vor wil".split()
 _MIDDLE = "a e i o u an en ar or il".split()
@@ -39,12 +46,14 @@ _OTHER = (
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """What documents of a kind tell. ``target``: a kind, or "year". ``says``: wordings with ``{0}`` and ``{1}``."""
+    """What documents of a kind tell. ``target``: a kind, "year" or a key of ``_VALUES``. ``says``: wordings with
+    ``{0}`` and ``{1}``. ``only_named``: it is told only where ``links`` names it."""
 
     name: LinkName
     target: str
     phrase: str
     says: tuple[str, ...]
+    only_named: bool = False
 
 
 _LINKS: Mapping[str, tuple[_Link, ...]] = {
@@ -57,6 +66,14 @@ _LINKS: Mapping[str, tuple[_Link, ...]] = {
         ),
         _Link("employer", "firm", "the firm that employs {}", ("{0} works for {1}.", "The employer of {0} is {1}.")),
         _Link("teacher", "person", "the teacher of {}", ("{0} was taught by {1}.", "The teacher of {0} was {1}.")),
+        _Link("trade", "trade", "the trade of {}", ("{0} is a {1} by trade.", "{0} earns a living as a {1}."), True),
+        _Link(
+            "father",
+            "trade",
+            "the trade of the father of {}",
+            ("The father of {0} was a {1}.", "{0} is the child of a {1}."),
+            True,
+        ),
     ),
     "work": (
         _Link("author", "person", "the author of {}", ("{0} was written by {1}.", "The author of {0} is {1}.")),
@@ -78,6 +95,20 @@ _LINKS: Mapping[str, tuple[_Link, ...]] = {
             ("The river {1} flows through {0}.", "{0} lies on the river {1}."),
         ),
         _Link("mayor", "person", "the mayor of {}", ("The mayor of {0} is {1}.", "{1} is mayor of {0}.")),
+        _Link(
+            "goods",
+            "goods",
+            "the best goods of {}",
+            ("{0} is known for its {1}.", "People go to {0} for its {1}."),
+            True,
+        ),
+        _Link(
+            "lack",
+            "goods",
+            "the missing goods of {}",
+            ("{0} has to buy its {1} elsewhere.", "Nobody in {0} makes {1}."),
+            True,
+        ),
     ),
     "river": (
         _Link(
@@ -115,10 +146,14 @@ class LinkedDocuments:
 def world(
     split: str, number: int, size: int, naming: Naming = "made", links: tuple[LinkName, ...] = ()
 ) -> LinkedDocuments:
-    """World ``number`` of a split, with about ``size`` documents that tell of ``links``; () = of all kinds."""
+    """World ``number`` of a split, with about ``size`` documents that tell of ``links``; () = of all that lead to
+    documents and years."""
     rng = SeededRandom("search-world", split, number, size)
     new_name = _new_name if naming == "made" else _new_words
-    told = {kind: [link for link in known if not links or link.name in links] for kind, known in _LINKS.items()}
+    told = {
+        kind: [link for link in known if (link.name in links if links else not link.only_named)]
+        for kind, known in _LINKS.items()
+    }
     graph = Graph(
         phrases={link.name: link.phrase for some in told.values() for link in some},
         links_of={kind: [link.name for link in some] for kind, some in told.items()},
@@ -150,10 +185,10 @@ def _document(
 
 
 def _target(rng: SeededRandom, graph: Graph, link: _Link, node: Node, by_kind: Mapping[str, list[Node]]) -> Node:
-    if link.target != "year":
+    if link.target in by_kind:
         return rng.pick([one for one in by_kind[link.target] if one.id != node.id])
-    year = str(rng.whole(1700, 1999))
-    value = Node(id=f"year {year}", name=year, kind="year", document=False)
+    said = str(rng.whole(1700, 1999)) if link.target == "year" else rng.pick(_VALUES[link.target])
+    value = Node(id=f"{link.target} {said}", name=said, kind=link.target, document=False)
     graph.nodes.setdefault(value.id, value)
     return value
 
