@@ -47,7 +47,8 @@ async def assembled(
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
-    player = config.policy.player(sampler, chat)
+    player, rounding = config.policy.player(sampler, chat), rounding_of(config, sampler)
+    del sampler  # what the policy needs of it, the policy has
     learner = learner_of(config, model)
     reference = reference_of(config, copy.deepcopy(model)) if needs_reference(config) else None
     reward_model = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
@@ -61,7 +62,11 @@ async def assembled(
     )
     help_ = EnvironmentHelp(environments, chat.notation, seed=config.seed)
     guard = LeakGuard(help_.secrets)
-    async with Examining(config.examine, desk) as examining, opened_writer(config.guide, player) as writer:
+    async with (
+        player.policy.running(),
+        Examining(config.examine, desk) as examining,
+        opened_writer(config.guide, player) as writer,
+    ):
         yield Run(
             player=player,
             worlds=worlds,
@@ -86,7 +91,7 @@ async def assembled(
             aggregate=config.loss.aggregate,
             tolerance=config.learner.tolerance,
             max_kl=config.learner.max_kl,
-            rounding=rounding_of(config, sampler),
+            rounding=rounding,
             seed=config.seed,
             reference=reference,
             trees=trees_of(config, environments),
