@@ -1,13 +1,14 @@
 """An engine in a process of its own, with its own interpreter and packages: how it is started, asked and ended.
 
-It dies with this process, however this process ends: it watches it, and kills itself and its children. What it prints
-goes into a file without a name, whose last lines are in the messages of errors.
+It dies with this process, however this process ends: it watches it, and then removes its folder for temporary files and
+kills itself and its children. What it prints goes into a file without a name; the last line is in messages of errors.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,7 +30,8 @@ root, channel, weights, parent, server = sys.argv[1], *map(int, sys.argv[2:5]), 
 for name in ("turngate", "turngate.agents", "turngate.agents.engines"):
     sys.modules[name] = package = types.ModuleType(name)
     package.__path__ = [root + name.replace(".", "/").removeprefix("turngate")]
-importlib.import_module(server).serve(channel, weights, parent)
+module, _, serve = server.partition(":")
+getattr(importlib.import_module(module), serve)(channel, weights, parent)
 """
 """Starts a server without the package's own imports, of which the engine's interpreter may have none."""
 
@@ -39,7 +41,8 @@ class EngineDied(TurngateError):
 
 
 class EngineProcess:
-    """The process of ``server``, a module with ``serve(channel, weights, parent)``, under the interpreter ``python``.
+    """The process of ``server``, which ``python``, an interpreter, finds as module:function and calls with the numbers
+    of the channel, of the memory with the weights and of this process.
 
     ``weights_fd``: memory with the weights, which it inherits. Raises ConfigError if ``python`` cannot be run.
     """
@@ -49,6 +52,7 @@ class EngineProcess:
     ) -> None:
         self._channel, theirs = socket.socketpair()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
+        self._folder = tempfile.mkdtemp(prefix="turngate-engine-")
         root = str(Path(__file__).parents[2])
         numbers = [str(number) for number in (theirs.fileno(), weights_fd, os.getpid())]
         paths = list(search)
@@ -58,13 +62,14 @@ class EngineProcess:
             self._process = subprocess.Popen(
                 [python, "-c", LAUNCH, root, *numbers, server],
                 pass_fds=(theirs.fileno(), weights_fd),
-                env={**os.environ, **environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env={**os.environ, **environ, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": self._folder},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
                 start_new_session=True,
             )
         except OSError as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
             raise ConfigError(f"policy.python '{python}' cannot be run: {error.strerror}") from error
         finally:
             theirs.close()
@@ -106,6 +111,7 @@ class EngineProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def tail(self) -> str:
         """The end of what it printed."""

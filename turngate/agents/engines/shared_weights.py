@@ -17,7 +17,7 @@ from turngate.errors import PolicyError
 from turngate.parts import when_used
 
 torch = when_used("torch")
-checksums = when_used("turngate.agents.engines.fingerprint")
+sums = when_used("turngate.agents.engines.weight_sums")
 _ALIGNED = 64
 
 
@@ -31,7 +31,7 @@ class _Place:
 class SharedWeights:
     """Room for tensors like ``weights``, in the precision ``dtype`` ("float32" or "bfloat16"); holds a copy of them.
 
-    ``fd``: the memory, for the engine's process. ``fingerprint``: of what is in it (``engines.fingerprint``).
+    ``fd``: the memory, for the engine's process. ``fingerprint``: of what is in it (``engines.weight_sums``).
     """
 
     def __init__(self, weights: Weights, dtype: str) -> None:
@@ -69,7 +69,7 @@ class SharedWeights:
                 )
         for name in self._places:
             self._view(name).copy_(new[name].detach())
-        self.fingerprint = checksums.fingerprint(map(self._view, self._places), self._dtype)
+        self.fingerprint = sums.fingerprint(map(self._view, self._places), self._dtype)
 
     def close(self) -> None:
         """Give the memory back; an engine that still runs keeps its part."""

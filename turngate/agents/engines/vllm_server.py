@@ -43,8 +43,7 @@ def serve(channel_fd: int, weights_fd: int, parent: int) -> None:
 def serve_with(server: Server, channel_fd: int, parent: int) -> None:
     """``serve`` for a server of your own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the other process to handle
-    folder = tempfile.mkdtemp(prefix="turngate-vllm-")
-    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    folder = os.environ["TMPDIR"]  # its own
     threading.Thread(target=_die_with, args=(parent, folder), daemon=True).start()
     channel = socket.socket(fileno=channel_fd)
     try:
@@ -136,7 +135,7 @@ class Server:
         return {
             "reset": self.reset_cache(),
             "version": engine.get_weight_version(),
-            "held": engine.collective_rpc(held, args=(self._dtype,))[0],
+            "held": engine.collective_rpc(_held, args=(self._dtype,))[0],
         }
 
     def do_sleep(self, message: link.Message) -> link.Message:
@@ -198,11 +197,11 @@ def _completion(output: Any) -> dict[str, Any]:
     }
 
 
-def held(worker: Any, dtype: str) -> list[int]:
+def _held(worker: Any, dtype: str) -> list[int]:
     """The fingerprint of the weights that the worker's model computes with, in the precision ``dtype``."""
     import torch
 
-    from turngate.agents.engines.fingerprint import fingerprint
+    from turngate.agents.engines.weight_sums import fingerprint
 
     with torch.no_grad():
         return fingerprint(_tensors(worker.model_runner.get_model()), getattr(torch, dtype))
@@ -257,18 +256,18 @@ def _shared_memory_engine() -> type:
     from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
     @dataclass
-    class Memory(WeightTransferInitInfo):  # type: ignore[misc]
+    class SharedMemory(WeightTransferInitInfo):  # type: ignore[misc]
         fd: int
 
     @dataclass
-    class Tensors(WeightTransferUpdateInfo):  # type: ignore[misc]
+    class SharedTensors(WeightTransferUpdateInfo):  # type: ignore[misc]
         dtype: str
         tensors: list[dict[str, Any]] = field(default_factory=list)
 
-    class SharedMemoryEngine(WeightTransferEngine[Memory, Tensors]):  # type: ignore[misc]
-        init_info_cls, update_info_cls = Memory, Tensors
+    class SharedMemoryEngine(WeightTransferEngine[SharedMemory, SharedTensors]):  # type: ignore[misc]
+        init_info_cls, update_info_cls = SharedMemory, SharedTensors
 
-        def init_transfer_engine(self, init_info: Memory) -> None:
+        def init_transfer_engine(self, init_info: SharedMemory) -> None:
             self._memory = mmap.mmap(init_info.fd, os.fstat(init_info.fd).st_size)
 
         def start_weight_update(self) -> None:
@@ -277,7 +276,7 @@ def _shared_memory_engine() -> type:
         def update_weights(self, update_info: dict[str, Any]) -> None:
             self.receive_weights(self.parse_update_info(update_info))  # without waiting for a device that may not be
 
-        def receive_weights(self, update_info: Tensors) -> None:
+        def receive_weights(self, update_info: SharedTensors) -> None:
             self.model.load_weights(self._read(update_info))
 
         def finish_weight_update(self) -> None:
@@ -289,7 +288,7 @@ def _shared_memory_engine() -> type:
         def shutdown(self) -> None:
             pass
 
-        def _read(self, update: Tensors) -> Iterator[tuple[str, torch.Tensor]]:
+        def _read(self, update: SharedTensors) -> Iterator[tuple[str, torch.Tensor]]:
             dtype = getattr(torch, update.dtype)
             for place in update.tensors:
                 count = 1

@@ -184,7 +184,7 @@ class VLLMPolicyPart(PolicyPart):
         from turngate.agents.engines.shared_weights import SharedWeights
         from turngate.agents.policies.forward import cast, precision_of
         from turngate.agents.policies.vllm import EngineSettings, VLLMPolicy
-        from turngate.agents.policies.vllm_setup import arguments, interpreter, model_config
+        from turngate.agents.policies.vllm_setup import arguments, interpreter, longest_request, model_config
 
         device = next(model.parameters()).device
         if self.dtype != "learner":
@@ -194,13 +194,14 @@ class VLLMPolicyPart(PolicyPart):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ConfigError(f"policy.{name} has no effect without a GPU; leave it out")
         dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+        longest = longest_request(model, self.context)
         settings = EngineSettings(
             python=interpreter(self.python),
             config=model_config(model),
             arguments=arguments(
                 model,
                 dtype=dtype,
-                context=self.context,
+                longest=longest,
                 lanes=self.lanes,
                 on_gpu=device.type != "cpu",
                 gpu_memory=self.gpu_memory,
@@ -209,6 +210,7 @@ class VLLMPolicyPart(PolicyPart):
                 sleep=self.sleep > 0,
                 extra=self.extra,
             ),
+            context=longest,
             start_s=self.start_s,
             stall_s=self.stall_s,
             restarts=self.restarts,

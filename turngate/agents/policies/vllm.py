@@ -16,7 +16,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,10 +27,10 @@ from turngate.agents.engines.shared_weights import SharedWeights
 from turngate.agents.pace import AsReady, FixedOrder, Pace
 from turngate.agents.policies.base import Policy, Weights
 from turngate.errors import ConfigError, MismatchError, OutOfRoom, PolicyError
-from turngate.types import Completion, EndedBy, Request
+from turngate.types import JSON, Completion, EndedBy, Request
 
 T = TypeVar("T")
-SERVER = "turngate.agents.engines.vllm_server"
+SERVER = "turngate.agents.engines.vllm_server:serve"
 SEEDS = 2**63  # vLLM takes seeds below this
 ENVIRON = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine core in the server's own process, so that it steps when asked
@@ -46,15 +46,17 @@ _log = logging.getLogger(__name__)
 class EngineSettings:
     """How an engine is started, and what is waited for.
 
-    ``python``: the interpreter that has vllm. ``config``: the model's, as JSON. ``arguments``: vLLM's engine arguments.
+    ``python``: the interpreter that has vllm. ``config``: the model's. ``arguments``: vLLM's engine arguments.
+    ``context``: most tokens of a request with what it may add.
     ``start_s``, ``stall_s``: most seconds of its start, and of one step. ``restarts``: how often a turn is sent again
     because the engine died. ``sleep``: vLLM's level while nobody samples; 0 = it stays awake. ``server`` and
     ``search``: the module that serves, and folders where its interpreter finds it beside its own.
     """
 
     python: str
-    config: Mapping[str, Any]
-    arguments: Mapping[str, Any]
+    config: Mapping[str, JSON]
+    arguments: Mapping[str, JSON]
+    context: int
     start_s: float
     stall_s: float
     restarts: int
@@ -121,7 +123,7 @@ class VLLMPolicy(Policy):
         """
         if not self._pace.lanes:
             raise RuntimeError("no lane is open, so nothing would be decoded; use 'async with policy.lane()'")
-        longest = self._settings.arguments["max_model_len"]
+        longest = self._settings.context
         if len(request.ids) + request.max_tokens > longest:
             raise OutOfRoom(
                 f"turn {request.turn} of '{request.episode}' has {len(request.ids)} tokens before it and may have "

@@ -29,7 +29,7 @@ OWN_ARGUMENTS = frozenset(
     """
     model tokenizer skip_tokenizer_init load_format weight_transfer_config dtype max_model_len max_num_seqs
     logprobs_mode enable_prefix_caching generation_config seed enforce_eager enable_sleep_mode gpu_memory_utilization
-    kv_cache_memory_bytes tensor_parallel_size pipeline_parallel_size data_parallel_size enable_lora
+    kv_cache_memory_bytes tensor_parallel_size pipeline_parallel_size data_parallel_size enable_lora quantization
     """.split()
 )
 """Engine arguments that follow from other settings, or that the push of weights cannot do."""
@@ -58,17 +58,23 @@ def _has_vllm(python: str) -> bool:
         return False
 
 
-def model_config(model: LanguageModel) -> dict[str, Any]:
+def model_config(model: LanguageModel) -> dict[str, JSON]:
     """The model's ``config.json``, with the name of its class."""
-    config: dict[str, Any] = json.loads(model.config.to_json_string(use_diff=False))
+    config: dict[str, JSON] = json.loads(model.config.to_json_string(use_diff=False))
     return {**config, "architectures": [type(model).__name__]}
+
+
+def longest_request(model: LanguageModel, context: int) -> int:
+    """Most tokens of a request with what it may add: a little more than ``context``, as far as the model can."""
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return min(context + PROBE_ROOM, positions or context + PROBE_ROOM)
 
 
 def arguments(
     model: LanguageModel,
     *,
     dtype: str,
-    context: int,
+    longest: int,
     lanes: int,
     on_gpu: bool,
     gpu_memory: float,
@@ -77,12 +83,11 @@ def arguments(
     sleep: bool,
     extra: Mapping[str, JSON],
 ) -> dict[str, JSON]:
-    """vLLM's engine arguments for ``lanes`` episodes of at most ``context`` tokens.
+    """vLLM's engine arguments for ``lanes`` episodes of at most ``longest`` tokens.
 
     Log-probabilities are those after temperature, top-k and top-p, which is the distribution that is sampled from.
     """
     text = model.config.get_text_config()
-    longest = min(context + PROBE_ROOM, getattr(text, "max_position_embeddings", None) or context + PROBE_ROOM)
     cache = None if cache_gib is None else int(cache_gib * GIB)
     if cache is None and not on_gpu:
         cache = _cache_bytes(text, tokens=lanes * longest, width=4 if dtype == "float32" else 2)
