@@ -1,4 +1,4 @@
-"""A lock whose process kills itself by SIGKILL, once, in the second turn of a given training episode."""
+"""A lock whose process kills itself by SIGKILL, once, in a second turn, when so many steps are recorded."""
 
 import os
 import signal
@@ -12,33 +12,32 @@ from turngate.envs.tasks import TasksLike
 from turngate.types import Action
 
 _lock = threading.Lock()
-_begun = {"n": 0}
 
 
 class LateKillingLock(LockEnv):
-    """``episode``: which one it is, of all that the process plays on tasks of training, from 1 on."""
+    """``run``: the run's folder, whose records say how many ``steps`` are finished."""
 
     def __init__(
         self,
         *,
-        marker: str,
-        episode: int,
+        run: str,
+        steps: int,
         tasks: TasksLike = None,
         split: str | None = None,
         max_turns: int | None = None,
     ) -> None:
         super().__init__(tasks=tasks, split=split, max_turns=max_turns)
-        self._marker, self._last, self._number = Path(marker), episode, 0
+        self._metrics, self._marker, self._steps = Path(run, "metrics.jsonl"), Path(run, "../marker"), steps
 
     def act(self, action: Action) -> Outcome:
-        if not self._right and self._episode.task.split == "train":
-            with _lock:
-                _begun["n"] += 1
-                self._number = _begun["n"]
-        elif self._number >= self._last and not self._marker.exists():
-            self._marker.write_text(str(self._number))
-            os.kill(os.getpid(), signal.SIGKILL)
+        with _lock:
+            if len(self._right) == 1 and not self._marker.exists() and self._recorded() == self._steps:
+                self._marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
         return super().act(action)
+
+    def _recorded(self) -> int:
+        return len(self._metrics.read_text().splitlines()) if self._metrics.exists() else 0
 
 
 register("test/LateKillingLock-v0", "tests.run.late_killing:LateKillingLock")

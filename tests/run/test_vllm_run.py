@@ -20,7 +20,6 @@ from turngate.runs import RunFolder
 from turngate.store import Store
 
 LIMIT_S = 900
-SHOWN, PER_STEP = 16, 8  # episodes of the warm start, and of each step
 CONFIG = """
 name = "run"
 folder = "{folder}"
@@ -28,8 +27,8 @@ folder = "{folder}"
 [env]
 id = "tests.run.late_killing:test/LateKillingLock-v0"
 [env.kwargs]
-marker = "{folder}/marker"
-episode = {episode}
+run = "{folder}/run"
+steps = 3
 
 [model]
 layers = 2
@@ -38,7 +37,7 @@ heads = 2
 vocabulary = 300
 
 [warm_start]
-episodes = {shown}
+episodes = 16
 epochs = 1
 episodes_per_batch = 8
 lr = 5e-3
@@ -74,7 +73,7 @@ def begin(folder: Path, *, killed: bool) -> subprocess.Popen[bytes]:
     if not killed:
         (folder / "marker").touch()
     config = folder / "run.toml"
-    config.write_text(CONFIG.format(folder=folder, shown=SHOWN, episode=SHOWN + 3 * PER_STEP + 3))
+    config.write_text(CONFIG.format(folder=folder))
     environ = {
         **os.environ,
         "PYTHONPATH": str(ROOT),

@@ -44,8 +44,7 @@ def interpreter(named: str) -> str:
     for python in candidates:
         if _has_vllm(python):
             return python
-    where = f"'{candidates[0]}' has no" if len(candidates) == 1 and candidates[0] != sys.executable else "found no"
-    raise ConfigError(f'policy.type "vllm" {where} vllm; {INSTALL}')
+    raise ConfigError(f"policy.type \"vllm\": '{candidates[0]}' has no vllm; {INSTALL}")
 
 
 def _has_vllm(python: str) -> bool:
