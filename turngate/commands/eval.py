@@ -174,7 +174,11 @@ async def _play(
     """Play every environment, split and temperature in turn; the result of each is on disk before the next begins."""
     sections, results = environments.sections, []
     desk = Desk(player=player, step=0, seed=config.seed, answer=recorded_answer, verdicts=folder.verdicts)
-    async with environments.worlds(config.policy.lanes) as worlds, Examining(config.examine, desk) as examining:
+    async with (
+        player.policy.running(),
+        environments.worlds(config.policy.lanes) as worlds,
+        Examining(config.examine, desk) as examining,
+    ):
         if config.policy.trainable:
             for split in config.eval.splits:
                 await check_room(environments, worlds, player.chat, player.limits, split=split)

@@ -49,7 +49,8 @@ async def assembled(
 ) -> AsyncIterator[Run]:
     """The ``Run``, for as long as the block lasts. The learner trains ``model``; the policy samples from a copy."""
     sampler = rounded_for(config, copy.deepcopy(model))
-    player = config.policy.player(sampler, chat)
+    player, rounding = config.policy.player(sampler, chat), rounding_of(config, sampler)
+    del sampler  # what the policy needs of it, the policy has
     reward_model = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
     learner = learner_of(config, model)  # which may put adapters into the model: copy it before
     start = start_of(config, learner, model) if needs_reference(config) or asks_start(config) else None
@@ -64,7 +65,11 @@ async def assembled(
     )
     help_ = EnvironmentHelp(environments, chat.notation, seed=config.seed)
     guard = LeakGuard(help_.secrets)
-    async with Examining(config.examine, desk) as examining, opened_writer(config.guide, player) as writer:
+    async with (
+        player.policy.running(),
+        Examining(config.examine, desk) as examining,
+        opened_writer(config.guide, player) as writer,
+    ):
         yield Run(
             player=player,
             worlds=worlds,
@@ -88,7 +93,7 @@ async def assembled(
             aggregate=config.loss.aggregate,
             tolerance=config.learner.tolerance,
             max_kl=config.learner.max_kl,
-            rounding=rounding_of(config, sampler),
+            rounding=rounding,
             seed=config.seed,
             reference=reference,
             trees=trees_of(config, environments),

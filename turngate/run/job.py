@@ -78,6 +78,7 @@ class Job:
                 f'policy.type "{config.policy.type}" can be evaluated (turngate eval --config CONFIG) but not trained; '
                 'train with a policy of another type, such as policy.type = "local"'
             )
+        config.policy.check_installed()
         self.config, self.console, self.control = config, console, control
         self.path = config.folder / config.name
         self.folder = RunFolder(self.path)

@@ -168,7 +168,7 @@ async def trying(
         likelihoods=likelihoods_of(reference_of(config, model)),
         verdicts=folder.verdicts,
     )
-    async with Examining(config.examine, desk) as examining:
+    async with player.policy.running(), Examining(config.examine, desk) as examining:
         yield Trial(
             config=config,
             section=warm_start.validation,

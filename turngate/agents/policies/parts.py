@@ -77,6 +77,10 @@ class PolicyPart(Part):
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """The policy that these settings describe. ``model`` is a copy that only the policy uses."""
 
+    def check_installed(self) -> None:
+        """Raise ConfigError for a program or package that the policy needs and that is not here."""
+        return
+
     def served(self) -> Player:
         """The player of a policy that has its own model. Raises ConfigError for one that needs the model of the run."""
         raise ConfigError(f'policy.type "{self.type}" samples from a model; name one, for instance RUN/model')
@@ -124,6 +128,106 @@ class LocalPolicyPart(PolicyPart):
         if self.dtype != "learner":
             cast(model, precision_of(self.dtype, next(model.parameters()).device))
         return LocalPolicy(model, chat, lanes=self.lanes, order=self.order)
+
+
+class VLLMPolicyPart(PolicyPart):
+    """The model decoded by vLLM in a process of its own, on a GPU or a CPU; its weights follow those of the learner."""
+
+    type: Literal["vllm"] = "vllm"
+    python: str = ""
+    """Python interpreter that has vllm installed, for instance .venv-vllm/bin/python. Empty: the variable
+    TURNGATE_VLLM_PYTHON, this interpreter if it has vllm, or .venv-vllm/bin/python in the current folder."""
+    order: Literal["fixed", "ready"] = "fixed"
+    """When an episode goes on after a call of its environment. fixed: after a fixed number of decoded tokens, so that a
+    run on a CPU repeats bit for bit; ready: as soon as the environment has answered, which is faster where environments
+    are slow."""
+    dtype: Literal["learner"] | Precision = "learner"
+    """Precision in which tokens are decoded; learner: that of the learner's forward pass. Where the two differ, so do
+    their log-probabilities, and learner.tolerance has to be raised to allow it."""
+    gpu_memory: float = Field(0.45, gt=0, le=1)
+    """Share of the GPU's memory that the engine may use for weights and cache; the learner needs the rest. It has no
+    effect on a CPU."""
+    cache_gib: float | None = Field(None, gt=0)
+    """GiB of memory for the keys and values of the cache. Leave it out for what gpu_memory leaves on a GPU, and for as
+    much as all lanes need on a CPU."""
+    enforce_eager: bool | None = None
+    """Whether to run without compilation and CUDA graphs: the engine starts sooner and decodes slower. Leave it out to
+    compile on a GPU and not on a CPU."""
+    sleep: Literal[0, 1, 2] = 0
+    """What the engine gives back of the GPU's memory while nobody samples. 1: its cache, and its weights move to the
+    machine's memory; 2: both are dropped, and the weights are loaded anew; 0: nothing. It has no effect on a CPU."""
+    start_s: float = Field(600.0, gt=0)
+    """Most seconds of the engine's start."""
+    stall_s: float = Field(600.0, gt=0)
+    """Most seconds of one step of the engine or of one push of weights; an engine that takes longer is started
+    again."""
+    restarts: int = Field(2, ge=0)
+    """How often a turn is sent again because the engine died in it; after that its episode is unusable."""
+    template: dict[str, JsonValue] = Field(default_factory=dict)
+    """Arguments of the chat template, such as {enable_thinking = false}; one that it never mentions is refused."""
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    """Further engine arguments of vLLM, for instance {block_size = 64} or {max_num_batched_tokens = 16384}."""
+
+    @model_validator(mode="after")
+    def _sets_nothing_twice(self) -> Self:
+        from turngate.agents.policies.vllm_setup import OWN_ARGUMENTS
+
+        if taken := sorted(OWN_ARGUMENTS & self.extra.keys()):
+            raise ValueError(f"extra.{taken[0]} is set by turngate itself, from the other settings of the policy")
+        return self
+
+    def chat(self, model: LanguageModel, tokenizer: Tokenizer) -> Chat:
+        """See ``PolicyPart``; with the arguments of the template."""
+        return Chat(tokenizer, system=self.system, template=self.template, ends=ends_of(model))
+
+    def check_installed(self) -> None:
+        """Raise ConfigError if no interpreter with vllm is found."""
+        from turngate.agents.policies.vllm_setup import interpreter
+
+        interpreter(self.python)
+
+    def open(self, model: LanguageModel, chat: Chat) -> Policy:
+        """A ``VLLMPolicy``, whose engine starts with ``running``; it keeps a copy of the weights, not ``model``.
+
+        Raises ConfigError for settings without effect on the model's device, and if vllm is not found.
+        """
+        from turngate.agents.engines.shared_weights import SharedWeights
+        from turngate.agents.policies.forward import cast, precision_of
+        from turngate.agents.policies.vllm import EngineSettings, VLLMPolicy
+        from turngate.agents.policies.vllm_setup import arguments, interpreter, longest_request, model_config
+
+        device = next(model.parameters()).device
+        if self.dtype != "learner":
+            cast(model, precision_of(self.dtype, device))
+        if device.type == "cpu":
+            for name in ("gpu_memory", "sleep"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ConfigError(f"policy.{name} has no effect without a GPU; leave it out")
+        dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+        longest = longest_request(model, self.context)
+        settings = EngineSettings(
+            python=interpreter(self.python),
+            config=model_config(model),
+            arguments=arguments(
+                model,
+                dtype=dtype,
+                longest=longest,
+                lanes=self.lanes,
+                on_gpu=device.type != "cpu",
+                gpu_memory=self.gpu_memory,
+                cache_gib=self.cache_gib,
+                enforce_eager=self.enforce_eager,
+                sleep=self.sleep > 0,
+                extra=self.extra,
+            ),
+            context=longest,
+            start_s=self.start_s,
+            stall_s=self.stall_s,
+            restarts=self.restarts,
+            sleep=self.sleep,
+        )
+        weights = SharedWeights(dict(model.named_parameters()), dtype)
+        return VLLMPolicy(settings, weights, chat, lanes=self.lanes, order=self.order)
 
 
 class OpenAIPolicyPart(PolicyPart):

@@ -1,0 +1,103 @@
+"""Sampled tokens per second of vLLM and of the ``local`` engine, on the same model and the same episodes:
+
+    TURNGATE_VLLM_PYTHON=.venv-vllm/bin/python OMP_NUM_THREADS=2 python -m benchmarks.vllm_engine [--model FOLDER]
+
+Each episode has three turns, every turn begins with a prompt or an observation of random ids, and siblings share the
+first prompt; so both engines use their caches over turns and siblings. Weights are random, so nearly all turns use
+their whole budget. Runs alternate, the first of each is left out, and the median counts. Also printed: seconds to
+start vLLM, and of one push of weights with all that is compared after it. Prints JSON.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from turngate.agents.chat import Chat
+from turngate.agents.policies.base import Policy
+from turngate.agents.policies.local import LocalPolicy
+from turngate.agents.policies.parts import VLLMPolicyPart
+from turngate.agents.tiny import load, random_model, train_tokenizer
+from turngate.types import Request
+
+GROUP, TURNS, PROMPT, OBSERVATION = 8, 3, 128, 32
+
+
+async def play(policy: Policy, *, episodes: int, tokens: int, vocabulary: int, seed: int) -> tuple[int, float]:
+    """Number of sampled tokens, and seconds."""
+    rng = np.random.default_rng(seed)
+    prompts = rng.integers(3, vocabulary, (-(-episodes // GROUP), PROMPT)).astype(np.int32)
+    seen = rng.integers(3, vocabulary, (episodes, TURNS, OBSERVATION)).astype(np.int32)
+
+    async def episode(number: int) -> int:
+        ids, n = prompts[number // GROUP], 0
+        name = f"{seed}.{number}"
+        async with policy.lane():
+            for turn in range(TURNS):
+                order = Request(
+                    episode=name, task_id="", ids=ids, turn=turn, seed=1000 * number + turn, max_tokens=tokens
+                )
+                said = await policy.complete(order)
+                ids, n = np.concatenate([ids, said.ids_K, seen[number, turn]]), n + len(said.ids_K)
+            policy.release(name)
+        return n
+
+    start_s = time.perf_counter()
+    sampled = await asyncio.gather(*map(episode, range(episodes)))
+    return sum(sampled), time.perf_counter() - start_s
+
+
+async def compare(model: Any, chat: Chat, asked: argparse.Namespace) -> dict[str, Any]:
+    context = PROMPT + TURNS * (asked.tokens + OBSERVATION)
+    weights = dict(model.named_parameters())
+    n_tokens = model.get_output_embeddings().weight.shape[0]
+    local = LocalPolicy(model, chat, lanes=asked.episodes)
+    vllm = VLLMPolicyPart(context=context, lanes=asked.episodes).open(model, chat)
+    rates: dict[str, list[float]] = {"local": [], "vllm": []}
+    start_s = time.perf_counter()
+    async with vllm.running():
+        start_s = time.perf_counter() - start_s
+        for round_ in range(asked.rounds + 1):
+            for name, policy in (("local", local), ("vllm", vllm)):
+                n, took_s = await play(
+                    policy, episodes=asked.episodes, tokens=asked.tokens, vocabulary=n_tokens, seed=round_
+                )
+                rates[name] += [n / took_s] if round_ else []
+        push_s = time.perf_counter()
+        await vllm.publish(weights, 1)
+        push_s = time.perf_counter() - push_s
+    per_s = {name: statistics.median(found) for name, found in rates.items()}
+    return {
+        "parameters": sum(weight.numel() for weight in weights.values()),
+        "shape": f"{asked.episodes} episodes in groups of {GROUP}, {TURNS} turns of {asked.tokens} tokens, prompt "
+        f"{PROMPT}, observations {OBSERVATION}",
+        "threads": torch.get_num_threads(),
+        "tokens_per_s": {name: round(rate) for name, rate in per_s.items()},
+        "vllm_over_local": round(per_s["vllm"] / per_s["local"], 2),
+        "start_s": round(start_s, 1),
+        "push_s": round(push_s, 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="folder or hub name; without it 4 layers of width 256 with random weights")
+    parser.add_argument("--episodes", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=32, help="tokens of a turn")
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    if asked.model:
+        model, tokenizer = load(asked.model, dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu")
+    else:
+        tokenizer = train_tokenizer(["one two three four five six seven eight nine ten"] * 4, vocabulary=1500)
+        model = random_model(tokenizer, layers=4, width=256, heads=4, context=1024, seed=0)
+    print(json.dumps(asyncio.run(compare(model, Chat(tokenizer), asked)), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""vLLM engines for tests: where their interpreter is, a model that its attention on a CPU has kernels for, a policy."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers import models
+from turngate.agents import tiny
+from turngate.agents.policies.parts import VLLMPolicyPart
+from turngate.agents.policies.vllm_setup import interpreter
+from turngate.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def python() -> str:
+    """The interpreter that has vllm; "" if there is none."""
+    try:
+        return interpreter(str(beside) if (beside := ROOT / ".venv-vllm/bin/python").exists() else "")
+    except ConfigError:
+        return ""
+
+
+needed = pytest.mark.skipif(not python(), reason="no interpreter with vllm; `make test` installs .venv-vllm")
+
+
+def model(seed=0):
+    """Heads of width 32; the end of a turn is often likely or unlikely, so that turns end in both ways."""
+    made = tiny.random_model(models.tokenizer(), layers=2, width=64, heads=2, context=256, seed=seed)
+    with torch.no_grad():
+        table = made.get_input_embeddings().weight
+        table[models.chat().eos_id] = 3 * table[40]  # the row of the token that pads is 0
+    return made
+
+
+def policy(source, *, lanes=5, **settings):
+    """A policy whose server takes faults (``planted_vllm``). ``settings`` of the part."""
+    part = VLLMPolicyPart(python=python(), context=models.LIMITS.context, lanes=lanes, **settings)
+    opened = part.open(source, models.chat())
+    server = {"server": "tests.helpers.planted_vllm:serve", "search": [str(ROOT)]}
+    opened._settings = replace(opened._settings, **server)
+    return opened

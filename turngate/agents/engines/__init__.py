@@ -1,0 +1,1 @@
+"""Decoding engines in processes of their own, and how weights and messages travel to them."""

@@ -1,0 +1,83 @@
+"""Weights in memory that this process and an engine's share: written by one, read by the other, never on a disk.
+
+The memory has no name, so nothing is left of it when both processes are gone, however they ended. It keeps what was
+written last, so an engine that is started again finds the weights there.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from turngate.agents.policies.base import Weights
+from turngate.errors import PolicyError
+from turngate.parts import when_used
+
+torch = when_used("torch")
+sums = when_used("turngate.agents.engines.weight_sums")
+_ALIGNED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    shape: tuple[int, ...]
+    offset: int
+    count: int
+
+
+class SharedWeights:
+    """Room for tensors like ``weights``, in the precision ``dtype`` ("float32" or "bfloat16"); holds a copy of them.
+
+    ``fd``: the memory, for the engine's process. ``fingerprint``: of what is in it (``engines.weight_sums``).
+    """
+
+    def __init__(self, weights: Weights, dtype: str) -> None:
+        self.dtype = dtype
+        self._dtype = getattr(torch, dtype)
+        tensors: Mapping[str, Any] = weights
+        self._places, end = dict[str, _Place](), 0
+        for name, tensor in tensors.items():
+            count = int(tensor.numel())
+            self._places[name] = _Place(shape=tuple(tensor.shape), offset=end, count=count)
+            end += -(-count * self._dtype.itemsize // _ALIGNED) * _ALIGNED
+        self.fd = os.memfd_create("turngate-weights")
+        os.ftruncate(self.fd, end)
+        self._memory = mmap.mmap(self.fd, end)
+        self.fingerprint: list[int] = []
+        self.write(weights)
+
+    @property
+    def manifest(self) -> list[dict[str, object]]:
+        """Name, shape and first byte of every tensor, as the engine's process is told."""
+        return [
+            {"name": name, "shape": list(place.shape), "offset": place.offset} for name, place in self._places.items()
+        ]
+
+    def write(self, weights: Weights) -> None:
+        """Take new values, rounded to the precision. Raises PolicyError for other names or shapes than at first."""
+        new: Mapping[str, Any] = weights
+        if self._places.keys() != new.keys():
+            raise PolicyError(f"weights do not fit the engine's: {sorted(self._places.keys() ^ new.keys())[:3]} differ")
+        for name, place in self._places.items():
+            if tuple(new[name].shape) != place.shape:
+                raise PolicyError(
+                    f"weights do not fit the engine's: '{name}' has shape {tuple(new[name].shape)}, there it has "
+                    f"{place.shape}"
+                )
+        for name in self._places:
+            self._view(name).copy_(new[name].detach())
+        self.fingerprint = sums.fingerprint(map(self._view, self._places), self._dtype)
+
+    def close(self) -> None:
+        """Give the memory back; an engine that still runs keeps its part."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _view(self, name: str) -> Any:
+        place = self._places[name]
+        flat = torch.frombuffer(self._memory, dtype=self._dtype, count=place.count, offset=place.offset)
+        return flat.view(place.shape)
