@@ -88,7 +88,7 @@ def size_of(model: Any) -> ModelSize:
 def adapter_weights(model: Any, lora: Lora) -> int:
     """How many weights the adapters of ``model`` have, which may be without weights itself."""
     head = model.get_output_embeddings()
-    sizes = {
+    sizes: dict[str, int] = {
         name: sum(part.weight.shape)
         for name, part in model.named_modules()
         if type(part).__name__ == "Linear" and part is not head

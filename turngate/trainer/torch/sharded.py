@@ -75,7 +75,7 @@ class ShardLearner(TorchLearner):
     def whole_state(self) -> dict[str, Any]:
         """What ``TorchLearner.save`` writes, gathered from all processes; tensors on the CPU of the first one."""
         keep = self._team.place.rank == 0
-        optimizer = self._optimizer.state_dict()
+        optimizer: dict[str, Any] = self._optimizer.state_dict()
         return {
             "model": {name: weight.cpu() for name, weight in self.whole_weights() if keep},
             "optimizer": {**optimizer, "state": {n: _gathered(one, keep) for n, one in optimizer["state"].items()}},
