@@ -186,11 +186,11 @@ class TorchLearner:
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError for the state of another model."""
-        state = read_state(path, self._device)
+        state: Any = read_state(path, self._device)
         own, saved = dict(self.model.named_parameters()), state["model"]
         if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
             raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
-        critic: Any = state.get("critic")
+        critic = state.get("critic")
         if (critic is None) != (self._value_head is None):
             saved_with, has = ("without", "one") if critic is None else ("with", "none")
             raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")
