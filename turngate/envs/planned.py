@@ -16,7 +16,7 @@ import numpy as np
 
 from turngate.envs.base import Outcome, TurnEnv
 from turngate.envs.registry import make
-from turngate.envs.tasks import TasksLike
+from turngate.envs.tasks import TasksLike, TaskSource
 from turngate.errors import AgentFault, ConfigError
 from turngate.rewards.rubric import FromEvidence, Rubric
 from turngate.types import ANSWER, FAULT, Action, Ending, Evidence, Info, Observation, Task
@@ -25,10 +25,31 @@ PLAN = "plan"
 """Name of the evidence that holds the text of the plan; None for one that cannot be used."""
 Stage: TypeAlias = Literal[1, 2, 3]
 """What is learned: to follow plans, to plan, or both."""
+ENV_ID = "turngate/Planned-v1"
 MOST_LINES = 8
 """Most lines of a plan; a longer one is bloat, and does not count as one."""
 ASK = f"First write a plan of at most {MOST_LINES} lines and do nothing else. You carry it out afterwards."
 GO = "Carry out the plan."
+
+
+class PlannedTasks:
+    """The tasks of an environment, as those of ``turngate/Planned-v1``."""
+
+    def __init__(self, tasks: TaskSource) -> None:
+        self._tasks = tasks
+        self.splits = tasks.splits
+
+    def size(self, split: str) -> int | None:
+        """See ``TaskSource``."""
+        return self._tasks.size(split)
+
+    def task(self, split: str, index: int) -> Task:
+        """See ``TaskSource``."""
+        return replace(self._tasks.task(split, index), env_id=ENV_ID)
+
+    def find(self, task_id: str) -> Task:
+        """See ``TaskSource``."""
+        return replace(self._tasks.find(task_id), env_id=ENV_ID)
 
 
 class PlannedEnv(TurnEnv):
@@ -58,10 +79,11 @@ class PlannedEnv(TurnEnv):
         more = {name: value for name, value in given.items() if value is not None}
         self._inner, self._stage = make(env, **dict(kwargs or {}), **more), stage
         spec = self._inner.turn_spec
+        planned = PlannedTasks(self._inner.tasks)
         self.turn_spec = replace(
-            spec, rubric=_rubric(spec.rubric, env), max_turns=self._inner.max_turns + 1, tasks=self._inner.tasks
+            spec, rubric=_rubric(spec.rubric, env), max_turns=self._inner.max_turns + 1, tasks=planned
         )
-        super().__init__(tasks=self._inner.tasks, split=split)
+        super().__init__(tasks=planned, split=split)
         self._opening: Observation | None = None  # the environment's, until the plan is written
         self._answer: str | None = None
         self._measured: tuple[Evidence, ...] | None = None  # of the whole episode, once the environment has ended it
@@ -125,18 +147,20 @@ class PlannedEnv(TurnEnv):
         self._inner.close()
 
     def _read(self, action: Action | str) -> Action:
-        """A plan calls no tool, so it is not read as if it did."""
+        """A plan calls no tool, so it is not read as if it did; what is none has a parse error."""
         if self._opening is None or not isinstance(action, str):
             return super()._read(action)
-        return Action(text=action)
+        readable = 1 <= len(_lines(action)) <= MOST_LINES
+        return Action(text=action, parse_error=None if readable else f"a plan has 1 to {MOST_LINES} lines")
 
     def _planned(self, action: Action) -> Outcome:
         assert self._opening is not None
-        lines = [line.strip() for line in action.text.splitlines() if line.strip()]
+        lines = _lines(action.text)
         is_plan = 1 <= len(lines) <= MOST_LINES
         facts = (
             Evidence(name=PLAN, value="\n".join(lines) if is_plan else None),
             Evidence(name="planned", value=is_plan),
+            Evidence(name="parsed", value=is_plan),
         )
         seen, self._opening = self._opening, None
         shown = replace(seen, text=f"{GO} {seen.text}", state_key=f"{seen.state_key} after a plan")
@@ -153,6 +177,10 @@ class PlannedEnv(TurnEnv):
             else:
                 found.append(fact if fact.turn is None else replace(fact, turn=fact.turn + 1))
         return tuple(found)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _plan_of(actions: Sequence[str]) -> str:

@@ -231,7 +231,7 @@ class TorchLearner:
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError for the state of another model."""
-        state = read_state(path, self._device)
+        state: Any = read_state(path, self._device)
         refuse_other_critic(path, state, critic=self._value_head is not None)
         self._trained.load(state, path)
         if self._value_head is not None:

@@ -28,7 +28,7 @@ VERSION = 1
 _FORMAT = "turngate state"
 
 
-def write_state(state: Mapping[str, Any], path: Path, *, shard_bytes: int = SHARD_BYTES) -> None:
+def write_state(state: Mapping[str, object], path: Path, *, shard_bytes: int = SHARD_BYTES) -> None:
     """Write a nested state of dictionaries, lists, tuples, tensors, numbers, texts, booleans and None.
 
     ``path`` becomes the index; the shards lie beside it. Raises StoreError for any other value, before anything is
@@ -47,7 +47,7 @@ def write_state(state: Mapping[str, Any], path: Path, *, shard_bytes: int = SHAR
     path.write_text(json.dumps({"format": _FORMAT, "version": VERSION, "tensors": places, "state": tree}))
 
 
-def read_state(path: Path, device: torch.device) -> dict[str, Any]:
+def read_state(path: Path, device: torch.device) -> Mapping[str, object]:
     """What ``write_state`` wrote, or an older file by ``torch.save``, with its tensors on ``device``.
 
     Raises StoreError for an index of another version and for a shard that is missing.
