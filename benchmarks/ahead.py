@@ -71,6 +71,8 @@ def main() -> None:
             folder, model, steps=chosen.steps, rounds=chosen.rounds, cores=chosen.cores, tasks=chosen.tasks
         )
         halves_s = halves(folder)
+    if not halves_s["learn"]:
+        raise SystemExit("nothing was learned, so there was nothing to play beside: raise --episodes and --epochs")
     half, whole, ahead = took.values()
     ratios = [min(a.mean_s, b.mean_s) / c.mean_s for a, b, c in zip(half, whole, ahead, strict=True)]
     found: dict[str, Any] = {

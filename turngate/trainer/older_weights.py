@@ -6,14 +6,13 @@ That is so with ``train.ahead`` (see ``turngate.trainer.ahead``). No torch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from turngate.examine.base import Examiner
 from turngate.trainer.loss import LossSettings
 from turngate.trainer.loss.base import Objective
 
 
-def with_correction(loss: Any) -> Any:
+def with_correction(loss: object) -> object:
     """The section ``loss`` with truncated importance sampling, where it names no ``correction``.
 
     An objective with a ratio then takes it to the learner's own weights before the update (``decoupled``), so that the
