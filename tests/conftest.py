@@ -73,6 +73,7 @@ SLOW = """
     agents/test_tree_rollout.py
     benchmarks/credit_lab
     commands/test_disk.py
+    commands/test_doctor.py
     commands/test_end_to_end.py
     commands/test_loss_and_probe.py
     commands/test_mistakes.py
@@ -113,6 +114,7 @@ SLOW = """
     run/test_supervised.py
     run/test_validation.py
     run/test_memory_guide.py
+    run/test_needed_memory.py
     run/test_odd_environments.py
     run/test_policy_tournament.py
     run/test_second_policy.py

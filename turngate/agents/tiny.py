@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from logging import CRITICAL
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,9 @@ def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[Langua
     """
     from transformers import AutoModelForCausalLM
 
-    config, told = _settings(name), dict[str, Any]()
+    config = _settings(name)
     with _found(name):
-        model: Any
-        model, told = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
             dtype=dtype,
@@ -94,6 +94,7 @@ def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[Langua
             output_loading_info=True,
             trust_remote_code=False,
         )
+    model, told = loaded
     if missing := sorted(told["missing_keys"]):
         raise ConfigError(
             f"the model '{name}' lacks {len(missing)} of its weights, {missing[0]} among them, which would begin at "
@@ -142,7 +143,8 @@ def _tokenizer(name: str, config: Any) -> Tokenizer:
             "(vocab_size of config.json), so some have no embedding; take the tokenizer that the model was trained "
             "with, or save the model after model.resize_token_embeddings(len(tokenizer))"
         )
-    return tokenizer
+    found: Tokenizer = tokenizer
+    return found
 
 
 @contextmanager
@@ -152,7 +154,7 @@ def _found(name: str, what: str = "model") -> Iterator[None]:
 
     _silence()
     before = logging.get_verbosity()
-    logging.set_verbosity(logging.CRITICAL)
+    logging.set_verbosity(CRITICAL)
     try:
         yield
     except Exception as error:  # OSError, ValueError, RuntimeError, KeyError, and what safetensors has of its own
