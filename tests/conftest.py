@@ -84,6 +84,7 @@ SLOW = """
     benchmarks/test_latency.py
     benchmarks/test_one_gpu.py
     commands/test_disk.py
+    commands/test_doctor.py
     commands/test_end_to_end.py
     commands/test_export.py
     commands/test_loss_and_probe.py
@@ -127,6 +128,7 @@ SLOW = """
     run/test_validation.py
     run/test_vllm_run.py
     run/test_memory_guide.py
+    run/test_needed_memory.py
     run/test_odd_environments.py
     run/test_played_ahead.py
     run/test_policy_tournament.py

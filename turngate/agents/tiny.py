@@ -5,9 +5,9 @@ what would be wrong in it told by its name.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from logging import CRITICAL
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[Langua
 
     config = _settings(name)
     with _found(name):
-        found: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
             dtype=dtype,
@@ -94,7 +94,7 @@ def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[Langua
             output_loading_info=True,
             trust_remote_code=False,
         )
-    model, told = found
+    model, told = loaded
     if missing := sorted(told["missing_keys"]):
         raise ConfigError(
             f"the model '{name}' lacks {len(missing)} of its weights, {missing[0]} among them, which would begin at "
@@ -143,8 +143,8 @@ def _tokenizer(name: str, config: Any) -> Tokenizer:
             "(vocab_size of config.json), so some have no embedding; take the tokenizer that the model was trained "
             "with, or save the model after model.resize_token_embeddings(len(tokenizer))"
         )
-    checked: Tokenizer = tokenizer
-    return checked
+    found: Tokenizer = tokenizer
+    return found
 
 
 @contextmanager
@@ -153,8 +153,8 @@ def _found(name: str, what: str = "model") -> Iterator[None]:
     from transformers.utils import logging as messages
 
     _silence()
-    before = messages.get_verbosity()
-    messages.set_verbosity(logging.CRITICAL)
+    before = logging.get_verbosity()
+    logging.set_verbosity(CRITICAL)
     try:
         yield
     except Exception as error:  # OSError, ValueError, RuntimeError, KeyError, and what safetensors has of its own
