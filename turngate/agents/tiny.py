@@ -150,7 +150,7 @@ def _tokenizer(name: str, config: Any) -> Tokenizer:
 @contextmanager
 def _found(name: str, what: str = "model") -> Iterator[None]:
     """Raise ConfigError for whatever transformers raises about its files; inside it prints nothing."""
-    from transformers.utils import logging as messages
+    from transformers.utils import logging
 
     _silence()
     before = logging.get_verbosity()
@@ -160,7 +160,7 @@ def _found(name: str, what: str = "model") -> Iterator[None]:
     except Exception as error:  # OSError, ValueError, RuntimeError, KeyError, and what safetensors has of its own
         raise ConfigError(f"the {what} '{name}' cannot be loaded: {_advised(error)}") from error
     finally:
-        messages.set_verbosity(before)
+        logging.set_verbosity(before)
 
 
 def _advised(error: Exception) -> str:
@@ -192,6 +192,6 @@ def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapp
 
 def _silence() -> None:
     """One progress bar is enough, and it is ours."""
-    from transformers.utils import logging as messages
+    from transformers.utils import logging
 
-    messages.disable_progress_bar()
+    logging.disable_progress_bar()
