@@ -73,6 +73,7 @@ SLOW = """
     agents/test_rollout.py
     agents/test_tree_rollout.py
     benchmarks/credit_lab
+    benchmarks/test_learner_memory.py
     commands/test_disk.py
     commands/test_end_to_end.py
     commands/test_loss_and_probe.py
@@ -109,6 +110,8 @@ SLOW = """
     run/test_branching.py
     run/test_credit.py
     run/test_killed.py
+    run/test_lora.py
+    run/test_not_finite.py
     run/test_side_runs.py
     run/test_supervised.py
     run/test_validation.py
