@@ -83,6 +83,7 @@ SLOW = """
     benchmarks/credit_lab
     benchmarks/test_latency.py
     benchmarks/test_one_gpu.py
+    benchmarks/test_learner_memory.py
     commands/test_disk.py
     commands/test_doctor.py
     commands/test_end_to_end.py
@@ -123,6 +124,8 @@ SLOW = """
     run/test_credit.py
     run/test_keeping.py
     run/test_killed.py
+    run/test_lora.py
+    run/test_not_finite.py
     run/test_side_runs.py
     run/test_supervised.py
     run/test_validation.py
