@@ -1,5 +1,6 @@
 """The idiom of parts: lookup by name, entry point and path, functions as parts, errors with their key."""
 
+import pickle
 import subprocess
 import sys
 import textwrap

@@ -278,9 +278,9 @@ class TorchLearner:
             self._optimizer.zero_grad(set_to_none=True)
 
 
-def refuse_other(path: Path, state: Mapping[str, Any], own: Mapping[str, torch.Tensor], *, critic: bool) -> None:
+def refuse_other(path: Path, state: Mapping[str, object], own: Mapping[str, torch.Tensor], *, critic: bool) -> None:
     """Raise StoreError for the state of another model than that with the weights ``own``, or of another critic."""
-    saved = state["model"]
+    saved: Any = state["model"]
     if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
         raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
     if (state.get("critic") is not None) != critic:
