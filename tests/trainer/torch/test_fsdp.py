@@ -83,7 +83,7 @@ def test_without_torchrun_a_run_is_refused_and_a_look_into_it_needs_one_process(
     assert isinstance(part.open(models.model()), TorchLearner)
     with pytest.raises(ConfigError, match="trains no critic"):
         part.open(models.model(), critic=Critic())
-    with pytest.raises(ConfigError, match="learner.type 'fsdp' trains no critic.*unlike 'turn_gae'"):
+    with pytest.raises(ConfigError, match=r"learner.type 'fsdp' trains no critic.*unlike 'turn_gae'"):
         parse({"warm_start": {"episodes": 4}, "credit": "turn_gae", "learner": {"type": "fsdp"}})
     for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": 1, "WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
