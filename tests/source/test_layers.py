@@ -19,6 +19,7 @@ TORCH_HOMES = {
     "agents/policies/truncation.py",
     "agents/tiny.py",
     "trainer/torch/critic.py",
+    "trainer/torch/fsdp.py",
     "trainer/torch/learner.py",
     "trainer/torch/lora.py",
     "trainer/torch/optimizers.py",
@@ -27,6 +28,8 @@ TORCH_HOMES = {
     "trainer/torch/passes.py",
     "trainer/torch/prediction.py",
     "trainer/torch/rows.py",
+    "trainer/torch/sharded.py",
+    "trainer/torch/team.py",
     "trainer/torch/trained_weights.py",
     "trainer/torch/tree_attention.py",
 }

@@ -49,8 +49,9 @@ def train(
 
 def _again(command: Sequence[str]) -> str:
     here = place()
-    if here is not None:
-        command = ["torchrun", "--nproc-per-node", str(here.local_size), *command[command[:1] == ["python"] :]]
+    if here is not None and command:
+        arguments = command[command.index("turngate") + 1 :] if "turngate" in command else ()
+        command = ["torchrun", "--nproc-per-node", str(here.local_size), "-m", "turngate", *arguments]
     return shlex.join(command) or "train with the same config once more"
 
 

@@ -18,7 +18,7 @@ import torch
 from tests.helpers import models
 from tests.trainer.torch.test_packing import batch_of
 from turngate.errors import ConfigError, StoreError, TurngateError
-from turngate.run.stopping import stopping_in_order
+from turngate.run.stopping import Stopped, stopping_in_order
 from turngate.trainer.learner import FsdpLearnerPart
 from turngate.trainer.loss import ClipCov, EntropyBonus, PolicyLoss
 from turngate.trainer.pack import pack_demonstrations
@@ -237,3 +237,5 @@ if __name__ == "__main__":
             main(sys.argv[1], Path(sys.argv[2]))
         except TurngateError as error:
             sys.exit(f"{type(error).__name__}: {error}")
+        except Stopped as stop:
+            sys.exit(str(stop))

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from turngate.agents.policies.forward import cast
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
@@ -36,15 +37,19 @@ class FsdpLearner:
         team: Team,
         model: LanguageModel,
         *,
+        lr: float,
+        weight_decay: float = 0.0,
+        clip_norm: float = 1.0,
         tokens_per_pass: TokensPerPass = "auto",
         sampling: Sampling = PLAIN,
         dtype: Precision = "auto",
         packing: Packing = "auto",
-        **settings: Any,
     ) -> None:
         self.model, self._team, self._number = model.train(), team, team.number_for(self)
+        cast(model, torch.float32)  # as ``TorchLearner`` does
         self._whole = Passes(model, sampling, tokens_per_pass, dtype, packing)  # to compare trees with rows
-        settings |= {"tokens_per_pass": tokens_per_pass, "sampling": sampling, "dtype": dtype}
+        settings = {"lr": lr, "weight_decay": weight_decay, "clip_norm": clip_norm, "sampling": sampling}
+        settings |= {"tokens_per_pass": tokens_per_pass, "dtype": dtype}
         place, known = team.number_of(model)
         settings["deterministic"] = torch.are_deterministic_algorithms_enabled()
         sent = [None if known else skeleton(model)] * (team.place.size - 1)

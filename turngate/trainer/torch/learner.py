@@ -327,7 +327,7 @@ def _leaner(tokens: int, lora: Lora | None, optimizer: OptimizerName, *, checkpo
     return [fewer, *(advice for advice, helps in others.items() if helps)]
 
 
-def refuse_other_critic(path: Path, state: Mapping[str, Any], *, critic: bool) -> None:
+def refuse_other_critic(path: Path, state: Mapping[str, object], *, critic: bool) -> None:
     """Raise StoreError for a state with a critic where there is none, or the other way round."""
     if (state.get("critic") is not None) != critic:
         saved_with, has = ("without", "one") if critic else ("with", "none")

@@ -39,11 +39,20 @@ class ShardLearner(TorchLearner):
     """
 
     def __init__(
-        self, team: Team, model: LanguageModel, *, tokens_per_pass: TokensPerPass, dtype: Precision, **settings: Any
-    ):
-        super().__init__(model, tokens_per_pass=tokens_per_pass, dtype=dtype, packing="rows", **settings)
+        self,
+        team: Team,
+        model: LanguageModel,
+        *,
+        lr: float,
+        weight_decay: float,
+        clip_norm: float,
+        tokens_per_pass: TokensPerPass,
+        sampling: Sampling,
+        dtype: Precision,
+    ) -> None:
+        super().__init__(model, lr=lr, weight_decay=weight_decay, clip_norm=clip_norm, sampling=sampling, dtype=dtype)
         self._team = team
-        self._own = SharePasses(team, model, settings["sampling"], tokens_per_pass, dtype)
+        self._own = SharePasses(team, model, sampling, tokens_per_pass, dtype)
         self._passes = self._own
 
     def take(self, share: Share, packing: Packing) -> Batch:
@@ -72,10 +81,10 @@ class ShardLearner(TorchLearner):
         for name, parameter in self.model.named_parameters():
             yield name, _whole(parameter.detach())
 
-    def whole_state(self) -> dict[str, Any]:
+    def whole_state(self) -> dict[str, object]:
         """What ``TorchLearner.save`` writes, gathered from all processes; tensors on the CPU of the first one."""
         keep = self._team.place.rank == 0
-        optimizer: dict[str, Any] = self._optimizer.state_dict()
+        optimizer: Any = self._optimizer.state_dict()
         return {
             "model": {name: weight.cpu() for name, weight in self.whole_weights() if keep},
             "optimizer": {**optimizer, "state": {n: _gathered(one, keep) for n, one in optimizer["state"].items()}},
@@ -83,19 +92,20 @@ class ShardLearner(TorchLearner):
             "skipped_in_a_row": self._skips.in_a_row,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, object]) -> None:
         """Take this process's shards of ``state``, which only the first process has to know (see ``outline``)."""
+        saved: Any = state
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
-                parameter.copy_(self._shard(state["model"][name], parameter))
-        optimizer = state["optimizer"]
+                parameter.copy_(self._shard(saved["model"][name], parameter))
+        optimizer = saved["optimizer"]
         moments = {
             number: {name: self._shard(value, self._parameters[number]) for name, value in one.items()}
             for number, one in optimizer["state"].items()
         }
         self._optimizer.load_state_dict({**optimizer, "state": moments})
-        self._memory = state.get("memory", {})
-        self._skips.in_a_row = state.get("skipped_in_a_row", 0)
+        self._memory = saved.get("memory", {})
+        self._skips.in_a_row = saved.get("skipped_in_a_row", 0)
 
     def _shard(self, value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
         """The shard of a tensor that belongs to ``parameter``; a number, such as the count of updates, as it is."""
@@ -209,7 +219,7 @@ def sharded(team: Team, model: LanguageModel) -> LanguageModel:
     return own
 
 
-def outline(state: Any) -> Any:
+def outline(state: object) -> object:
     """A state with its numbers, but without the content of tensors: what other processes need to ``restore`` it."""
     if isinstance(state, Mapping):
         return {name: outline(value) for name, value in state.items()}

@@ -16,16 +16,18 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
+from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError, RunError, TurngateError
 from turngate.trainer.torchrun import Place
 
+T = TypeVar("T")
 _UNTIL_CALLED = timedelta(days=365)  # how long a process waits for its next call, while episodes are played
 _UNWINDING_S = 5.0  # how long the others leave the process that had a problem alone, so that it closes what it opened
 _PROBLEM, _COUNT = "turngate/problem", "turngate/problems"  # keys of the store
@@ -45,7 +47,7 @@ class Team:
         self._calls = dist.new_group(backend="gloo", timeout=_UNTIL_CALLED)
         self._talk = dist.new_group(backend="gloo", timeout=limit)
         self._numbers, self._forgotten = itertools.count(), list[int]()
-        self._models: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._models: weakref.WeakKeyDictionary[LanguageModel, int] = weakref.WeakKeyDictionary()
         self.is_over = False
 
     # --- the first process --------------------------------------------------------------------------------------------
@@ -56,14 +58,14 @@ class Team:
         weakref.finalize(owner, self._forgotten.append, number)
         return number
 
-    def number_of(self, model: Any) -> tuple[int, bool]:
+    def number_of(self, model: LanguageModel) -> tuple[int, bool]:
         """The number under which the processes hold ``model``, and whether they hold it already."""
         known = model in self._models
         if not known:
             self._models[model] = self.number_for(model)
         return self._models[model], known
 
-    def call(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def call(self, function: Callable[..., T], arguments: Sequence[tuple[object, ...]]) -> list[T]:
         """``function(team, *arguments[r])`` in each process r at once; returns the results in that order.
 
         Only the first process calls. Raises what any of them raised, RunError if one has ended or does not answer
@@ -77,7 +79,7 @@ class Team:
         self._forget(forgotten)
         try:
             dist.scatter_object_list([None], [b"", *messages], src=0, group=self._calls)
-            results = [None] * self.place.size
+            results: list[Any] = [None] * self.place.size
             dist.gather_object(function(self, *arguments[0]), results, dst=0, group=self._talk)
         except BaseException as error:
             self.is_over = True
@@ -121,17 +123,20 @@ class Team:
         dist.all_reduce(found, dist.ReduceOp.MAX, group=self._talk)
         return int(found)
 
-    def everyones(self, value: Any) -> list[Any]:
+    def everyones(self, value: T) -> list[T]:
         """What each process passed, in their order."""
-        found = [None] * self.place.size
+        found: list[Any] = [None] * self.place.size
         dist.all_gather_object(found, value, group=self._talk)
         return found
 
     def _cause(self, error: BaseException) -> BaseException:
         """What to raise for ``error``: the problem of another process where the error is that this one lost it."""
-        own = _lost(self.place, error) if _is_loss(error) else error
+        loss = next((one for one in (error, error.__context__) if _is_loss(one)), None)
+        if loss is None and not isinstance(error, Exception):
+            return error  # a signal that somebody sent to the whole run
+        own = error if loss is None else _lost(self.place, loss)
         first = self._written(own)
-        return own if first is None or own is error else first
+        return own if first is None or loss is None else first
 
     def _fail(self, error: Exception) -> Never:
         """End this process: with the error, or silently if another one had a problem first."""
@@ -202,7 +207,7 @@ def _device(place: Place) -> tuple[torch.device, str]:
     return torch.device("cuda", place.local), "cpu:gloo,cuda:nccl"
 
 
-def _sent(function: Callable[..., Any], arguments: tuple[Any, ...], forgotten: list[int]) -> bytes:
+def _sent(function: Callable[..., object], arguments: tuple[object, ...], forgotten: list[int]) -> bytes:
     try:
         return pickle.dumps((function, arguments, forgotten))
     except Exception as error:  # pickle raises whatever the object's own hooks raise
@@ -212,7 +217,7 @@ def _sent(function: Callable[..., Any], arguments: tuple[Any, ...], forgotten: l
         ) from error
 
 
-def _is_loss(error: BaseException) -> bool:
+def _is_loss(error: BaseException | None) -> bool:
     """Whether the error is about the connection to other processes."""
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error).lower())
 
