@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turngate.agents.protocols import LanguageModel
+from turngate.agents.protocols import LanguageModel, Precision
 from turngate.config import Config
 from turngate.trainer.learner import Learner
 
@@ -28,10 +28,9 @@ def bytes_of_passes(config: Config) -> tuple[int, int]:
     from turngate.agents.policies.forward import precision_of
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    sampled = getattr(config.policy, "dtype", "learner")
-    names = config.learner.dtype, config.learner.dtype if sampled == "learner" else sampled
-    learner, sampler = (precision_of(name, device).itemsize for name in names)
-    return learner, sampler
+    asked, learner = getattr(config.policy, "dtype", "learner"), config.learner.dtype
+    sampler: Precision = learner if asked == "learner" else asked
+    return precision_of(learner, device).itemsize, precision_of(sampler, device).itemsize
 
 
 def rounding_of(config: Config, sampler: LanguageModel) -> str:

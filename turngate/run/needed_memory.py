@@ -8,9 +8,9 @@ numbers per token below were read off torch's allocator for dense models (tests/
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from turngate.agents.architecture import SCORES, cache_shape
+from turngate.agents.architecture import SCORES, HubSettings, cache_shape
+from turngate.agents.protocols import LanguageModel
 
 FLOAT = 4
 """Bytes of a float32, in which weights, gradients and the optimizer's two averages are kept."""
@@ -58,7 +58,7 @@ class MemoryUse:
     said: int
 
 
-def size_of(model: Any) -> ModelSize:
+def size_of(model: LanguageModel) -> ModelSize:
     """The sizes of a transformers causal language model, which may be without weights."""
     config, shape = model.config, cache_shape(model.config)
     heads = config.num_attention_heads
@@ -126,7 +126,7 @@ def _sampling(size: ModelSize, use: MemoryUse) -> int:
     return hidden + FLOAT * DRAWS * use.lanes * size.vocabulary
 
 
-def _inner(config: Any) -> int:
+def _inner(config: HubSettings) -> int:
     """Numbers between the halves of an MLP; of a mixture, those of the experts that a token goes through."""
     dense: int = config.intermediate_size
     chosen = getattr(config, "num_experts_per_tok", None)
