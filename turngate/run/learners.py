@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.config import Config
 from turngate.trainer.learner import Learner
@@ -28,7 +30,8 @@ def bytes_of_passes(config: Config) -> tuple[int, int]:
     from turngate.agents.policies.forward import precision_of
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    asked, learner = getattr(config.policy, "dtype", "learner"), config.learner.dtype
+    asked: Any = getattr(config.policy, "dtype", "learner")
+    learner = config.learner.dtype
     sampler: Precision = learner if asked == "learner" else asked
     return precision_of(learner, device).itemsize, precision_of(sampler, device).itemsize
 
