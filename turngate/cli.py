@@ -218,7 +218,7 @@ def doctor(
     if len(named) > 2:
         raise ConfigError(f"'{named[2]}' is neither the model nor the environment; write: turngate doctor MODEL ENV")
     overrides = [word for word in words if word.startswith("--")]
-    model, env = [*named, "", ""][:2]
+    model, env, *_ = [*named, "", ""]
     settings = settings_of(model, env, config, overrides)
     raise typer.Exit(0 if doctor(_console(), settings) else 1)
 

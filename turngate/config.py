@@ -275,7 +275,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     return parse_with(data, overrides)
 
 
-def parse_with(data: dict[str, Any], overrides: Sequence[str]) -> Config:
+def parse_with(data: dict[str, object], overrides: Sequence[str]) -> Config:
     """``parse`` after each ``--section.key=value`` is set in ``data``."""
     for override in overrides:
         _apply(data, override)

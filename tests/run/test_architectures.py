@@ -20,6 +20,7 @@ from turngate.errors import ConfigError
 from turngate.run.job import Job
 from turngate.trainer.pack import pack
 from turngate.trainer.torch.learner import TorchLearner
+from turngate.trainer.torch.packing import tree_problem
 from turngate.types import Source
 
 WITHOUT_TREES = {"gemma2": "softcap", "gpt_oss": "s_aux"}
@@ -76,6 +77,9 @@ def test_a_folder_of_the_family_trains_from_a_config(name, tmp_path):
         "train": {"steps": 2, "tasks_per_step": 1, "group_size": 4, "filters": []},
         "eval": {"tasks": 1},
     }
+    outline, _ = tiny.outline(str(folder))
+    assert WITHOUT_TREES.get(name, "") in (problem := tree_problem(outline))
+    assert bool(problem) == (name in WITHOUT_TREES)
     Job(parse(table), Console(quiet=True)).run()
     run = tmp_path / "runs" / "family"
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -6,8 +6,10 @@ the same facts.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+HubSettings: TypeAlias = Any
+"""The config of a transformers model; its attributes differ by architecture."""
 FULL, SLIDING = "full_attention", "sliding_attention"
 SCORES = "attn_logit_softcapping"
 """The setting of Gemma 2's capped attention scores, which only transformers' attention "eager" computes."""
@@ -26,7 +28,7 @@ class CacheShape(NamedTuple):
         return self.heads * (self.keys + self.values)
 
 
-def cache_shape(config: Any) -> CacheShape:
+def cache_shape(config: HubSettings) -> CacheShape:
     """What a layer caches. DeepSeek's latent attention keeps one compressed vector and one rotated key per token."""
     if getattr(config, "kv_lora_rank", None):
         return CacheShape(1, config.kv_lora_rank, config.qk_rope_head_dim)
@@ -34,25 +36,25 @@ def cache_shape(config: Any) -> CacheShape:
     return CacheShape(getattr(config, "num_key_value_heads", None) or config.num_attention_heads, width, width)
 
 
-def layer_kinds(config: Any) -> frozenset[str] | None:
+def layer_kinds(config: HubSettings) -> frozenset[str] | None:
     """The kinds of attention that layers choose from, each by a name of its own; None: all layers are of one kind."""
     kinds = getattr(config, "layer_types", None)
     return None if kinds is None else frozenset(kinds)
 
 
-def window(config: Any) -> int | None:
+def window(config: HubSettings) -> int | None:
     """How many tokens, itself included, a token of a sliding layer sees; None: no layer slides."""
     kinds, size = layer_kinds(config), getattr(config, "sliding_window", None)
     return size if kinds is None or SLIDING in kinds else None
 
 
-def logit_cap(config: Any) -> float | None:
+def logit_cap(config: HubSettings) -> float | None:
     """c, where the model's logits are c · tanh(z / c) of what its head computes (Gemma 2); None: they are z."""
     cap = getattr(config, "final_logit_softcapping", None)
     return None if cap is None else float(cap)
 
 
-def attention_of(config: Any) -> str | None:
+def attention_of(config: HubSettings) -> str | None:
     """The implementation of attention that transformers has to take; None: its own choice is right.
 
     Its choice for Gemma 2 leaves the cap of the scores out without a word.
@@ -60,7 +62,7 @@ def attention_of(config: Any) -> str | None:
     return "eager" if getattr(config, SCORES, None) else None
 
 
-def refusal(config: Any) -> str:
+def refusal(config: HubSettings) -> str:
     """Why a model with these settings cannot be trained, and what helps; "" if it can."""
     name = _name(config)
     if config.get_text_config() is not config:
@@ -74,7 +76,7 @@ def refusal(config: Any) -> str:
     return ""
 
 
-def cache_refusal(config: Any) -> str:
+def cache_refusal(config: HubSettings) -> str:
     """Why the local policy, which keeps keys and values, cannot play such a model, and what helps; "" if it can."""
     others = sorted((layer_kinds(config) or frozenset()) - {FULL, SLIDING})
     if getattr(config, "attention_chunk_size", None):
@@ -87,5 +89,5 @@ def cache_refusal(config: Any) -> str:
     return f"{_name(config)} has layers of the kind {', '.join(others)}, and {known} are played; name another model"
 
 
-def _name(config: Any) -> str:
+def _name(config: HubSettings) -> str:
     return ", ".join(getattr(config, "architectures", None) or ()) or str(config.model_type)

@@ -49,7 +49,7 @@ HELP = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorLine:
     """One line. ``refused``: a run with these settings would not begin, or would run out of memory. ``text`` follows
     the line, whole."""
 
@@ -59,7 +59,7 @@ class Finding:
     text: str = ""
 
 
-def findings(config: Config) -> Iterator[Finding]:
+def findings(config: Config) -> Iterator[DoctorLine]:
     """What is found, in the order of a run. Ends where what follows could not be known without what is refused."""
     if not isinstance(config.model, str):
         raise ConfigError("model is a table for a new model; name one that exists: a folder, or a name of the hub")
@@ -67,13 +67,13 @@ def findings(config: Config) -> Iterator[Finding]:
         model, tokenizer = outlined(config.model)
         config.policy.check(model)
     except ConfigError as error:
-        yield Finding(about="model", line=str(error), refused=True)
+        yield DoctorLine(about="model", line=str(error), refused=True)
         return
     yield from _about_model(config.model, model, tokenizer)
     try:
         chat = config.policy.chat(model, tokenizer)
     except ConfigError as error:
-        yield Finding(about="chat", line=str(error), refused=True)
+        yield DoctorLine(about="chat", line=str(error), refused=True)
         return
     yield from _about_chat(chat)
     yield _about_trees(config, model)
@@ -81,7 +81,7 @@ def findings(config: Config) -> Iterator[Finding]:
     try:
         job = Job(config, Console(quiet=True))
     except UserError as error:
-        yield Finding(about="settings", line=str(error), refused=True)
+        yield DoctorLine(about="settings", line=str(error), refused=True)
     else:
         with job.environments:
             told, shortest = asyncio.run(_about_prompts(config, job.environments, chat))
@@ -89,22 +89,22 @@ def findings(config: Config) -> Iterator[Finding]:
     yield from _about_memory(config, model, shortest)
 
 
-def _about_model(name: str, model: LanguageModel, tokenizer: Tokenizer) -> Iterator[Finding]:
+def _about_model(name: str, model: LanguageModel, tokenizer: Tokenizer) -> Iterator[DoctorLine]:
     size = size_of(model)
     heads = f"{size.heads} heads" + (", tied embeddings" if _tied(model) else "")
     shape = f"{type(model).__name__}, {size.layers} layers of width {size.width}, {heads}"
-    yield Finding(about="model", line=f"{shape}, {size.weights:,} weights")
+    yield DoctorLine(about="model", line=f"{shape}, {size.weights:,} weights")
     try:
         stored = stored_weights(name, model)
     except ConfigError as error:
-        yield Finding(about="files", line=str(error), refused=True)
+        yield DoctorLine(about="files", line=str(error), refused=True)
     else:
         line = "not here yet; they are downloaded when a run begins"
         if stored is not None:
             line = f"{stored.files} of {_bytes(stored.size)} in {'/'.join(stored.formats) or 'an older format'}"
-        yield Finding(about="files", line=f"{line}; trained in float32")
-    yield Finding(about="vocabulary", line=f"{len(tokenizer):,} tokens, {size.vocabulary:,} embeddings")
-    yield Finding(about="attention", line="; ".join(_attention(model)))
+        yield DoctorLine(about="files", line=f"{line}; trained in float32")
+    yield DoctorLine(about="vocabulary", line=f"{len(tokenizer):,} tokens, {size.vocabulary:,} embeddings")
+    yield DoctorLine(about="attention", line="; ".join(_attention(model)))
 
 
 def _attention(model: LanguageModel) -> Iterator[str]:
@@ -120,16 +120,18 @@ def _attention(model: LanguageModel) -> Iterator[str]:
         yield f"logits capped at {cap:g}"
 
 
-def _about_chat(chat: Chat) -> Iterator[Finding]:
-    yield Finding(about="tools", line=chat.about_tools)
+def _about_chat(chat: Chat) -> Iterator[DoctorLine]:
+    yield DoctorLine(about="tools", line=chat.about_tools)
     ends = " ".join(sorted(str(chat.tokenizer.decode([end], **_WHOLE)) for end in chat.ends))
-    yield Finding(about="a turn ends with", line=ends)
+    yield DoctorLine(about="a turn ends with", line=ends)
     known = [mark for mark in THOUGHT if mark in chat.tokenizer.get_added_vocab()]
-    yield Finding(about="thoughts", line=f"{' and '.join(known)} are tokens" if known else "no tokens of their own")
-    yield Finding(about="earlier turns", line=chat.about_history or "the chat template keeps them as they were written")
+    yield DoctorLine(about="thoughts", line=f"{' and '.join(known)} are tokens" if known else "no tokens of their own")
+    yield DoctorLine(
+        about="earlier turns", line=chat.about_history or "the chat template keeps them as they were written"
+    )
 
 
-def _about_trees(config: Config, model: LanguageModel) -> Finding:
+def _about_trees(config: Config, model: LanguageModel) -> DoctorLine:
     problem, asked = packing.tree_problem(model), getattr(config.learner, "packing", "auto")
     line = "possible, so what siblings share is computed once where that costs less"
     if problem:
@@ -138,31 +140,33 @@ def _about_trees(config: Config, model: LanguageModel) -> Finding:
         line = 'possible, but learner.packing = "rows"'
     wanted = bool(problem) and asked == "tree"
     advice = '; leave out learner.packing = "tree"' if wanted else ""
-    return Finding(about="prefix trees", line=line + advice, refused=wanted)
+    return DoctorLine(about="prefix trees", line=line + advice, refused=wanted)
 
 
-async def _about_prompts(config: Config, environments: Environments, chat: Chat) -> tuple[list[Finding], int]:
+async def _about_prompts(config: Config, environments: Environments, chat: Chat) -> tuple[list[DoctorLine], int]:
     """The first prompt of each environment, and the number of tokens of the shortest."""
-    found, lengths, limits = list[Finding](), list[int](), config.policy.limits()
+    found, lengths, limits = list[DoctorLine](), list[int](), config.policy.limits()
     async with environments.worlds(1) as worlds:
         for label, section in environments.sections.items():
             (task, *_) = environments.heldout(label, section.split, 1)
             ids = await first_prompt(worlds, chat, task)
             if ids is None:
-                found.append(Finding(about="prompt", line=f"the environment fails on task '{task.id}'", refused=True))
+                found.append(
+                    DoctorLine(about="prompt", line=f"the environment fails on task '{task.id}'", refused=True)
+                )
                 continue
             lengths.append(len(ids))
             line = f"{_named(label, task)} begins with {len(ids)} tokens of policy.context {limits.context}"
             shown = str(chat.tokenizer.decode(ids.tolist(), **_WHOLE))
-            found.append(Finding(about="prompt", line=f"{line}; a turn has up to {limits.turn_tokens}", text=shown))
+            found.append(DoctorLine(about="prompt", line=f"{line}; a turn has up to {limits.turn_tokens}", text=shown))
         try:
             await check_room(environments, worlds, chat, limits, hinted="hints" in config.guide.needs)
         except ConfigError as error:
-            found.append(Finding(about="room", line=str(error), refused=True))
+            found.append(DoctorLine(about="room", line=str(error), refused=True))
     return found, min(lengths, default=0)
 
 
-def _about_memory(config: Config, model: LanguageModel, prompt: int) -> Iterator[Finding]:
+def _about_memory(config: Config, model: LanguageModel, prompt: int) -> Iterator[DoctorLine]:
     """``prompt``: tokens of the shortest first prompt, which the policy does not write."""
     needed = needed_memory(size_of(model), _use(config, model, prompt))
     most, (place, there) = most_at_once(needed), memory_here()
@@ -172,10 +176,10 @@ def _about_memory(config: Config, model: LanguageModel, prompt: int) -> Iterator
     if refused:
         largest = max(needed, key=lambda what: needed[what])
         line += f": too little; the most is the {largest}: {HELP.get(largest, 'name a smaller model')}"
-    yield Finding(about="memory", line=line, refused=refused, text=listed)
+    yield DoctorLine(about="memory", line=line, refused=refused, text=listed)
     if config.policy.context > model.config.max_position_embeddings:
         line = f"policy.context {config.policy.context} goes beyond the model's {model.config.max_position_embeddings}"
-        yield Finding(about="context", line=f"{line} positions, where it was not trained; lower it")
+        yield DoctorLine(about="context", line=f"{line} positions, where it was not trained; lower it")
 
 
 def _use(config: Config, model: LanguageModel, prompt: int) -> MemoryUse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turngate.agents.protocols import LanguageModel
+from turngate.agents.protocols import LanguageModel, Precision
 from turngate.config import Config
 from turngate.trainer.learner import Learner, Measuring
 
@@ -37,10 +37,10 @@ def bytes_of_passes(config: Config) -> tuple[int, int]:
     from turngate.agents.policies.forward import precision_of
 
     device = torch.device(device_here())
-    sampled: Any = getattr(config.policy, "dtype", "learner")
-    names = config.learner.dtype, config.learner.dtype if sampled == "learner" else sampled
-    learner, sampler = (precision_of(name, device).itemsize for name in names)
-    return learner, sampler
+    asked: Any = getattr(config.policy, "dtype", "learner")
+    learner = config.learner.dtype
+    sampler: Precision = learner if asked == "learner" else asked
+    return precision_of(learner, device).itemsize, precision_of(sampler, device).itemsize
 
 
 def rounding_of(config: Config, sampler: LanguageModel) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from turngate.agents.architecture import SCORES, cache_shape
+from turngate.agents.architecture import SCORES, HubSettings, cache_shape
+from turngate.agents.protocols import LanguageModel
 from turngate.trainer.learner import Lora
 
 FLOAT = 4
@@ -65,7 +66,7 @@ class MemoryUse:
     recomputes: bool = False
 
 
-def size_of(model: Any) -> ModelSize:
+def size_of(model: LanguageModel) -> ModelSize:
     """The sizes of a transformers causal language model, which may be without weights."""
     config, shape = model.config, cache_shape(model.config)
     heads = config.num_attention_heads
@@ -85,12 +86,13 @@ def size_of(model: Any) -> ModelSize:
     )
 
 
-def adapter_weights(model: Any, lora: Lora) -> int:
+def adapter_weights(model: LanguageModel, lora: Lora) -> int:
     """How many weights the adapters of ``model`` have, which may be without weights itself."""
+    network: Any = model
     head = model.get_output_embeddings()
     sizes: dict[str, int] = {
         name: sum(part.weight.shape)
-        for name, part in model.named_modules()
+        for name, part in network.named_modules()
         if type(part).__name__ == "Linear" and part is not head
     }
     chosen = [
@@ -150,7 +152,7 @@ def _sampling(size: ModelSize, use: MemoryUse) -> int:
     return hidden + FLOAT * DRAWS * use.lanes * size.vocabulary
 
 
-def _inner(config: Any) -> int:
+def _inner(config: HubSettings) -> int:
     """Numbers between the halves of an MLP; of a mixture, those of the experts that a token goes through."""
     dense: int = config.intermediate_size
     chosen = getattr(config, "num_experts_per_tok", None)

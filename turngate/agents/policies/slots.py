@@ -8,11 +8,10 @@ little else than read them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from turngate.agents.architecture import cache_shape
+from turngate.agents.architecture import HubSettings, cache_shape
 
 
 class SlotCache:
@@ -23,7 +22,7 @@ class SlotCache:
     ``Cache`` (``aim`` and ``update``) when explicit positions and 4-D masks are passed.
     """
 
-    def __init__(self, config: Any, slots: int, *, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: HubSettings, slots: int, *, device: torch.device, dtype: torch.dtype) -> None:
         shape = cache_shape(config)
         self._heads, self._beside = shape.heads, shape.keys if shape.keys != shape.values else 0
         self._lines = shape.heads if self._beside else 2 * shape.heads
