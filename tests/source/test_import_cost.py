@@ -41,8 +41,8 @@ def test_importing_says_and_makes_nothing(tmp_path):
 
 
 def test_importing_turngate_takes_less_than_half_a_second():
-    """The best of several runs: other programs on the machine can only make a run slower."""
-    program = "import time; start_s = time.perf_counter(); import turngate; print(time.perf_counter() - start_s)"
+    """Processor time, the best of several runs: other programs on the machine can only make a run slower."""
+    program = "import time; start_s = time.process_time(); import turngate; print(time.process_time() - start_s)"
     best_s = BOUND_S
     for _ in range(8):
         best_s = min(best_s, float(python(program)))
