@@ -20,6 +20,7 @@ from turngate.config import load
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer.torch.shards import read_state
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 600
@@ -78,7 +79,7 @@ def test_the_reference_is_the_model_without_adapters(whole):
 
 
 def test_checkpoints_hold_adapters_and_the_model_at_the_end_has_them_added(whole):
-    state = torch.load(whole.checkpoints / "step=000006" / "state.pt")
+    state = read_state(whole.checkpoints / "step=000006" / "state.pt", torch.device("cpu"))
     start, end = (load_file(folder / "model.safetensors") for folder in (whole.warm_start, whole.model))
     assert start.keys() == end.keys()
     changed = set()
@@ -129,7 +130,9 @@ def test_everything_that_saves_memory_at_once(tmp_path):
     config = written(tmp_path, thrifty, steps=2, **more)
     run = trained(config)
     assert any(row["learner/grad_norm"] > 0 for row in rows(run))
-    assert {"adapters", "base"} <= torch.load(run.checkpoints / "step=000002" / "reward_model.pt").keys()
+    assert {"adapters", "base"} <= read_state(
+        run.checkpoints / "step=000002" / "reward_model.pt", torch.device("cpu")
+    ).keys()
 
 
 @pytest.mark.parametrize(

@@ -184,9 +184,14 @@ def _advised(error: Exception) -> str:
 
 
 def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapping[str, object] | None = None) -> None:
-    """Write both in Hugging Face format; ``weights``, by name, instead of the model's own."""
+    """Write both in Hugging Face format; ``weights``, by name, instead of the model's own parameters."""
     _silence()
-    model.save_pretrained(folder, state_dict=None if weights is None else dict(weights))
+    network: Any = model
+    state = None
+    if weights is not None:  # with what a model keeps beside its parameters, such as the bias of a router
+        own = dict(network.named_parameters(remove_duplicate=False))
+        state = {name: value for name, value in network.state_dict().items() if name not in own} | dict(weights)
+    network.save_pretrained(folder, state_dict=state)
     tokenizer.save_pretrained(folder)
 
 

@@ -21,7 +21,7 @@ def test_splits_and_first_states(home):
         assert set(env.tasks.splits) == {"train", "heldout", "dev"}
         assert 3 <= env.tasks.size("heldout") <= 20
         observation, _ = env.reset(options={"task": "7"})
-        assert observation.text.startswith("Light the hall.")
+        assert observation.text.endswith("\nLight the hall.")
         env.step("switch hall true")
         assert env._watch.state == {"lamps": {"hall": True}, "n": 7}
 

@@ -20,6 +20,7 @@ from turngate.errors import ConfigError, MismatchError, StoreError
 from turngate.trainer.canary import check_agreement
 from turngate.trainer.learner import Critic, Lora
 from turngate.trainer.torch.lora import write_adapter
+from turngate.trainer.torch.shards import read_state
 from turngate.types import PLAIN
 
 LORA = Lora(rank=4, alpha=8)
@@ -130,7 +131,7 @@ def test_grouping_and_trees_leave_the_gradient_unchanged(critic):
 def test_a_checkpoint_holds_adapters_alone_and_goes_on_bit_for_bit(tmp_path):
     taught, other = adapted(), models.learner(lora=LORA, lr=1e-2)
     taught.save(tmp_path / "state.pt")
-    names = torch.load(tmp_path / "state.pt")["adapters"].keys()
+    names = read_state(tmp_path / "state.pt", torch.device("cpu"))["adapters"].keys()
     assert names == {name for name, weight in taught.model.named_parameters() if weight.requires_grad}
     updated(taught, [2, 3])
     other.load(tmp_path / "state.pt")
