@@ -82,6 +82,7 @@ SLOW = """
     benchmarks/credit_lab
     commands/test_disk.py
     commands/test_end_to_end.py
+    commands/test_eval_vllm_serve.py
     commands/test_loss_and_probe.py
     commands/test_mistakes.py
     commands/test_stopping.py
