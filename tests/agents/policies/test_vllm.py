@@ -54,7 +54,7 @@ def policy(engine, runner):
     engine._pace, engine._waits = FixedOrder(), True
     if engine._engine is not None:
         runner.run(plant(engine, ""))
-    push(runner, engine, vllm_engines.model(), 0)
+        push(runner, engine, vllm_engines.model(), 0)
 
 
 async def plant(policy, fault):
