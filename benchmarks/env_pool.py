@@ -3,8 +3,9 @@
     python -m benchmarks.env_pool [--size 128] [--rounds 7]
 
 1. Cheap environments: ``--size`` episodes of ``Sql-v1`` with four steps each (list_tables, describe, run_sql, submit),
-   all at once as in a rollout. One thread plays the same episodes, one after another; the ratio is of wall
-   times. Resets are not in the time. Limit: 1, for what the environments do is the same.
+   all at once as in a rollout. In turn with each round one thread plays the same episodes, one after another; the
+   ratios are of both rounds' wall times, and of their processor times, which depend less on what else the machine
+   does. Resets are not in the time. Limit: 1, for what the environments do is the same.
 2. Slow environments, of a thread each: the same number of steps that sleep 20 ms. Limit: 20 ms, if all overlap.
 3. One slow step among cheap ones that share threads: ``--size`` steps, of which one sleeps 200 ms; the time until the
    others are back.
@@ -23,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,14 @@ from turngate.envs.tasks import TaskList
 from turngate.types import Action, Observation, Task
 
 NAP_S, LONG_NAP_S = 0.02, 0.2
+
+
+class Spent(NamedTuple):
+    """A round: wall time, processor time of all threads, and when half of the episodes were back."""
+
+    wall_s: float
+    cpu_s: float
+    half_s: float
 
 
 class Sleeping(LockEnv):
@@ -65,33 +74,34 @@ class OneSleeps(LockEnv):
         return super().act(action)
 
 
-def alone(env: TurnEnv, played: list[Task], rounds: int) -> float:
-    """Median seconds of all steps of the tasks on this thread."""
-    times = []
-    for _ in range(rounds):
-        spent = 0.0
-        for task in played:
-            env.reset(seed=0, options={"task": task})
-            actions = env.oracle(task)
-            start = time.perf_counter()
-            for action in actions:
-                env.step(action)
-            spent += time.perf_counter() - start
-        times.append(spent)
-    return statistics.median(times)
+def alone(env: TurnEnv, played: list[Task]) -> Spent:
+    """All steps of the tasks on this thread."""
+    wall_s = cpu_s = 0.0
+    for task in played:
+        env.reset(seed=0, options={"task": task})
+        actions = env.oracle(task)
+        start = time.perf_counter(), time.process_time()
+        for action in actions:
+            env.step(action)
+        wall_s, cpu_s = wall_s + time.perf_counter() - start[0], cpu_s + time.process_time() - start[1]
+    return Spent(wall_s, cpu_s, 0.0)
 
 
-async def pooled(make: Callable[[], TurnEnv], played: list[Task], rounds: int) -> tuple[float, float]:
-    """Median seconds of all steps of the tasks through a pool, and of the half that is back first."""
+async def pooled(
+    make: Callable[[], TurnEnv], played: list[Task], rounds: int, between: Callable[[], None] = lambda: None
+) -> list[Spent]:
+    """All steps of the tasks through a pool; ``between`` is called before each round that counts."""
     env = make()
     actions = [list(env.oracle(task)) for task in played]
     env.close()
-    whole, half = [], []
+    found = []
     async with EnvPool(make, size=len(played)) as pool, AsyncExitStack() as stack:
         leased = [await stack.enter_async_context(pool.lease()) for _ in played]
-        for _ in range(rounds + 1):  # the first one builds the environments
+        for number in range(rounds + 1):  # the first one builds the environments
+            if number:
+                between()
             await asyncio.gather(*(one.reset(task, seed=0) for one, task in zip(leased, played, strict=True)))
-            start, back = time.perf_counter(), []
+            start, cpu, back = time.perf_counter(), time.process_time(), list[float]()
 
             async def play(one: LeasedEnv, lines: list[Any], back: list[float], start: float) -> None:
                 for line in lines:
@@ -100,9 +110,14 @@ async def pooled(make: Callable[[], TurnEnv], played: list[Task], rounds: int) -
 
             plays: list[Awaitable[None]] = [play(one, a, back, start) for one, a in zip(leased, actions, strict=True)]
             await asyncio.gather(*plays)
-            whole.append(time.perf_counter() - start)
-            half.append(statistics.median(back))
-    return statistics.median(whole[1:]), statistics.median(half[1:])
+            spent = Spent(time.perf_counter() - start, time.process_time() - cpu, statistics.median(back))
+            found.append(spent)
+    return found[1:]
+
+
+def middle(spent: list[Spent], name: str) -> float:
+    """Median of a column, in milliseconds."""
+    return 1e3 * float(statistics.median(getattr(one, name) for one in spent))
 
 
 def main() -> None:
@@ -113,19 +128,23 @@ def main() -> None:
     chosen = parser.parse_args()
     questions = (library_tasks(library()) * chosen.size)[: chosen.size]
     make_sql = partial(SqlEnv, tasks=TaskList(questions[:64]))
-    one_thread_s = alone(make_sql(), questions, chosen.rounds)
-    pool_s, _ = asyncio.run(pooled(make_sql, questions, chosen.rounds))
+    one_thread, env = list[Spent](), make_sql()
+    pool = asyncio.run(
+        pooled(make_sql, questions, chosen.rounds, between=lambda: one_thread.append(alone(env, questions)))
+    )
     locks = [LockEnv().tasks.task("train", index) for index in range(chosen.size)]
-    sleeping_s, _ = asyncio.run(pooled(Sleeping, locks, chosen.rounds))
-    whole_s, half_s = asyncio.run(pooled(OneSleeps, locks, chosen.rounds))
+    sleeping = asyncio.run(pooled(Sleeping, locks, chosen.rounds))
+    one_sleeps = asyncio.run(pooled(OneSleeps, locks, chosen.rounds))
+    pairs = list(zip(pool, one_thread, strict=True))
     found = {
         "steps": 4 * chosen.size,
-        "one thread, ms": 1e3 * one_thread_s,
-        "pool, ms": 1e3 * pool_s,
-        "ratio": pool_s / one_thread_s,
-        "steps that sleep 20 ms, three after another, ms": 1e3 * sleeping_s,
-        "one of many sleeps 200 ms: all, ms": 1e3 * whole_s,
-        "one of many sleeps 200 ms: half of the others are back after, ms": 1e3 * half_s,
+        "one thread, ms": middle(one_thread, "wall_s"),
+        "pool, ms": middle(pool, "wall_s"),
+        "ratio": statistics.median(a.wall_s / b.wall_s for a, b in pairs),
+        "ratio of processor times": statistics.median(a.cpu_s / b.cpu_s for a, b in pairs),
+        "steps that sleep 20 ms, three after another, ms": middle(sleeping, "wall_s"),
+        "one of many sleeps 200 ms: all, ms": middle(one_sleeps, "wall_s"),
+        "one of many sleeps 200 ms: half of the others are back after, ms": middle(one_sleeps, "half_s"),
     }
     print(json.dumps({name: round(value, 2) for name, value in found.items()}, indent=2))
 

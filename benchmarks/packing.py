@@ -79,8 +79,8 @@ def _bounds(batch: Batch) -> Iterator[tuple[int, int]]:
 
 
 def learner(model: LanguageModel, packing: Packing) -> TorchLearner:
-    """A learner with the tokens per pass of the demo."""
-    return TorchLearner(model, lr=1e-3, tokens_per_pass=4096, packing=packing)
+    """A learner that packs so."""
+    return TorchLearner(model, lr=1e-3, packing=packing)
 
 
 def seconds(learners: dict[Packing, TorchLearner], batch: Batch, repeats: int) -> dict[Packing, float]:

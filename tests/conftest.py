@@ -14,7 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.helpers.docker_daemon"]
+pytest_plugins = ["tests.helpers.docker_daemon", "tests.helpers.pictures"]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
 
 IN_CI = bool(os.environ.get("CI"))
@@ -49,6 +49,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
             "transformers",
             "tokenizers",
             "safetensors",
+            "peft",
             "httpx2",
             "matplotlib",
             "docker",
@@ -80,9 +81,14 @@ SLOW = """
     agents/test_rollout.py
     agents/test_tree_rollout.py
     benchmarks/credit_lab
+    benchmarks/test_latency.py
+    benchmarks/test_one_gpu.py
+    benchmarks/test_learner_memory.py
     commands/test_disk.py
+    commands/test_doctor.py
     commands/test_end_to_end.py
     commands/test_eval_vllm_serve.py
+    commands/test_export.py
     commands/test_loss_and_probe.py
     commands/test_mistakes.py
     commands/test_stopping.py
@@ -113,17 +119,24 @@ SLOW = """
     report/test_monitors.py
     rewards/test_known_parts.py
     rewards/test_safety.py
+    run/test_architectures.py
     run/test_branched_guides.py
     run/test_branching.py
     run/test_credit.py
+    run/test_keeping.py
     run/test_killed.py
+    run/test_lora.py
+    run/test_not_finite.py
     run/test_side_runs.py
     run/test_supervised.py
     run/test_validation.py
     run/test_vllm_run.py
     run/test_memory_guide.py
+    run/test_needed_memory.py
     run/test_odd_environments.py
+    run/test_played_ahead.py
     run/test_policy_tournament.py
+    run/test_processes.py
     run/test_second_policy.py
     run/test_written_guides.py
     sandbox
@@ -136,6 +149,7 @@ SLOW = """
     test_rescoring.py
     trainer/credit/test_properties.py
     trainer/test_learner.py
+    trainer/torch/test_fsdp.py
 """.split()
 
 

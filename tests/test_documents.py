@@ -14,7 +14,14 @@ import pytest
 from tests.source.layers_picture import ROOT, picture
 from turngate.trainer.credit import CREDITS, TOKEN_CREDITS
 
-GUIDES = ("CONTRIBUTING.md", "docs/concepts.md", "docs/side_by_side.md", "README.md")
+GUIDES = (
+    "CONTRIBUTING.md",
+    "docs/asynchrony.md",
+    "docs/concepts.md",
+    "docs/learner.md",
+    "docs/side_by_side.md",
+    "README.md",
+)
 
 
 def blocks(document: str, language: str) -> list[str]:

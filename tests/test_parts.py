@@ -1,5 +1,6 @@
 """The idiom of parts: lookup by name, entry point and path, functions as parts, errors with their key."""
 
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -270,3 +271,14 @@ def test_a_user_error_inside_a_part_keeps_its_key():
 
     assert problem({"scales": ["picky"]}) == "scales[0]: cannot be"
     del Scale.types["picky"]
+
+
+def test_a_part_that_was_made_from_a_function_is_sent_to_other_processes():
+    from tests.run import rank_parts
+    from turngate.trainer.loss import Objective
+
+    part = Objective.load({"type": "tests.run.rank_parts:scaled", "by": 0.5})
+    sent = pickle.loads(pickle.dumps(part))
+    assert sent == part
+    assert type(sent).function is rank_parts.scaled
+    assert sent.by == 0.5

@@ -6,6 +6,7 @@ SIGINT and SIGTERM.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from itertools import takewhile
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from turngate import __version__
 from turngate.commands.crash import crash_line
+from turngate.commands.thread_waiting import bound_spinning
 from turngate.errors import TurngateError, UserError
 from turngate.run.stopping import Stopped, stopping_in_order
 
@@ -31,6 +33,7 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, f
 
 def main() -> None:
     """Entry point of the command ``turngate``."""
+    bound_spinning(os.environ)
     try:
         with stopping_in_order():
             app()
@@ -188,6 +191,36 @@ def evaluate(
         seed=seed,
     )
     evaluate_config(_console(), settings, out=out, temperatures=(temperature,), memory=memory)
+
+
+@app.command(context_settings=_WITH_OVERRIDES)
+def doctor(
+    context: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help="A name on the Hugging Face hub, a model folder, or RUN/model.")
+    ] = "",
+    env: Annotated[str, typer.Argument(metavar="[ENV]", help="Registered id, or MODULE:ID of a module here.")] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file, as for train; it names model and environment where they are left out."),
+    ] = None,
+) -> None:
+    """Tell before any training what a model's files hold, what it is shown, the memory needed and what is refused.
+
+    Weights are not loaded. Any key can be set here as for train: --policy.context=4096. Exit code 1 if a run would be
+    refused.
+    """
+    from turngate.commands.doctor import doctor, settings_of
+    from turngate.errors import ConfigError
+
+    words = [word for word in (model, env, *context.args) if word]
+    named = [word for word in words if not word.startswith("--")]
+    if len(named) > 2:
+        raise ConfigError(f"'{named[2]}' is neither the model nor the environment; write: turngate doctor MODEL ENV")
+    overrides = [word for word in words if word.startswith("--")]
+    model, env, *_ = [*named, "", ""]
+    settings = settings_of(model, env, config, overrides)
+    raise typer.Exit(0 if doctor(_console(), settings) else 1)
 
 
 @app.command()
@@ -446,6 +479,24 @@ def serve_search(
     documents = parse_table("corpus", corpus) if corpus.startswith("{") else corpus_named(corpus)
     found = parse_table("retriever", retriever) if retriever.startswith("{") else {"type": retriever}
     serve_search(_console(), documents, found, host=host, port=port)
+
+
+@app.command()
+def export(
+    run: RunPath,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder for the model.")],
+    best: Annotated[
+        bool, typer.Option("--best", help="The best validated step of a run with [train.validation].")
+    ] = False,
+) -> None:
+    """Write the trained model of a run as a Hugging Face folder, with a model card.
+
+    The folder has weights, tokenizer, chat template, generation settings with the tokens that end a turn, and a
+    README.md that states data, rubric, settings and results. It loads with transformers alone.
+    """
+    from turngate.commands.export import export
+
+    export(_console(), run, out, best=best)
 
 
 @app.command()

@@ -35,8 +35,9 @@ from turngate.trainer.credit.implicit import REWARD_MODELS
 from turngate.trainer.credit.rule import VALUES, CreditRule
 from turngate.trainer.curriculum import CurriculumPart, InOrderPart
 from turngate.trainer.guidance import GuidePart, MemoryGuidePart, NoGuidePart
-from turngate.trainer.learner import LearnerPart, TorchLearnerPart
+from turngate.trainer.learner import NO_CRITIC, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import LossSettings
+from turngate.trainer.older_weights import check_ahead, with_correction
 from turngate.trainer.signals.settings import (
     CRITIC_COLUMNS,
     ENTROPY_COLUMNS,
@@ -140,6 +141,14 @@ class Config(Section):
             added["reward_model"] = {}
         return {**data, **added}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_a_correction(cls, data: Any) -> Any:
+        """A run whose episodes are sampled by older weights corrects for them, unless it says otherwise."""
+        train = data.get("train") if isinstance(data, Mapping) else None
+        ahead = train.get("ahead") if isinstance(train, Mapping) else getattr(train, "ahead", 0)
+        return {**data, "loss": with_correction(data.get("loss", {}))} if ahead else data
+
     @model_validator(mode="after")
     def _read_by_the_rule(self) -> Self:
         """Refuse a rule that needs columns which this run does not fill, and sections that the rule does not read."""
@@ -150,6 +159,8 @@ class Config(Section):
             raise ConfigError(f"credit: {error}") from None
         if self.value is not None and not reads & VALUES:
             raise ValueError(f"value has no effect: credit '{name}' uses no critic; {', '.join(VALUE_TARGETS)} do")
+        if self.value is not None and not self.learner.has_critic:
+            raise ValueError(f"learner.type '{self.learner.type}' {NO_CRITIC}, unlike '{name}'")
         if self.reward_model is not None and name not in REWARD_MODELS:
             known = ", ".join(REWARD_MODELS)
             raise ValueError(f"reward_model has no effect: credit '{name}' uses no reward model; {known} do")
@@ -213,12 +224,25 @@ class Config(Section):
             raise ValueError(
                 f"eval.memory has no effect: guide '{self.guide.type}' keeps no memory; guide 'memory' does"
             )
+        if self.train.ahead:
+            by_oracle = "gain_N" in self.columns and self.signals.answer is None
+            check_ahead(self.train.steps, learner=self.learner.type, examine=self.examine, by_oracle=by_oracle)
         check_asides(self.aside, guide=self.guide.type, learner=self.learner.type, steps=self.train.steps)
         if self.controls and not self.train.steps:
             raise ValueError("controls have no effect with train.steps = 0; leave them out")
         check_controls(self.controls, guide=self.guide.type, asides=[part.type for part in self.aside])
         if self.control_steps is not None and not self.controls:
             raise ValueError("control_steps has no effect without controls; leave it out")
+        validation = self.train.validation
+        if validation is not None and self.learner.type == "frozen":
+            raise ValueError(
+                "train.validation has no effect: the frozen learner's weights stay as they are; leave it out"
+            )
+        if validation is not None and self.control_steps is not None and self.control_steps <= validation.every:
+            raise ValueError(
+                f"control_steps = {self.control_steps} is not more than train.validation.every = {validation.every}, "
+                "so a control could not choose a step as the run does; raise control_steps, or lower every"
+            )
         return self
 
     @model_validator(mode="after")
@@ -248,6 +272,11 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"no config file '{path}'") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(path, str(error)) from error
+    return parse_with(data, overrides)
+
+
+def parse_with(data: dict[str, object], overrides: Sequence[str]) -> Config:
+    """``parse`` after each ``--section.key=value`` is set in ``data``."""
     for override in overrides:
         _apply(data, override)
     return parse(data)

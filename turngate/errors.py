@@ -16,6 +16,8 @@
     │   └── AgentFault       what the agent did broke the episode: a failure, not an episode without a result
     └── RunError             the run itself cannot be trusted any more and stops
         ├── MismatchError    sampler and learner disagree about the same tokens
+        ├── NotFiniteError   several updates in a row had a loss or a gradient that is not finite
+        ├── OutOfMemory      the learner needs more memory than there is: names the settings that need less
         ├── StoreError       something recorded is missing or damaged
         │   └── WriteError   a file cannot be written: the disk is full, read-only or gone
         └── ShapeError       arrays that do not fit together: a bug in the caller's code
@@ -123,6 +125,14 @@ class RunError(TurngateError):
 
 class MismatchError(RunError):
     """Sampler and learner give different log-probabilities for the same tokens."""
+
+
+class NotFiniteError(RunError):
+    """Several updates in a row were skipped, because a loss or a gradient was not finite."""
+
+
+class OutOfMemory(RunError):
+    """The learner needs more memory than there is; the message names the settings that need less."""
 
 
 class StoreError(RunError):

@@ -162,7 +162,13 @@ class Part(BaseModel):
         if isinstance(found, type) and issubclass(found, cls):
             if found.model_fields["type"].default == name:
                 return found
-            return create_model(found.__name__, __base__=found, __module__=found.__module__, **_typed(name))
+            return create_model(
+                found.__name__,
+                __base__=found,
+                __module__=found.__module__,
+                __cls_kwargs__=_WITHOUT_SOURCE,
+                **_typed(name),
+            )
         if cls.from_function and callable(found) and not isinstance(found, type):
             return cls.of_function(name, found)
         wanted = f"a subclass of {cls.__module__}.{cls.__qualname__}" + (" or a function" if cls.from_function else "")
@@ -184,10 +190,23 @@ class Part(BaseModel):
             default = ... if argument.default is inspect.Parameter.empty else argument.default
             fields[argument.name] = (hints[argument.name], default)
         made = create_model(
-            function.__name__, __base__=cls, __module__=function.__module__, __doc__=function.__doc__, **fields
+            function.__name__,
+            __base__=cls,
+            __module__=function.__module__,
+            __doc__=function.__doc__,
+            __cls_kwargs__=_WITHOUT_SOURCE,
+            **fields,
         )
         made.function = staticmethod(function)
         return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """How pickle sends it: a class that was made from a function, or for a path, is looked up by its name there."""
+        cls = type(self)
+        if getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls:
+            return super().__reduce_ex__(protocol)
+        family = next(base for base in cls.__mro__ if "types" in base.__dict__)
+        return _named, (family, self.type, self.settings())
 
     def settings(self) -> dict[str, Any]:
         """Every setting except ``type``, by name."""
@@ -196,6 +215,10 @@ class Part(BaseModel):
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """A copy with changed settings, validated like a new part."""
         return type(self)(**{"type": self.type, **self.settings(), **dict(update or {})})
+
+
+def _named(family: type[Part], name: str, settings: Mapping[str, object]) -> Part:
+    return family.find(name)(type=name, **settings)
 
 
 def families() -> Iterator[type[Part]]:
@@ -263,6 +286,11 @@ def when_used(name: str, extra: str = "train") -> Any:
     A use raises MissingExtra, with the pip command for ``extra``, if the module is not installed.
     """
     return _WhenUsed(name, extra)
+
+
+_WITHOUT_SOURCE = {"use_attribute_docstrings": False}
+"""For classes that stand in no file: pydantic would search the files of all callers for their docstrings, which took a
+third of the time in which a config is imported."""
 
 
 def _typed(name: str) -> dict[str, Any]:

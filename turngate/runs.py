@@ -10,9 +10,13 @@ runs/NAME/
     trajectories/step=000012/           every episode
     set_aside/                          episodes of steps that were not finished and were played again
     verdicts.sqlite                     answers of judges
+    broken_batch.npz                    the batch of the last of several updates that were not finite
     memory.json                         the experience memory after training, with guide "memory"
     warm_start.json                     how each pass of the warm start did on validation tasks
     warm_start/ model/                  the model that training began from, and the trained one
+    validation.json                     how the model did on validation tasks after some training steps
+    best/step=000012/                   the model after the best of these steps; older ones that a checkpoint may need
+    adapter/                            the trained adapters alone, with learner.lora
     checkpoints/step=000012/            the last two checkpoints
     tensorboard/ wandb/                 files of the sinks with these names
     baselines/400/                      supervised baselines by number of demonstrations, each a run of its own
@@ -118,6 +122,11 @@ class RunFolder:
         return self.path / "memory.json"
 
     @property
+    def broken_batch(self) -> Path:
+        """The batch of the last of several updates that had to be skipped."""
+        return self.path / "broken_batch.npz"
+
+    @property
     def overlap(self) -> Path:
         """What the evaluated splits have in common with training."""
         return self.path / "overlap.json"
@@ -168,6 +177,21 @@ class RunFolder:
         return self.path / "model"
 
     @property
+    def validated(self) -> Path:
+        """How the model did on validation tasks after some training steps."""
+        return self.path / "validation.json"
+
+    @property
+    def bests(self) -> list[Path]:
+        """The models of validated steps that are kept, in Hugging Face format, by their step."""
+        return sorted(self.path.glob("best/step=*"))
+
+    @property
+    def adapter(self) -> Path:
+        """The adapters after training, as ``peft`` reads them."""
+        return self.path / "adapter"
+
+    @property
     def checkpoints(self) -> Path:
         """The states from which a stopped run goes on."""
         return self.path / "checkpoints"
@@ -201,6 +225,10 @@ class RunFolder:
     def report(self) -> Path:
         """Tables and pictures."""
         return self.path / "report"
+
+    def best(self, step: int) -> Path:
+        """The folder of the model after a validated step, if it is kept."""
+        return self.path / "best" / f"step={step:06d}"
 
     def control(self, name: str) -> RunFolder:
         """The folder of a control."""

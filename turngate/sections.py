@@ -15,6 +15,7 @@ from turngate.envs.registry import id_alone
 from turngate.envs.tasks import TaskSourcePart
 from turngate.rubrics import NamedRubric
 from turngate.trainer.filters import FilterPart
+from turngate.trainer.tried_steps import Chooser, Kept
 
 
 class Section(BaseModel):
@@ -103,6 +104,20 @@ class Validation(Section):
     """Passes between two validations; the last pass is always validated. Raise it where validation takes long."""
 
 
+class StepValidation(Validation):
+    """Validation of training: the model plays tasks of their own after its steps, and the weights of the best step are
+    kept in best/. The start and the last step are always validated."""
+
+    every: int = Field(10, ge=1)
+    """Training steps between two validations. Raise it where validation takes long; a checkpoint is written at each."""
+    by: Chooser = "mean"
+    """The success rate by which steps are compared: sampled (at policy.temperature), greedy (at temperature 0), or the
+    mean of the two. Of equal steps the earliest is the best."""
+    keep: Kept = "best"
+    """Whose weights are evaluated after training and become model/. best: those of the best step; last: those of the
+    last one, and the best ones lie beside them in best/."""
+
+
 class WarmStart(Section):
     """Supervised fine-tuning on solved episodes, before reinforcement learning."""
 
@@ -160,9 +175,15 @@ class TrainSection(Section):
     minibatches: int = Field(1, ge=1)
     """Updates of the weights in a step, each on its share of the episodes. More learn faster from the same episodes,
     but every update after the first is off-policy: older weights sampled its episodes."""
+    validation: StepValidation | None = None
     filters: tuple[FilterPart, ...] = Field(default_factory=lambda: (FilterPart.load("varied"),))
     """Filters that choose which of the played episodes are learned from; what a filter drops is counted."""
     refill: Refill | None = None
+    ahead: int = Field(0, ge=0, le=1)
+    """Steps that rollouts are ahead of the learner. 0: a step is played, then learned from. 1: while the learner
+    updates on one step, the next is played with the weights that are there, so its episodes are one update old
+    (policy/age) and loss.correction is "tis" unless it is set. Faster where both take time and neither fills the
+    machine alone; docs/asynchrony.md."""
     checkpoint_every: int = Field(1, ge=1)
     """Steps between checkpoints. A run that was killed goes on from its last checkpoint, so a larger number costs more
     repeated steps and saves time on writing."""
@@ -183,6 +204,15 @@ class TrainSection(Section):
         if self.refill is not None and any(part.type == "top_std" for part in self.filters):
             raise ValueError(
                 "refill does not go with the filter 'top_std', which drops its share of however many groups are played"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _validates_steps(self) -> Self:
+        if self.validation is not None and self.validation.every >= self.steps:
+            raise ValueError(
+                f"validation has no effect: with every = {self.validation.every} and steps = {self.steps} no step "
+                "before the last is validated; lower every, or leave it out"
             )
         return self
 

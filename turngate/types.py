@@ -342,8 +342,8 @@ class Info(TypedDict):
     ending: Ending | None
     """None until the episode is over."""
     action: NotRequired[Action]
-    information: NotRequired[bool]
-    """After ``step``: the action as it was read, and whether it is information for itself (``Outcome.information``)."""
+    learned: NotRequired[bool]
+    """After ``step``: the action as it was read, and whether something is learned from its tokens (see ``Outcome``)."""
     tools: NotRequired[tuple[Mapping[str, JSON], ...]]
     """After ``reset``: the tools of the episode, as chat templates take them (``Tool.schema``)."""
 

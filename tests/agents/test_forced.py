@@ -151,3 +151,21 @@ def test_the_local_policy_feeds_forced_turns_to_its_cache():
 def test_what_makes_no_sense_is_refused(settings, says):
     with pytest.raises(ValueError, match=says):
         Forced(**{"turns": RIGHT[:2], "guidance": PREFIX, **settings})
+
+
+def test_turns_after_forced_ones_can_be_sampled_at_another_temperature():
+    note = Guidance(
+        kind="correction", level=1, text="Mind the colour.", source="self", insert_turn=1, strip_for_train=True
+    )
+    policy = Recording(lambda request: "press a")
+    play([Forced(turns=RIGHT[:1], guidance=note, temperature=0.3), None], policy=policy)
+    asked = {(request.turn, request.sampling.temperature) for request in policy.requests}
+    assert {turn for turn, temperature in asked if temperature == 0.3} == {1, 2}
+    assert {turn for turn, temperature in asked if temperature == 1.0} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("change", [{"strip_for_train": False}, {"text": ""}, {"insert_turn": 2}])
+def test_a_temperature_whose_turns_would_be_learned_as_if_at_another_is_refused(change):
+    note = Guidance(kind="correction", level=1, text="Mind it.", source="self", insert_turn=1, strip_for_train=True)
+    with pytest.raises(ValueError, match=r"temperature 0.3 needs a hint that is stripped for training"):
+        Forced(turns=RIGHT[:1], guidance=replace(note, **change), temperature=0.3)

@@ -1,9 +1,11 @@
 """SIGINT and SIGTERM: the run ends in order, says what is safe and how to go on; the second signal ends it hard."""
 
+import contextlib
+import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,12 +45,37 @@ class Opened:
 """
 
 
-def started(folder: Path, *, slow: bool = False, step: int = 2) -> "subprocess.Popen[str]":
-    """A run of many steps, after its checkpoint of one of them or of a later one."""
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """A shell that starts the tests in the background has them ignore SIGINT, and a command would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """``started``; what a test that fails leaves running is ended."""
+    processes = []
+
+    def make(folder: Path, *, slow: bool = False, step: int = 2) -> "subprocess.Popen[str]":
+        processes.append(started(folder, slow=slow))
+        checkpoints = folder / "runs/lock/checkpoints"  # the last two only, so that of ``step`` may be gone again
+        wait_until(lambda: any(int(path.name[5:]) >= step for path in checkpoints.glob("step=*")), processes[-1])
+        return processes[-1]
+
+    yield make
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def started(folder: Path, *, slow: bool) -> "subprocess.Popen[str]":
+    """A run of many steps."""
     sink = f'\n[[sink]]\ntype = "door:Door"\nslow = {str(slow).lower()}\n'
     (folder / "door.py").write_text(OWN_SINK)
     write_config(folder, steps=5000, after=sink)
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [*COMMAND, "train", "lock.toml", "--train.group_size=3"],
         cwd=folder,
         env=variables(),
@@ -57,9 +84,6 @@ def started(folder: Path, *, slow: bool = False, step: int = 2) -> "subprocess.P
         text=True,
         start_new_session=True,
     )
-    checkpoints = folder / "runs/lock/checkpoints"  # the last two only, so that of ``step`` may be gone again
-    wait_until(lambda: any(int(path.name[5:]) >= step for path in checkpoints.glob("step=*")), process)
-    return process
 
 
 def wait_until(true: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
@@ -72,9 +96,9 @@ def wait_until(true: Callable[[], bool], process: "subprocess.Popen[str]") -> No
 
 @pytest.mark.parametrize(("number", "name", "code"), [(signal.SIGINT, "SIGINT", 130), (signal.SIGTERM, "SIGTERM", 143)])
 def test_a_signal_ends_a_run_in_order_and_says_how_to_go_on(
-    number: signal.Signals, name: str, code: int, tmp_path: Path
+    number: signal.Signals, name: str, code: int, tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    process = started(tmp_path)
+    process = start(tmp_path)
     process.send_signal(number)
     _, errors = process.communicate(timeout=200)
     assert process.returncode == code
@@ -83,14 +107,14 @@ def test_a_signal_ends_a_run_in_order_and_says_how_to_go_on(
     assert errors == f"stopped by {name}; {advice}\n"
     assert (tmp_path / "runs/lock/door.txt").read_text() == "closed"
     assert running(process.pid) == []
-    again = started(tmp_path, step=done + 1)
+    again = start(tmp_path, step=done + 1)
     again.send_signal(number)
     again.communicate(timeout=200)
     assert again.returncode == code
 
 
-def test_a_second_signal_ends_it_hard(tmp_path: Path) -> None:
-    process = started(tmp_path, slow=True)
+def test_a_second_signal_ends_it_hard(tmp_path: Path, start: Callable[..., "subprocess.Popen[str]"]) -> None:
+    process = start(tmp_path, slow=True)
     process.send_signal(signal.SIGINT)
     door = tmp_path / "runs/lock/door.txt"
     wait_until(lambda: door.exists() and door.read_text() == "closed", process)

@@ -1,7 +1,9 @@
 """The credit study: its numbers by hand, what its runs share, and the whole command on two updates."""
 
 import csv
+import shutil
 from math import inf, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,14 +150,23 @@ def test_options_that_make_no_sense_are_refused(wrong, said, capsys):
 # --- the whole command ------------------------------------------------------------------------------------------------
 
 
-def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
-    page, out = tmp_path / "credit_study.md", tmp_path / "runs"
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    """The folder in which the command was run, and its arguments."""
+    folder = tmp_path_factory.mktemp("study")
     (begin, end), (other, _) = marks("lock3"), marks("sql")
-    page.write_text(f"Title\n\n{other}\nkept\n{begin}\nold\n{end}\n\nAfterwards\n")
+    (folder / "credit_study.md").write_text(f"Title\n\n{other}\nkept\n{begin}\nold\n{end}\n\nAfterwards\n")
     command = ["--envs", "lock3", "--rules", "rloo", "turn_gae", "--seeds", "1", "--updates", "2", "--jobs", "2"]
-    command += ["--out", str(out), "--results", str(tmp_path)]
+    command += ["--out", str(folder / "runs"), "--results", str(folder)]
     main(command)
-    with (tmp_path / "credit_study_lock3.csv").open() as file:
+    return folder, command
+
+
+def test_the_command_trains_writes_and_does_not_repeat_itself(studied, capsys):
+    folder, command = studied
+    page, out = folder / "credit_study.md", folder / "runs"
+    (begin, _), (other, _) = marks("lock3"), marks("sql")
+    with (folder / "credit_study_lock3.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {(row["rule"], row["split"], row["sampling"], row["phase"]) for row in rows} == {
         (rule, *place)
@@ -167,25 +178,26 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     assert before[0] == before[1]  # one model to begin with
     first = [row["success"] for row in rows if (row["split"], row["phase"]) == ("train", "1")]
     assert first[0] == first[1]  # the same tasks and the same samples
-    assert (tmp_path / "credit_study_lock3.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "credit_study_lock3.png").read_bytes().startswith(b"\x89PNG")
     text = page.read_text()
     assert text.startswith(f"Title\n\n{other}\nkept\n{begin}\n\n`python -m examples.credit_study --envs lock3")
     assert "\n| turn_gae | turn, by critic |" in text
     models = [RunFolder(out / "lock3" / name).model for name in ("start-0", "rloo-0", "turn_gae-0")]
     written = [model.stat().st_mtime_ns for model in models]
+    capsys.readouterr()
     main([*command, "--jobs", "1"])
     assert [model.stat().st_mtime_ns for model in models] == written
-    assert capsys.readouterr().out.count("lock3 rloo-0: ") == 2
+    assert capsys.readouterr().out.count("lock3 rloo-0: ") == 1
 
 
-def test_a_run_that_is_stopped_is_told_and_left_out(tmp_path, monkeypatch):
+def test_a_run_that_is_stopped_is_told_and_left_out(studied, tmp_path, monkeypatch):
     def strict(*place, **fixed):
         config = config_of(*place, **fixed)
         return config.model_copy(update={"learner": config.learner.model_copy(update={"max_kl": 1e-9})})
 
-    start = Wanted("lock3", None, 0, tmp_path, None)
-    train(start)
+    begun = Path("lock3", "start-0")
+    shutil.copytree(studied[0] / "runs" / begun, tmp_path / begun)
     monkeypatch.setattr("examples.credit_study.training.config_of", strict)
-    said = train(start._replace(rule="rloo", updates=1))
+    said = train(Wanted("lock3", "rloo", 0, tmp_path, 1))
     assert said.startswith("lock3 rloo-0 was stopped, and is left out: the updates of this step moved the policy by")
     assert not RunFolder(tmp_path / "lock3" / "rloo-0").is_complete

@@ -16,16 +16,15 @@ from turngate.run.splits import split_overlaps
 from turngate.runs import RunFolder
 
 SMALL = (
-    ("layers = 2\nwidth = 128\nheads = 4", "layers = 1\nwidth = 32\nheads = 2"),
+    ("layers = 3\nwidth = 128\nheads = 4", "layers = 1\nwidth = 32\nheads = 2"),
     ("episodes = 400", "episodes = 12"),
-    ("episodes = 200", "episodes = 12"),
     ("epochs = 12", "epochs = 2"),
-    ("tasks = 60\nevery = 3", "tasks = 2\nevery = 1"),
-    ("turn_tokens = 32", "turn_tokens = 8"),
+    ("tasks = 40\nevery = 3", "tasks = 2\nevery = 1"),
+    ("turn_tokens = 14", "turn_tokens = 8"),
     ("lanes = 128", "lanes = 8"),
     ("tasks_per_step = 16\ngroup_size = 8", "tasks_per_step = 2\ngroup_size = 2"),
     ("minibatches = 2", "minibatches = 1"),
-    ("tasks = 200", "tasks = 2"),
+    ("tasks = 150", "tasks = 2"),
 )
 
 

@@ -43,8 +43,8 @@ QWEN = _chatml("Write <tool_call>{name, arguments}</tool_call>.", _HERMES_CALL)
 QWEN_CODER = _chatml("Write <tool_call><function=NAME> and <parameter=KEY>.", _CODER_CALL)
 # as Qwen 3's: a turn that comes last shows an empty thought, which it loses when another message follows
 QWEN3 = QWEN.replace(
-    "'<|im_start|>assistant\\n' + message.content }}",
-    "'<|im_start|>assistant\\n' + ('<think>\\n\\n</think>\\n\\n' if loop.last else '') + message.content }}",
+    "'<|im_start|>assistant\n' + message.content }}",
+    "'<|im_start|>assistant\n' + ('<think>\n\n</think>\n\n' if loop.last else '') + message.content }}",
 )
 LLAMA3 = """
 {{- '<|begin_of_text|>' }}{% for message in messages %}

@@ -17,6 +17,7 @@ from turngate.agents.policies.scripted import ScriptedPolicy
 from turngate.agents.rollout import TokenLimits
 from turngate.envs.lock import KEYS, RUBRIC, LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
+from turngate.trainer.ahead import training_of
 from turngate.trainer.credit import grpo, turn_gae
 from turngate.trainer.credit.control import shuffle_between_trajectories
 from turngate.trainer.credit.turn_gae import value_targets
@@ -25,11 +26,10 @@ from turngate.trainer.filters import varied
 from turngate.trainer.guidance import NoGuide
 from turngate.trainer.imitate import imitate
 from turngate.trainer.learner import Critic
-from turngate.trainer.loss import PolicyLoss
+from turngate.trainer.loss import PolicyLoss, Truncated
 from turngate.trainer.run_parts import Run
 from turngate.trainer.signals.base import Signals
 from turngate.trainer.signals.values import Values
-from turngate.trainer.step import train_step
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import derive_seed
 
@@ -63,7 +63,22 @@ class Forget:
         pass
 
 
-def success_after(model, steps, credit, seed=0, critic=None):
+class InBlocks:
+    """The curriculum: other tasks in each step, whatever the results."""
+
+    stateful = False
+
+    def pick(self, step):
+        return tasks(1000 + step * TASKS, TASKS)
+
+    def observe(self, groups):
+        pass
+
+    def metrics(self):
+        return {}
+
+
+def success_after(model, steps, credit, seed=0, critic=None, ahead=0):
     """Success on held-out tasks after ``steps`` updates; ``model`` is not touched. A critic sees every group."""
     learner = TorchLearner(copy.deepcopy(model), lr=3e-3, critic=critic)
     values = (Values(learner=learner, targets=partial(value_targets, lam=1.0)),) if critic else ()
@@ -79,7 +94,7 @@ def success_after(model, steps, credit, seed=0, critic=None):
                 credit=credit,
                 filters={} if critic else {"varied": varied},
                 learner=learner,
-                loss=PolicyLoss(),
+                loss=PolicyLoss(correction=(Truncated(),), decoupled=True) if ahead else PolicyLoss(),
                 store=Forget(),
                 group_size=SIBLINGS,
                 minibatches=1,
@@ -87,9 +102,11 @@ def success_after(model, steps, credit, seed=0, critic=None):
                 tolerance=1e-4,
                 seed=seed,
                 signals=Signals(sources=values),
+                curriculum=InBlocks(),
             )
-            for step in range(1, steps + 1):
-                await train_step(run, tasks(1000 + step * TASKS, TASKS), step)
+            training = training_of(run, ahead=ahead, last=steps)
+            ages = [(await training.step(step)).get("policy/age", 0) for step in range(1, steps + 1)]
+            assert max(ages, default=0) == ahead
             heldout = tasks(0, 100, "heldout")
             return await evaluate(player, pool, run.score, heldout, split="heldout", samples=1, seed=1)
 
@@ -106,6 +123,11 @@ def test_at_first_the_keys_are_not_known(start):
 @pytest.mark.learning
 def test_reinforcement_learning_finds_the_keys(start):
     assert success_after(start, STEPS, grpo) >= 0.9
+
+
+@pytest.mark.learning
+def test_rollouts_ahead_of_the_learner_find_them_too(start):
+    assert success_after(start, STEPS, grpo, ahead=1) >= 0.9
 
 
 @pytest.mark.learning

@@ -18,9 +18,8 @@ from turngate.trainer.guidance import Helpers, Plan, ReverseCurriculumPart
 from turngate.trainer.guidance.prefix_schedules import ReverseCurriculum
 from turngate.types import Action, ScoredGroup
 
-STEP, WAVE, BRANCH = 2, 2, 9
-"""The training step and the wave in which it happens; where there are branches, with which of them: one step has at
-most eight."""
+WAVE, BRANCH = 2, 9
+"""The wave in which it happens; where there are branches, with which of them: one step has at most eight."""
 _lock = threading.Lock()
 _wave = {"is_on": False}
 _branches = {"n": 0}
@@ -55,17 +54,21 @@ class KillingLock(LockEnv):
 
 
 class WavesPart(ReverseCurriculumPart):
-    """Three waves of each task, with a state that moves from step to step."""
+    """Three waves of each task, with a state that moves from step to step. ``kills``: the step in which it happens."""
+
+    kills: int = 2
 
     def open(self, helpers: Helpers) -> "Waves":
-        return Waves(helpers, start=None, low=self.low, high=self.high, by=self.by)
+        guide = Waves(helpers, start=None, low=self.low, high=self.high, by=self.by)
+        guide.kills = self.kills
+        return guide
 
 
 class Waves(ReverseCurriculum):
-    steps = 0
+    steps, kills = 0, 2
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
-        _wave["is_on"] = self.steps + 1 == STEP and wave == WAVE
+        _wave["is_on"] = self.steps + 1 == self.kills and wave == WAVE
         return Plan(entries=[None] * 2, into="own") if wave <= WAVE else None
 
     def observe(self, groups: Sequence[ScoredGroup]) -> None:

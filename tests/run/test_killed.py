@@ -1,7 +1,8 @@
-"""A training process that is killed with SIGKILL, in a wave of a guide and in a branch, goes on bit for bit.
+"""A training process that is killed with SIGKILL, in a wave of a guide, in a branch and ahead, goes on bit for bit.
 
 1. ``turngate train`` dies in an episode after step 1, at a turn that the environment chooses, not a clock.
 2. What it had finished is there: the steps before, and no episode of the step in which it died.
+   Where step 3 is played ahead of the update of step 2, that is step 1; what was played of step 2 is not played again.
 3. The same command ends the run. Metrics, episodes and weights are those of a run that nobody killed.
 """
 
@@ -70,6 +71,7 @@ by = "env"
 low = 0.0
 high = 0.01
 """
+AHEAD = f"{WAVES}kills = 3\n"
 BRANCHES = """
 [branching]
 type = "tree_grpo"
@@ -77,17 +79,18 @@ trees = 2
 """
 
 
-def train(folder: Path, more: str, *, killed: bool) -> Callable[[], int]:
+def train(folder: Path, more: str = "", *, killed: bool, config: str = "") -> Callable[[], int]:
     """Begin ``turngate train`` in a process of its own; what is returned waits for its exit status.
 
-    A run that was killed before is not killed again.
+    ``config``: its text in place of ``CONFIG``. A run that was killed before is not killed again.
     """
     folder.mkdir(exist_ok=True)
     if not killed:
         (folder / "marker").touch()
-    config = folder / "run.toml"
-    config.write_text(CONFIG.format(folder=folder) + more)
-    command = [sys.executable, "-m", "turngate", "train", str(config)]
+    path = folder / "run.toml"
+    text = (config or CONFIG.format(folder=folder)) + more
+    path.write_text(text.replace("[train]", "[train]\nahead = 1") if more == AHEAD else text)
+    command = [sys.executable, "-m", "turngate", "train", str(path)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     output = folder / "output.txt"
     with output.open("a") as file:
@@ -115,7 +118,11 @@ def episodes(run: RunFolder) -> list[Any]:
 
 
 @pytest.mark.timeout(4 * LIMIT_S)
-@pytest.mark.parametrize(("more", "where"), [(WAVES, "turn 1, wave"), (BRANCHES, "branch")], ids=["wave", "branch"])
+@pytest.mark.parametrize(
+    ("more", "where"),
+    [(WAVES, "turn 1, wave"), (BRANCHES, "branch"), (AHEAD, "turn 1, wave")],
+    ids=["wave", "branch", "ahead"],
+)
 def test_a_killed_run_goes_on_bit_for_bit(more: str, where: str, tmp_path: Path) -> None:
     ended = train(tmp_path / "whole", more, killed=False)
     assert train(tmp_path / "killed", more, killed=True)() == -signal.SIGKILL
@@ -124,6 +131,9 @@ def test_a_killed_run_goes_on_bit_for_bit(more: str, where: str, tmp_path: Path)
     finished = [row["step"] for row in metrics(killed)]
     assert finished in ([1], [1, 2])
     assert Store(killed.path).steps() == finished
+    if more == AHEAD:
+        assert finished == [1]
+        assert (killed.checkpoints / "step=000001" / "ahead.pt").exists()
     assert not killed.is_complete
     assert train(tmp_path / "killed", more, killed=True)() == ended() == 0
     assert len(metrics(whole)) == 3

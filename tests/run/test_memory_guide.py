@@ -13,10 +13,10 @@ from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
-from turngate.run import job
 from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
+from turngate.trainer import ahead
 
 RUBRIC = {
     "rewards": [
@@ -138,7 +138,7 @@ def test_turngate_eval_shows_the_memory_of_a_run(kept, tmp_path, monkeypatch, ca
 
 def test_a_run_that_was_stopped_goes_on_with_its_memory(kept, tmp_path, monkeypatch):
     whole, prompts = kept
-    real = job.train_step
+    real = ahead.train_step
 
     async def stops(run, tasks, step):
         if step == 3:
@@ -147,10 +147,10 @@ def test_a_run_that_was_stopped_goes_on_with_its_memory(kept, tmp_path, monkeypa
 
     with serving_prompts(keeper) as server:
         settings = config(tmp_path, server_of(server))
-        monkeypatch.setattr(job, "train_step", stops)
+        monkeypatch.setattr(ahead, "train_step", stops)
         with pytest.raises(KeyboardInterrupt):
             train(settings)
-        monkeypatch.setattr(job, "train_step", real)
+        monkeypatch.setattr(ahead, "train_step", real)
         run = train(settings)
         assert sorted(body["messages"][0]["content"] for _, _, body in server.heard) == sorted(prompts)
     assert run.memory.read_text() == whole.memory.read_text()

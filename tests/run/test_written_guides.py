@@ -4,16 +4,22 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from tests.helpers.chat_server import serving_prompts
 from turngate.config import parse
+from turngate.errors import ConfigError
 from turngate.metrics import read_metrics
 from turngate.run.job import Job
+from turngate.run.models import load_model
 from turngate.runs import RunFolder
 from turngate.store import Store
-from turngate.types import Source, Trajectory
+from turngate.trainer.contexts import Origin
+from turngate.trainer.pack import pack
+from turngate.trainer.torch.learner import TorchLearner
+from turngate.types import Sampling, Source, Trajectory
 
 EASY = {
     "rewards": [{"type": "from_evidence", "name": "parsed", "evidence": "parsed", "kind": "outcome", "per_turn": True}]
@@ -181,6 +187,29 @@ def test_hindsight_rewrites_the_best_failures_from_their_first_unmet_turn(tmp_pa
                 gains = [totals[other.id] - totals[one.id] for other in rewrites if other.parent[0] == one.id]
                 assert score.total - totals[one.id] == pytest.approx(0.05 * gains[0] if gains else 0)
     assert any(row["guide/tried"] for row in read_metrics(run.metrics))
+
+
+def test_rewrites_can_be_sampled_at_a_temperature_of_their_own(tmp_path):
+    """What is recorded of their tokens is the probability that they were sampled with, which the ratio divides by."""
+    settings = config(tmp_path, {"type": "herl", "temperature": 0.3})
+    run = train({**settings, "train": {**settings["train"], "steps": 1}})
+    groups = [group for phase in ("train", "unused") for group in Store(run.path).read(1, phase)]
+    model, _ = load_model(str(run.warm_start))
+    for group in groups:
+        batch = pack([group], np.zeros(sum(len(one.turns) for one in group.trajectories), np.float32))
+        rewritten = [one.guidance is not None for one in group.trajectories]
+        hinted_L = (batch.origin_L == Origin.HINTED) & (batch.policy_weight_L != 0)
+        assert hinted_L.any() == any(rewritten)
+        for temperature, chosen_L in ((0.3, hinted_L), (1.0, (batch.policy_weight_L != 0) & ~hinted_L)):
+            learner = TorchLearner(model, lr=1e-3, sampling=Sampling(temperature=temperature))
+            found_L = learner.logprobs(batch)
+            np.testing.assert_allclose(found_L[chosen_L], batch.logprob_L[chosen_L], atol=1e-4)
+    assert any(one.guidance is not None for group in groups for one in group.trajectories)
+
+
+def test_rewrites_that_keep_their_lists_have_the_temperature_of_all_others(tmp_path):
+    with pytest.raises(ConfigError, match=r"guide.temperature = 0.3 needs strip = true"):
+        parse(config(tmp_path, {"type": "herl", "temperature": 0.3, "strip": False}))
 
 
 def test_a_plan_is_written_before_the_episodes_and_followed_ones_are_paid(tmp_path):

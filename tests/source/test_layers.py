@@ -19,10 +19,18 @@ TORCH_HOMES = {
     "agents/policies/truncation.py",
     "agents/tiny.py",
     "trainer/torch/critic.py",
+    "trainer/torch/fsdp.py",
     "trainer/torch/learner.py",
+    "trainer/torch/lora.py",
+    "trainer/torch/optimizers.py",
+    "trainer/torch/out_of_memory.py",
     "trainer/torch/packing.py",
     "trainer/torch/passes.py",
+    "trainer/torch/prediction.py",
     "trainer/torch/rows.py",
+    "trainer/torch/sharded.py",
+    "trainer/torch/team.py",
+    "trainer/torch/trained_weights.py",
     "trainer/torch/tree_attention.py",
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}

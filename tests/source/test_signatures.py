@@ -22,7 +22,7 @@ ALLOWED: dict[str, str] = {
     "turngate.envs.code.grading.folding:Approx.fits": "a value of any kind",
     "turngate.envs.code.grading.folding:fold": "a value of any kind",
     "turngate.agents.engines.link:Message": "JSON between two processes, whose keys depend on the request",
-    "turngate.agents.policies.slots:SlotCache.__init__": "the settings of an architecture",
+    "turngate.agents.architecture:HubSettings": "the settings of an architecture",
     "turngate.envs.spaces:Texts": GYMNASIUM,
     "turngate.envs.spaces:Texts.sample": GYMNASIUM,
     "turngate.envs.base:TurnEnv.metadata": GYMNASIUM,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,10 @@ def test_atomic_text_and_json(tmp_path):
 
 def test_machine_names_versions_and_nobody():
     found = machine()
-    assert set(found) == {"python", "platform", "cpu_count", "packages"}
+    assert set(found) == {"python", "platform", "cpu_count", "packages", "commit"}
     assert found["packages"]["numpy"] == np.__version__
     text = json.dumps(found)
     assert os.uname().nodename not in text
     assert str(Path.home()) not in text
+    in_git = (Path(__file__).parents[2] / ".git").exists()
+    assert re.fullmatch("[0-9a-f]{40}(-dirty)?", found["commit"]) if in_git else found["commit"] is None

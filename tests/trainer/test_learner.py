@@ -33,8 +33,12 @@ def test_a_table_without_a_type_opens_torch():
         "dtype": "auto",
         "weight_decay": 0.0,
         "clip_norm": 1.0,
-        "tokens_per_pass": 16384,
+        "tokens_per_pass": "auto",
         "packing": "auto",
+        "checkpoint_activations": False,
+        "optimizer": "adamw",
+        "offload": False,
+        "lora": None,
     }
 
 

@@ -36,6 +36,9 @@ _NO_TOKENS = "this needs the tokens of a policy behind a server, which gives tex
 _OPENING, _SAID, _NEXT = "\ue000opening\ue000", "\ue000said\ue000", "\ue000next\ue000"
 _PROBE = "turngate_probe"  # the name of a tool, or of an argument
 _GIVEN = ("messages", "tools", "add_generation_prompt")  # arguments of a template that each rendering has its own of
+_KEPT = (
+    "the context keeps each turn as it was written, so a server that renders the chat anew shows the model another one"
+)
 _CALL_ID = "call00000"  # nine letters and digits, which Mistral's templates insist on
 
 Schema: TypeAlias = Mapping[str, JSON]
@@ -87,7 +90,7 @@ class Chat:
         self._frames: dict[str, Frames] = {}
         self._added = {**tokenizer.get_added_vocab(), tokenizer.eos_token: tokenizer.eos_token_id}
         self._whole = _any_of(token for token in self._added if token.strip())
-        listed = _PROBE in self._try([*self._begun(), _user(_OPENING)], [_probe()])
+        listed = _PROBE in self.rendered([*self._begun(), _user(_OPENING)], [_probe()])
         self.notation = of_template(str(tokenizer.chat_template)) if listed else ""
         """The notation of the calls that the template asks for; "" = the template lists no tools, or in no notation
         that is known, so the environment's own text names them and any notation will do."""
@@ -111,6 +114,28 @@ class Chat:
         if self.notation:
             return f"tools are listed by the chat template, called in {self.notation} notation"
         return "the chat template lists no tools; the prompt names them and any notation is read"
+
+    @property
+    def about_history(self) -> str:
+        """What the template makes of earlier turns where that is not what the model wrote, for whoever starts a run;
+        "" = it keeps them."""
+        thoughtful = f"{THOUGHT[0]}\n{_PROBE}\n{THOUGHT[1]}\n\n{_SAID}"
+        later = self._shown_later(thoughtful, _user(_NEXT))
+        if _SAID in later and _PROBE not in later:
+            call = {"id": _CALL_ID, "type": "function", "function": {"name": "look", "arguments": {}}}
+            answer = {"role": "tool", "name": "look", "tool_call_id": _CALL_ID, "content": _NEXT}
+            answered = self._shown_later(thoughtful, answer, tool_calls=[call])
+            but = ", but for those before the answer of a tool" if _PROBE in answered else ""
+            return f"the chat template drops the thoughts of earlier turns{but}; {_KEPT}"
+        last = self.rendered([*self._begun(), _user(_OPENING), _assistant(_SAID)], (), prompt=False)
+        later = self._shown_later(_SAID, _user(_NEXT))
+        if _SAID in last and _SAID in later and last.partition(_SAID)[0] != later.partition(_SAID)[0]:
+            return f"the chat template shows a turn otherwise once another one follows; {_KEPT}"
+        return ""
+
+    def _shown_later(self, said: str, following: _Message, **more: Any) -> str:
+        """The chat of a turn and what follows it, as the template renders it."""
+        return self.rendered([*self._begun(), _user(_OPENING), {**_assistant(said), **more}, following], ())
 
     def opening(self, text: str) -> IntArray:
         """See ``Frames``; without tools."""
@@ -184,7 +209,7 @@ class Chat:
             call = {"id": _CALL_ID, "type": "function", "function": {"name": name, "arguments": arguments}}
             asked = {"role": "assistant", "content": "", "tool_calls": [call]}
             answer = {"role": "tool", "name": name, "tool_call_id": _CALL_ID, "content": f'{_NEXT}"'}
-            head, found, after = self._try([*self._begun(), _user(_OPENING), asked, answer], tools).partition(_NEXT)
+            head, found, after = self.rendered([*self._begun(), _user(_OPENING), asked, answer], tools).partition(_NEXT)
             _, called, rest = head.rpartition(_PROBE)
             ended = self._ended.search(rest)
             if found and called and ended:
@@ -252,7 +277,7 @@ class Chat:
         chat = list(messages)
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt, **extra))
 
-    def _try(self, messages: Sequence[_Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
+    def rendered(self, messages: Sequence[_Message], tools: Sequence[Schema], *, prompt: bool = True) -> str:
         """What the template makes of messages that it may not know; "" if it refuses them."""
         try:
             return self._render(messages, tools, prompt=prompt)
@@ -339,6 +364,11 @@ class TextChat(Chat):
             return f"tools are given to the server, and its calls are kept in {self.notation} notation"
         return "the server is given no tools; the prompt names them and any notation is read"
 
+    @property
+    def about_history(self) -> str:
+        """See ``Chat``; the server renders the chat."""
+        return ""
+
     def frames(self, tools: Sequence[Schema]) -> Frames:
         """Frames without ids."""
         return _NoFrames()
@@ -383,6 +413,10 @@ def _user(text: str) -> _Message:
     return {"role": "user", "content": text}
 
 
+def _assistant(text: str) -> _Message:
+    return {"role": "assistant", "content": text}
+
+
 def _probe() -> Schema:
     parameters: JSON = {"type": "object", "properties": {}}
     return {"type": "function", "function": {"name": _PROBE, "description": "", "parameters": parameters}}
@@ -394,4 +428,4 @@ def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
     return re.compile(f"({'|'.join(map(re.escape, ordered))})" if ordered else "(?!)")
 
 
-_DIALOGUE = (_user(_OPENING), {"role": "assistant", "content": _SAID}, _user(_NEXT))
+_DIALOGUE = (_user(_OPENING), _assistant(_SAID), _user(_NEXT))

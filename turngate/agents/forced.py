@@ -26,7 +26,12 @@ class Forced:
     of the episode with which the tree of that one began, so that the environment begins as it did there; None = its
     own.
 
-    Raises ValueError without turns and parent, and for another number of keys than of turns.
+    ``temperature``: at which the policy samples its own turns after these; None = that of the run. The learner takes
+    log-probabilities at the run's, so it is for turns whose ratio has the sampler's recorded ones as its denominator:
+    those with a hint that is stripped for training (see ``turngate.trainer.contexts``).
+
+    Raises ValueError without turns and parent, for another number of keys than of turns, and for a temperature without
+    such a hint.
     """
 
     turns: tuple[str, ...]
@@ -35,12 +40,19 @@ class Forced:
     whole: bool = False
     parent: tuple[str, int] | None = None
     seed: int | None = None
+    temperature: float | None = None
 
     def __post_init__(self) -> None:
         if not self.turns and self.parent is None:
             raise ValueError("a Forced without turns and parent forces nothing; plan its guidance alone")
         if self.keys and len(self.keys) != len(self.turns):
             raise ValueError(f"{len(self.keys)} keys for {len(self.turns)} forced turns; give one after each, or none")
+        stripped = self.guidance.strip_for_train and self.guidance.text and self.guidance.insert_turn <= len(self.turns)
+        if self.temperature is not None and not stripped:
+            raise ValueError(
+                f"temperature {self.temperature} needs a hint that is stripped for training and stands before the "
+                "policy's first turn: other turns are learned as if sampled at the temperature of the run"
+            )
 
     def said(self, turn: int, chat: Chat, version: int) -> Completion:
         """The completion of a forced turn. Its tokens were not sampled, so their logprobs are 0."""

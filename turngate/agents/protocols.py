@@ -39,8 +39,8 @@ class LanguageModel(Protocol):
     def eval(self) -> Self:
         """Switch dropout and the like off."""
 
-    def save_pretrained(self, save_directory: Path) -> None:
-        """Write it in Hugging Face format."""
+    def save_pretrained(self, save_directory: Path, *, state_dict: dict[str, object] | None = None) -> None:
+        """Write it in Hugging Face format; ``state_dict`` instead of its own weights."""
 
 
 class Tokenizer(Protocol):

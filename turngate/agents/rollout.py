@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -315,7 +315,7 @@ class Player:
                 play.turns.append(self._turn(play, observation, context, completion, action))
                 return play.fail(fault, turn=len(play.turns) - 1)
             play.evidence += info["evidence"]
-            forced, learned = play.forced, not info.get("information", False)
+            forced, learned = play.forced, info.get("learned", True)
             play.turns.append(self._turn(play, observation, context, completion, info["action"], learned=learned))
             if forced is not None:
                 forced.check_key(len(play.turns) - 1, reply.state_key)
@@ -380,7 +380,9 @@ class Player:
         return info["ending"]
 
     def _request(self, play: _Play) -> Request:
-        turn = len(play.turns)
+        turn, forced, sampling = len(play.turns), play.episode.forced, self.sampling
+        if forced is not None and forced.temperature is not None:
+            sampling = replace(sampling, temperature=forced.temperature)
         return Request(
             episode=play.episode.id,
             task_id=play.episode.task.id,
@@ -388,7 +390,7 @@ class Player:
             turn=turn,
             seed=derive_seed(play.episode.seed, turn),
             max_tokens=self.limits.turn_tokens,
-            sampling=self.sampling,
+            sampling=sampling,
             messages=tuple(play.messages),
             tools=play.tools,
         )

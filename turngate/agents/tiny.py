@@ -1,14 +1,17 @@
 """Small models from nothing: a byte-level BPE tokenizer trained on an environment's own text, and a real architecture
-with random weights. Both are saved in Hugging Face format, so a folder made here and a published model load alike.
+with random weights. Both are saved in Hugging Face format, so a folder made here and a published model load alike, with
+what would be wrong in it told by its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from logging import CRITICAL
 from pathlib import Path
 from typing import Any
 
+from turngate.agents.architecture import attention_of, refusal
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import ConfigError
 
@@ -74,40 +77,116 @@ def random_model(
 
 
 def load(name: str, *, dtype: str = "auto", device: str = "cpu") -> tuple[LanguageModel, Tokenizer]:
-    """Model, on a device, and tokenizer of a hub name or a local folder. Raises ConfigError if there is none."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    """Model, on a device, and tokenizer of a hub name or a local folder.
 
-    _silence()
+    Raises ConfigError where there is none, where weights are missing or do not fit ``config.json``, and for a model
+    that cannot be trained (``architecture.refusal``).
+    """
+    from transformers import AutoModelForCausalLM
+
+    config = _settings(name)
     with _found(name):
-        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
-        tokenizer: Any = AutoTokenizer.from_pretrained(name)
-    return model.to(device), tokenizer
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            name,
+            config=config,
+            dtype=dtype,
+            attn_implementation=attention_of(config),
+            output_loading_info=True,
+            trust_remote_code=False,
+        )
+    model, told = loaded
+    if missing := sorted(told["missing_keys"]):
+        raise ConfigError(
+            f"the model '{name}' lacks {len(missing)} of its weights, {missing[0]} among them, which would begin at "
+            "random; copy every file of it"
+        )
+    return model.to(device), _tokenizer(name, config)
 
 
-def check(name: str) -> None:
-    """Raise ConfigError unless there is a model of that hub name or in that folder; reads its settings only."""
+def outline(name: str) -> tuple[LanguageModel, Tokenizer]:
+    """What ``load`` returns but for the weights, which stay without memory on the device "meta". Raises as it does."""
+    import torch
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    config = _settings(name)
+    with _found(name), torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation=attention_of(config), trust_remote_code=False
+        )
+    with suppress(OSError):  # most models have settings of generation, and then they name the ends of a turn
+        model.generation_config = GenerationConfig.from_pretrained(name)
+    return model, _tokenizer(name, config)
+
+
+def _settings(name: str) -> Any:
     from transformers import AutoConfig
 
     with _found(name):
-        AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    if problem := refusal(config):
+        raise ConfigError(f"the model '{name}' cannot be used: {problem}")
+    return config
+
+
+def _tokenizer(name: str, config: Any) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    with _found(name, "tokenizer of the model"):
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    if not tokenizer("a", add_special_tokens=False)["input_ids"]:  # transformers makes an empty one where there is none
+        raise ConfigError(
+            f"the model '{name}' has no tokenizer; copy tokenizer.json and tokenizer_config.json beside its config.json"
+        )
+    if len(tokenizer) > config.vocab_size:
+        raise ConfigError(
+            f"the tokenizer of the model '{name}' has {len(tokenizer)} tokens and the model {config.vocab_size} "
+            "(vocab_size of config.json), so some have no embedding; take the tokenizer that the model was trained "
+            "with, or save the model after model.resize_token_embeddings(len(tokenizer))"
+        )
+    found: Tokenizer = tokenizer
+    return found
 
 
 @contextmanager
-def _found(name: str) -> Iterator[None]:
+def _found(name: str, what: str = "model") -> Iterator[None]:
+    """Raise ConfigError for whatever transformers raises about its files; inside it prints nothing."""
+    from transformers.utils import logging
+
+    _silence()
+    before = logging.get_verbosity()
+    logging.set_verbosity(CRITICAL)
     try:
         yield
-    except OSError as error:
-        problem = str(error).strip().partition("\n")[0].rstrip(".")
-        raise ConfigError(
-            f"the model '{name}' cannot be loaded: {problem}. Name a folder that holds one, such as RUN/model, or a "
-            "name of the hub; with HF_HUB_OFFLINE=1 only what was loaded before is there"
-        ) from error
+    except Exception as error:  # OSError, ValueError, RuntimeError, KeyError, and what safetensors has of its own
+        raise ConfigError(f"the {what} '{name}' cannot be loaded: {_advised(error)}") from error
+    finally:
+        logging.set_verbosity(before)
 
 
-def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write both in Hugging Face format."""
+def _advised(error: Exception) -> str:
+    """What transformers or safetensors said, in one line that ends with what helps."""
+    said = " ".join(str(error).split())
+    first = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
+    if isinstance(error, OSError):
+        return (
+            f"{first}. Name a folder that holds one, such as RUN/model, or a name of the hub; with HF_HUB_OFFLINE=1 "
+            "only what was loaded before is there"
+        )
+    if "custom code" in said:
+        return "it brings code of its own, which is not run; name a model whose architecture transformers has"
+    if "not recognize this architecture" in said or "Unrecognized" in said:
+        from transformers import __version__
+
+        return f"{first}; name a causal language model that transformers {__version__} knows"
+    if "ignore_mismatched_sizes" in said:
+        return "weights have other shapes than config.json says; copy config.json and the weights from the same model"
+    return f"{first} ({type(error).__name__}); its files are damaged or incomplete, copy them again"
+
+
+def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapping[str, object] | None = None) -> None:
+    """Write both in Hugging Face format; ``weights``, by name, instead of the model's own."""
     _silence()
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, state_dict=None if weights is None else dict(weights))
     tokenizer.save_pretrained(folder)
 
 

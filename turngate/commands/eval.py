@@ -93,6 +93,8 @@ def evaluate_config(
         player = _player(config)
         if any(env.turn_spec.tools for _, env in environments):
             console.print(player.chat.about_tools, markup=False, highlight=False, soft_wrap=True)
+        if player.chat.about_history:
+            console.print(player.chat.about_history, markup=False, highlight=False, soft_wrap=True)
         with _fresh(path) as folder:
             write_json_atomic(folder.machine, machine())
             write_text_atomic(folder.config, dump(config))
@@ -126,7 +128,7 @@ def _player(config: Config) -> Player:
             "model is a table for a new model, which has learned nothing yet; name a trained one: --model RUN/model"
         )
     with naming_key("model"):
-        check_model(config.model)
+        check_model(config.model, config.policy)
     model, tokenizer = load_model(config.model)
     return config.policy.player(rounded_for(config, model), config.policy.chat(model, tokenizer))
 

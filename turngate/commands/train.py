@@ -15,6 +15,7 @@ from turngate.run.job import Job
 from turngate.run.stopping import Stopped
 from turngate.runs import RunFolder
 from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.torchrun import place
 
 
 def train(
@@ -27,9 +28,11 @@ def train(
     """
     run = RunFolder(settings.folder / settings.name)
     try:
-        job = Job(settings, console, strict=strict, jobs=jobs)
-        job.run()
-        write_report(job.path, console)
+        with settings.learner.started(jobs=jobs) as works:
+            if works:
+                job = Job(settings, console, strict=strict, jobs=jobs)
+                job.run()
+                write_report(job.path, console)
     except Stopped as stop:
         stop.advice = f"{safe(run, settings)}; to go on: {_again(command)}"
         raise
@@ -45,6 +48,10 @@ def train(
 
 
 def _again(command: Sequence[str]) -> str:
+    here = place()
+    if here is not None and command:
+        arguments = command[command.index("turngate") + 1 :] if "turngate" in command else ()
+        command = ["torchrun", "--nproc-per-node", str(here.local_size), "-m", "turngate", *arguments]
     return shlex.join(command) or "train with the same config once more"
 
 

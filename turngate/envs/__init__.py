@@ -38,3 +38,8 @@ register(
     "turngate.envs.router.env:RouterEnv",
     description="Answer questions, and ask models of different price and skill where that helps.",
 )
+register(
+    "turngate/Planned-v1",
+    "turngate.envs.planned:PlannedEnv",
+    description="Another environment, in whose episodes the agent first writes a plan: kwargs = {env = ID, stage = 3}.",
+)

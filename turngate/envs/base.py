@@ -87,12 +87,14 @@ class Outcome:
 
     ``information``: what the agent wrote was no action but information for itself, which stands in for an observation.
     It stays in the context as the agent wrote it; no call in it counts, and nothing is learned from its tokens.
+    ``learned``: whether something is learned from the tokens of an action.
     """
 
     observation: Observation
     evidence: tuple[Evidence, ...] = ()
     done: bool = False
     information: bool = False
+    learned: bool = True
 
 
 @dataclass(slots=True)
@@ -277,13 +279,13 @@ class TurnEnv(gymnasium.Env[Observation, Action | str]):
         if outcome.done or episode.n_turns >= self.max_turns:
             reward, info = self.finish(Ending.FINISHED if outcome.done else Ending.MAX_TURNS)
             info["evidence"], info["action"] = facts + info["evidence"], parsed
-            info["information"] = outcome.information
+            info["learned"] = outcome.learned and not outcome.information
             assert episode.ending is not None
             return outcome.observation, reward, episode.ending.terminated, episode.ending.truncated, info
         certain = self.turn_spec.rubric.certain(self._record(Ending.MAX_TURNS))
         reward, episode.paid = certain - episode.paid, certain
         info = self._info(facts, None)
-        info["action"], info["information"] = parsed, outcome.information
+        info["action"], info["learned"] = parsed, outcome.learned and not outcome.information
         return outcome.observation, reward, False, False, info
 
     def finish(self, ending: Ending) -> tuple[float, Info]:

@@ -130,8 +130,8 @@ class ToolEnv(TurnEnv):
 
     def record(self, name: str, value: JSON) -> None:
         """Record a fact (evidence) about this turn."""
-        known = type(value) in (bool, str)
-        self._facts.append(_fact(name, value, self.turn) if known else Evidence(name=name, value=value, turn=self.turn))
+        known = type(value) in (bool, int, str)
+        self._facts.append(fact(name, value, self.turn) if known else Evidence(name=name, value=value, turn=self.turn))
 
     def end(self) -> None:
         """End the episode with this call."""
@@ -202,11 +202,11 @@ class ToolEnv(TurnEnv):
         if not isinstance(text, str):
             raise EnvError(f"tool '{tool.name}' of {type(self).__name__} returned {text!r:.60}; it must be text")
         values = {"tool": tool.name, "repeated": repeated, "call_ok": self._ok}
-        self._facts[place:place] = [_fact(name, values[name], self.turn) for name in self.common_facts]
+        self._facts[place:place] = [fact(name, values[name], self.turn) for name in self.common_facts]
         return text
 
     def _refused(self, problem: str) -> str:
-        self._facts[0] = _fact("parsed", False, self.turn)  # the facts of calls before it in the turn stay
+        self._facts[0] = fact("parsed", False, self.turn)  # the facts of calls before it in the turn stay
         return f"error: {problem}"
 
     def _repeated(self, call: ToolCall) -> bool:
@@ -235,7 +235,7 @@ def _methods(cls: type) -> dict[str, Tool]:
     return found
 
 
-@lru_cache(maxsize=4096)
-def _fact(name: str, value: Any, turn: int) -> Evidence:
-    """A fact, made once for each different value, because few differ. Only for bools and texts: 1 equals True."""
+@lru_cache(maxsize=4096, typed=True)  # 1 equals True, but is another value
+def fact(name: str, value: bool | int | str, turn: int) -> Evidence:
+    """A fact about a turn, made once for each different value, because few differ."""
     return Evidence(name=name, value=value, turn=turn)

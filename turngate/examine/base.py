@@ -87,6 +87,11 @@ class Examiner(Part):
         return any(judge.is_policy for judge in self.asked)
 
     @property
+    def measures(self) -> bool:
+        """Whether it asks for ``Desk.likelihoods``, which are those of the learner's weights."""
+        return False
+
+    @property
     def label(self) -> str:
         """Its name in metrics and warnings: that of the first fact that it records, or its type if it records none."""
         return self.writes[0] if self.writes else self.type

@@ -124,6 +124,11 @@ class Likelihood(Examiner):
         return True
 
     @property
+    def measures(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def _starts(self) -> bool:
         return self.per_turn and self.given == "trajectory" and self.without is None
 

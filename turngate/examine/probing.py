@@ -80,6 +80,11 @@ class ForcedAnswers(Examiner):
         """Always."""
         return True
 
+    @property
+    def measures(self) -> bool:
+        """For the probability of the right answer."""
+        return self.accuracy == "probability"
+
     async def examine(self, groups: Sequence[Group], desk: Desk) -> Facts:
         """``accuracy`` and ``confidence`` after the probed turns."""
         asks = [

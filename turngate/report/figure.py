@@ -67,5 +67,9 @@ def save_figure(figure: Figure, path: str | Path, title: str) -> None:
     """Write the figure with a title as a PNG file. Makes the folder."""
     figure.suptitle(title, fontsize=12, fontweight="bold")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    # Without the program's name in the file, equal curves give equal bytes.
-    figure.savefig(path, format="png", dpi=130, metadata={"Software": None})
+    write_png(figure, Path(path))
+
+
+def write_png(figure: Figure, path: Path) -> None:
+    """Draw a figure. Equal figures give equal bytes."""
+    figure.savefig(path, format="png", dpi=130, metadata={"Software": None})  # without the program's name

@@ -13,6 +13,7 @@ from turngate.evaluations import read_evaluations
 from turngate.metrics import read_metrics
 from turngate.report.curves import plot_curves, plot_success, unaided_success
 from turngate.report.guidance import PICTURE, plot_guidance, tell_guidance, was_guided
+from turngate.report.kept_steps import draw_steps, tell_steps
 from turngate.report.monitors import alarm_markdown, alarm_table, is_monitored, no_alarms, plot_monitors, usable_line
 from turngate.report.supervised import tell_baselines
 from turngate.report.tables import (
@@ -45,20 +46,20 @@ def write_report(path: Path, console: Console) -> None:
     folder = run.report
     folder.mkdir(exist_ok=True)
     text = [f"# {path.name}\n"]
-    for lines in (unsafe_rubrics(load_run(run)), _overlaps(run)):
+    for lines in (unsafe_rubrics(load_run(run)), overlaps_of(run)):
         if lines:
             console.print("\n" + "\n".join(lines), markup=False, highlight=False)
             text.append("".join(f"* {line}\n" for line in lines))
-    text += tell_passes(run, console)
-    text += _tell_success({title: phases for title, one in _runs(run) if (phases := _phases(one))}, console)
-    text += [told for title, one in _runs(run) if (told := _tell_abstention(title, one, console))]
+    text += tell_passes(run, console) + tell_steps(run, console)
+    text += _tell_success({title: phases for title, one in evaluated_runs(run) if (phases := phases_of(one))}, console)
+    text += [told for title, one in evaluated_runs(run) if (told := _tell_abstention(title, one, console))]
     text += tell_baselines(run, console)
     text += tell_guidance(_metrics(run), console)
-    for title, one in _runs(run):
+    for title, one in evaluated_runs(run):
         if rows := _metrics(one):
             text.append(_tell_alarms(title, one, rows, console))
     write_text_atomic(folder / "summary.md", "\n".join(text))
-    written = ", ".join(path.name for path in [folder / "summary.md", *draw_passes(run), *_draw(run)])
+    written = ", ".join(path.name for path in [folder / "summary.md", *draw_passes(run), *draw_steps(run), *_draw(run)])
     console.print(f"\nwritten into {folder}:", markup=False, highlight=False, soft_wrap=True)
     console.print(written, markup=False, highlight=False)
 
@@ -73,7 +74,7 @@ def unsafe_rubrics(config: Config) -> list[str]:
     ]
 
 
-def _overlaps(run: RunFolder) -> list[str]:
+def overlaps_of(run: RunFolder) -> list[str]:
     """What the evaluated splits have in common with training, if that was compared."""
     return overlap_lines(read_overlaps(run.overlap.read_text(encoding="utf-8"))) if run.overlap.exists() else []
 
@@ -122,12 +123,13 @@ def _tell_alarms(title: str, run: RunFolder, rows: Sequence[Metrics], console: C
     return f"{said}{alarm_markdown(raised)}"
 
 
-def _runs(run: RunFolder) -> list[tuple[str, RunFolder]]:
+def evaluated_runs(run: RunFolder) -> list[tuple[str, RunFolder]]:
+    """The run and its controls, each with its title."""
     title = "evaluation" if run.result.exists() else "training"
     return [(title, run), *((f"control: {one.path.name.replace('_', ' ')}", one) for one in run.controls)]
 
 
-def _phases(run: RunFolder) -> dict[str, list[Success]]:
+def phases_of(run: RunFolder) -> dict[str, list[Success]]:
     """The evaluations of a run by phase, in the order in which they were made."""
     found: dict[str, list[Success]] = {}
     for phase, evaluation in read_evaluations(run.path):
@@ -151,7 +153,7 @@ def _success(evaluation: Evaluation) -> Success:
 def _draw(run: RunFolder) -> list[Path]:
     config, folder = load_run(run), run.report
     name, seed = run.path.name, config.seed
-    rows = {f"{title}, seed {seed}": found for title, one in _runs(run) if (found := _metrics(one))}
+    rows = {f"{title}, seed {seed}": found for title, one in evaluated_runs(run) if (found := _metrics(one))}
     if not rows:
         return []
     own = rows[f"training, seed {seed}"]

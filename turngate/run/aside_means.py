@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from turngate.agents.forced import Entry
-from turngate.agents.protocols import LanguageModel, Tokenizer
+from turngate.agents.protocols import Tokenizer
 from turngate.agents.rollout import Player, Worlds, play_groups
 from turngate.config import Config
 from turngate.errors import ConfigError
@@ -16,6 +16,7 @@ from turngate.run.learners import reference_of
 from turngate.run.models import check_model, load_model
 from turngate.tools.read import parse
 from turngate.trainer.aside import AsideMeans, Asides
+from turngate.trainer.learner import Measuring
 from turngate.trainer.signals.likelihoods import likelihoods_of
 from turngate.types import ScoredGroup, Task
 
@@ -37,9 +38,9 @@ def check_teachers(config: Config) -> None:
 
 
 def asides_of(
-    config: Config, environments: Environments, player: Player, worlds: Worlds, start: LanguageModel | None
+    config: Config, environments: Environments, player: Player, worlds: Worlds, start: Measuring | None
 ) -> Asides:
-    """The opened asides. ``start``: a copy of the model that training begins from, if ``asks_start``."""
+    """The opened asides. ``start`` measures under the model that training begins from, if ``asks_start``."""
     examined = {name for examiner in config.examine for name in examiner.writes}
 
     async def play(tasks: Sequence[Task], entries: Sequence[Sequence[Entry]], *, seed: int) -> list[ScoredGroup]:
@@ -49,7 +50,7 @@ def asides_of(
     def teacher(name: str) -> Likelihoods:
         if name == START:
             assert start is not None
-            return likelihoods_of(reference_of(config, start))
+            return likelihoods_of(start)
         model, tokenizer = load_model(name)
         if _sample(tokenizer) != _sample(player.chat.tokenizer):
             raise ConfigError(f"the teacher '{name}' has another tokenizer than the model; choose one of its family")

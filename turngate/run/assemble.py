@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from turngate.agents.chat import Chat
 from turngate.agents.protocols import LanguageModel
@@ -19,10 +20,11 @@ from turngate.run.aside_means import asides_of, asks_start
 from turngate.run.credit import Answer, needs_reference, rule_of, signals_of, trains_reward_model
 from turngate.run.environments import Environments
 from turngate.run.helping import EnvironmentHelp
-from turngate.run.learners import learner_of, reference_of, reward_model_of, rounded_for, rounding_of
+from turngate.run.learners import learner_of, reward_model_of, rounded_for, rounding_of, start_of
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.branched_play import Trees
+from turngate.trainer.broken_batch import save_batch
 from turngate.trainer.curriculum import Curriculum
 from turngate.trainer.guidance.guarded_help import GuardedHelp, LeakGuard
 from turngate.trainer.guidance.writer import opened_writer
@@ -49,9 +51,10 @@ async def assembled(
     sampler = rounded_for(config, copy.deepcopy(model))
     player, rounding = config.policy.player(sampler, chat), rounding_of(config, sampler)
     del sampler  # what the policy needs of it, the policy has
-    learner = learner_of(config, model)
-    reference = reference_of(config, copy.deepcopy(model)) if needs_reference(config) else None
     reward_model = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
+    learner = learner_of(config, model)  # which may put adapters into the model: copy it before
+    start = start_of(config, learner, model) if needs_reference(config) or asks_start(config) else None
+    reference = start if needs_reference(config) else None
     desk = Desk(
         player=player,
         step=0,
@@ -81,11 +84,10 @@ async def assembled(
             filters=config.train.filters_by_name,
             learner=learner,
             loss=config.loss.policy_loss(config.seed),
-            asides=asides_of(
-                config, environments, player, worlds, copy.deepcopy(model) if asks_start(config) else None
-            ),
+            asides=asides_of(config, environments, player, worlds, start),
             experts=config.loss.experts is not None,
             store=Store(folder.path),
+            keep_batch=partial(save_batch, folder.broken_batch),
             group_size=config.train.group_size,
             minibatches=config.train.minibatches,
             aggregate=config.loss.aggregate,
@@ -102,7 +104,8 @@ async def assembled(
                 learner=learner,
                 reward_model=reward_model,
                 reference=reference,
-                chat=chat,
+                # of their own: signals are measured in the learner's thread, and a tokenizer serves one at a time
+                chat=copy.deepcopy(chat) if config.train.ahead else chat,
                 answer=answer,
             ),
         )

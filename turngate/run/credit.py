@@ -14,7 +14,7 @@ from turngate.run.environments import Environments, naming_key
 from turngate.trainer.credit import implicit
 from turngate.trainer.credit.control import random_reward, shuffle_between_trajectories, shuffled_reward
 from turngate.trainer.credit.rule import CreditRule
-from turngate.trainer.learner import Learner
+from turngate.trainer.learner import Learner, Measuring
 from turngate.trainer.pack import by_turn
 from turngate.trainer.signals.base import Signal, Signals
 from turngate.trainer.signals.beliefs import Beliefs, Entropies
@@ -61,14 +61,14 @@ def signals_of(
     control: str | None,
     learner: Learner,
     reward_model: Learner | None,
-    reference: Learner | None,
+    reference: Measuring | None,
     chat: Chat,
     answer: Answer | None,
 ) -> Signals:
     """What measures the columns that the credit rule reads beyond payments, and those that the loss reads.
 
     ``reward_model`` is the learner of an implicit reward model; it is given if ``trains_reward_model`` is true.
-    ``reference`` is a frozen learner on the model that training begins from; it is given if ``needs_reference`` is
+    ``reference`` measures under the model that training begins from; it is given if ``needs_reference`` is
     true. ``answer`` is the result of ``answer_of``.
     """
     reads, section = config.columns, config.signals
@@ -168,7 +168,7 @@ def _values(config: Config, learner: Learner, *, per_token: bool) -> Signal:
     return Values(learner=learner, targets=targets, per_token=per_token, bootstrap=config.value.bootstrap)
 
 
-def _reward_model(config: Config, learner: Learner, reference: Learner | None) -> Signal:
+def _reward_model(config: Config, learner: Learner, reference: Measuring | None) -> Signal:
     name, base = implicit.REWARD_MODELS[config.credit.type]
     losses = {"cross_entropy": implicit.cross_entropy, "preference": implicit.preference}
     loss = partial(losses[name], beta=config.credit.settings()["beta"])

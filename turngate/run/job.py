@@ -12,6 +12,8 @@ from dataclasses import asdict
 
 from rich.console import Console
 
+from turngate.agents.chat import Chat
+from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Worlds
 from turngate.config import Config, dump, modules_of
 from turngate.errors import ConfigError
@@ -27,6 +29,7 @@ from turngate.run.demonstrations import check_demonstrations
 from turngate.run.environments import Environments, naming_key
 from turngate.run.helping import check_guide
 from turngate.run.holding import locked_run
+from turngate.run.keeping import STEPS_KEY, Keeping
 from turngate.run.loop import run_to_end
 from turngate.run.models import be_deterministic, check_model, require_torch, save_model
 from turngate.run.side_runs import SideRun, SideRuns, side_runs
@@ -37,6 +40,7 @@ from turngate.run.warm_start import starting_model
 from turngate.runs import RunFolder
 from turngate.sinks import Opening, Sinks, open_sinks
 from turngate.store import Store, machine, write_json_atomic, write_text_atomic
+from turngate.trainer.ahead import Training, training_of
 from turngate.trainer.alarm_log import AlarmLog
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.curriculum import Curriculum
@@ -45,7 +49,6 @@ from turngate.trainer.guidance import MemoryGuide
 from turngate.trainer.monitoring import Watch, console_line, recorded
 from turngate.trainer.overlap import SplitOverlap
 from turngate.trainer.run_parts import Run
-from turngate.trainer.step import train_step
 from turngate.types import Guidance, Task, derive_seed
 
 
@@ -139,6 +142,8 @@ class Job:
         self._side_runs.begin()  # those that need the model of the warm start
         if self.folder.owner is None and any(env.turn_spec.tools for _, env in self.environments):
             self._say(chat.about_tools)
+        if self.folder.owner is None and chat.about_history:
+            self._say(chat.about_history)
         async with assembled(
             config,
             self.environments,
@@ -151,16 +156,21 @@ class Job:
             watch=self._watch,
             curriculum=self._curriculum,
         ) as run:
-            done = await self._resume(run)
+            training = training_of(run, ahead=config.train.ahead, last=config.train.steps)
+            keeping = self._keeping(model, chat)
+            done = await self._resume(run, training)
+            keeping.forget_after(done)
             if done == 0:
                 await self._evaluate(run, "before")
             if config.train.steps:
-                await self._train(run, done, sinks)
+                await self._train(run, training, done, sinks, keeping)
+            weights = await keeping.put_back(run)
+            if config.train.steps:
                 await self._evaluate(run, "after")
             await self._evaluate_memory(run)
-        save_model(model, chat.tokenizer, self.folder.model)
+        save_model(model, chat.tokenizer, self.folder.model, weights)
 
-    async def _resume(self, run: Run) -> int:
+    async def _resume(self, run: Run, training: Training) -> int:
         """The last complete step; learner, policy and records are put back to it."""
         checkpoints = self._checkpoints()
         done = checkpoints.last() or 0
@@ -172,19 +182,20 @@ class Job:
         AlarmLog(self.path).truncate_after(done)
         if done:
             self._watch.replay(recorded(self.path, until=done))
-            checkpoints.load(done, run.learner, run.checkpointed)
+            checkpoints.load(done, run.learner, training.checkpointed)
             await run.policy.publish(run.learner.weights(), done)
         return done
 
-    async def _train(self, run: Run, done: int, sinks: Sinks) -> None:
+    async def _train(self, run: Run, training: Training, done: int, sinks: Sinks, keeping: Keeping) -> None:
         config, checkpoints = self.config, self._checkpoints()
-        assert run.curriculum is not None, "a run that trains has one"
         total = config.train.steps
+        await keeping.after(run, done)
         with Progress(self.console, self.control or "training") as progress:
             for step in range(done + 1, total + 1):
-                sinks.write(step, await train_step(run, run.curriculum.pick(step), step))
-                if step % config.train.checkpoint_every == 0 or step == total:
-                    checkpoints.save(step, run.learner, run.checkpointed)
+                sinks.write(step, await training.step(step))
+                if step % config.train.checkpoint_every == 0 or step == total or keeping.due(step):
+                    checkpoints.save(step, run.learner, training.checkpointed)
+                await keeping.after(run, step)
                 progress.update(step, total, "")
 
     async def _evaluate(self, run: Run, phase: str, memory: Callable[[Task], Guidance | None] | None = None) -> None:
@@ -236,6 +247,19 @@ class Job:
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
+    def _keeping(self, model: LanguageModel, chat: Chat) -> Keeping:
+        config = self.config
+        return Keeping(
+            config=config,
+            section=config.train.validation,
+            environments=self.environments,
+            folder=self.folder,
+            model=model,
+            tokenizer=chat.tokenizer,
+            base=str(config.model if config.warm_start is None else self._start.warm_start.resolve()),
+            say=self._say,
+        )
+
     def _opened_curriculum(self) -> Curriculum | None:
         """The curriculum of a run that trains; of an endless source it has the tasks after those of the warm start."""
         config = self.config
@@ -256,11 +280,13 @@ class Job:
         config = self.config
         if isinstance(config.model, str):
             with naming_key("model"):
-                check_model(config.model)
+                check_model(config.model, config.policy)
         if config.warm_start is not None:
             check_demonstrations(self.environments, config.warm_start)
             if config.warm_start.validation is not None:
                 validation_tasks(config, self.environments, config.warm_start.validation)  # raises if there are too few
+        if config.train.validation is not None:
+            validation_tasks(config, self.environments, config.train.validation, STEPS_KEY)
 
     def _compared(self, *, strict: bool) -> list[SplitOverlap] | None:
         """What the evaluated splits share with training; None where it was told: in controls, in a run that goes on."""

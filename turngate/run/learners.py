@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from turngate.agents.protocols import LanguageModel
+from typing import Any
+
+from turngate.agents.protocols import LanguageModel, Precision
 from turngate.config import Config
-from turngate.trainer.learner import Learner
+from turngate.trainer.learner import Learner, Measuring
 
 
 def learner_of(config: Config, model: LanguageModel) -> Learner:
@@ -19,6 +21,26 @@ def rounded_for(config: Config, model: LanguageModel) -> LanguageModel:
 
     cast(model, precision_of(config.learner.dtype, next(model.parameters()).device))
     return model
+
+
+def device_here() -> str:
+    """The kind of device on which a model would be."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def bytes_of_passes(config: Config) -> tuple[int, int]:
+    """Bytes of a number in the passes of the learner, and of the sampler, on the device where a model would be."""
+    import torch
+
+    from turngate.agents.policies.forward import precision_of
+
+    device = torch.device(device_here())
+    asked: Any = getattr(config.policy, "dtype", "learner")
+    learner = config.learner.dtype
+    sampler: Precision = learner if asked == "learner" else asked
+    return precision_of(learner, device).itemsize, precision_of(sampler, device).itemsize
 
 
 def rounding_of(config: Config, sampler: LanguageModel) -> str:
@@ -37,12 +59,17 @@ def rounding_of(config: Config, sampler: LanguageModel) -> str:
     return f"both compute in {learned}: raise learner.tolerance if they differ by rounding only{exact}"
 
 
-def reference_of(config: Config, model: LanguageModel) -> Learner:
-    """The reference: a learner that is never updated and measures log-probabilities under ``model``.
+def reference_of(config: Config, model: LanguageModel) -> Measuring:
+    """The reference: measures log-probabilities under ``model``, which is never updated.
 
     It has the sampler's temperature but neither top_p nor top_k, which would make divergences infinite.
     """
-    return config.learner.open(model, sampling=config.policy.sampling.whole)
+    return config.learner.measuring(model, sampling=config.policy.sampling.whole)
+
+
+def start_of(config: Config, learner: Learner, model: LanguageModel) -> Measuring:
+    """The reference on ``model`` as it is before the first update of ``learner``, which trains it in place."""
+    return config.learner.measuring_start(learner, model, sampling=config.policy.sampling.whole)
 
 
 def reward_model_of(config: Config, model: LanguageModel) -> Learner:

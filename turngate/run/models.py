@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+from turngate.agents.policies.base import Weights
+from turngate.agents.policies.parts import PolicyPart
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.errors import MissingExtra, WriteError
+from turngate.run.stored_weights import stored_weights
 from turngate.sections import TinyModel
+from turngate.store.files import sync_files, sync_folder
 
 
 def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
@@ -25,12 +31,23 @@ def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
     return tiny.load(name, dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu")
 
 
-def check_model(name: str) -> None:
-    """Check that ``load_model`` would find a model of that name. Raises ConfigError, MissingExtra."""
+def outlined(name: str) -> tuple[LanguageModel, Tokenizer]:
+    """What ``load_model`` would return but for the weights, which are not read. Raises ConfigError, MissingExtra."""
     require_torch()
     from turngate.agents import tiny
 
-    tiny.check(name)
+    return tiny.outline(name)
+
+
+def check_model(name: str, policy: PolicyPart | None = None) -> None:
+    """Check that ``load_model`` would find a model of that name which ``policy`` can play. Raises ConfigError,
+    MissingExtra."""
+    model, tokenizer = outlined(name)
+    if policy is not None:
+        policy.check(model)
+    stored_weights(name, model)
+    if policy is not None:
+        policy.chat(model, tokenizer)
 
 
 def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: int) -> tuple[LanguageModel, Tokenizer]:
@@ -50,21 +67,74 @@ def new_model(settings: TinyModel, texts: Iterable[str], *, context: int, seed: 
     return model, tokenizer
 
 
-def save_model(model: LanguageModel, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write model and tokenizer in Hugging Face format, in the precision of the weights. Raises WriteError.
+def save_model(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    folder: Path,
+    weights: Mapping[str, object] | None = None,
+    *,
+    card: str = "",
+) -> None:
+    """Write model and tokenizer in Hugging Face format, in the precision of the weights, with ``card`` as README.md.
 
-    They are written beside ``folder`` and renamed, so a folder of that name is always complete.
+    ``weights``, by name, are written instead of the model's own, as where adapters are added to these. The files are
+    written beside ``folder`` and renamed, so a folder of that name is always complete. Raises WriteError.
     """
     from turngate.agents import tiny
 
     writing = folder.with_name(f"writing_{folder.name}")
     shutil.rmtree(writing, ignore_errors=True)
     try:
-        tiny.save(model, tokenizer, writing)
+        tiny.save(model, tokenizer, writing, weights)
+        if card:
+            (writing / "README.md").write_text(card, encoding="utf-8")
+        sync_files(writing)
         writing.rename(folder)
+        sync_folder(folder.parent)
     except Exception as error:  # a full disk raises an exception of safetensors, not an OSError
         shutil.rmtree(writing, ignore_errors=True)
         raise WriteError(folder, str(error).strip().partition("\n")[0]) from error
+
+
+def memory_here() -> tuple[str, int]:
+    """Where a model would be, and the bytes of memory there: of the first GPU, else of this machine."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name(0), torch.cuda.mem_get_info(0)[1]
+    total, limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    return "this machine", min(total, int(text)) if text.isdigit() else total
+
+
+def saved_weights(folder: Path) -> Weights:
+    """The weights that ``save_model`` wrote, by name."""
+    return dict(load_model(str(folder))[0].named_parameters())
+
+
+def put_weights(model: LanguageModel, weights: Weights) -> None:
+    """Copy ``weights`` into the model, so that what measures with it does so with them.
+
+    One with adapters or in shards knows its weights by other names, or keeps them elsewhere, and stays as it is.
+    """
+    import torch
+
+    own, new = dict(model.named_parameters()), dict[str, Any](weights)
+    if own.keys() == new.keys():
+        with torch.no_grad():
+            for name, weight in own.items():
+                weight.copy_(new[name])
+
+
+def stop_at(model: LanguageModel, tokenizer: Tokenizer, ends: Iterable[int]) -> None:
+    """Have ``generate`` of transformers stop at the tokens that end a turn, as training does."""
+    settings: Any = getattr(model, "generation_config", None)
+    if settings is None:
+        return
+    ids = sorted(ends)
+    settings.eos_token_id = ids if len(ids) > 1 else ids[0]
+    if settings.pad_token_id is None:
+        settings.pad_token_id = ids[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
 
 
 def be_deterministic() -> None:

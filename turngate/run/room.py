@@ -14,7 +14,7 @@ from turngate.agents.rollout import TokenLimits, Worlds
 from turngate.envs.base import TurnEnv
 from turngate.errors import ConfigError, EpisodeError
 from turngate.run.environments import Environments
-from turngate.types import Ending, Task, Trajectory
+from turngate.types import Ending, IntArray, Task, Trajectory
 
 SAMPLED = 4  # tasks of each environment whose first prompt is measured
 
@@ -37,8 +37,8 @@ async def check_room(
         tasks = environments.heldout(label, split or section.split, SAMPLED)
         hints = [_longest_hint(environments.of(task), task) if hinted else "" for task in tasks]
         asked = zip(tasks, hints, strict=True)
-        found = await asyncio.gather(*(_prompt_tokens(worlds, chat, task, hint) for task, hint in asked))
-        lengths = [n_tokens for n_tokens in found if n_tokens is not None]
+        found = await asyncio.gather(*(first_prompt(worlds, chat, task, hint) for task, hint in asked))
+        lengths = [len(ids) for ids in found if ids is not None]
         if not lengths or min(lengths) + limits.turn_tokens <= limits.context:
             continue
         helped = " with their longest hints" if any(hints) else ""
@@ -67,12 +67,11 @@ def _longest_hint(env: TurnEnv, task: Task) -> str:
     return max((env.hint(task, level) or "" for level in levels), key=len, default="")
 
 
-async def _prompt_tokens(worlds: Worlds, chat: Chat, task: Task, hint: str) -> int | None:
-    """Number of tokens of the first prompt with a hint; None if the environment breaks, which is reported when it is
-    played."""
+async def first_prompt(worlds: Worlds, chat: Chat, task: Task, hint: str = "") -> IntArray | None:
+    """The ids of the first prompt with a hint; None if the environment breaks, which is reported when it is played."""
     with suppress(EpisodeError):
         async with worlds.lease(task) as world:
             observation, info = await world.reset(task, 0, chat.notation)
         text = f"{observation.text}\n{hint}" if hint else observation.text
-        return len(chat.frames(info["tools"]).opening(text))
+        return chat.frames(info["tools"]).opening(text)
     return None

@@ -73,7 +73,7 @@ def side_runs(config: Config, run: RunFolder) -> Iterator[SideRun]:
             "baselines": None,
             "controls": (),
             "control_steps": None,
-            "train": config.train.model_copy(update={"steps": steps}),
+            "train": config.train.model_copy(update={"steps": steps, "ahead": config.train.ahead if steps > 1 else 0}),
         }
         yield SideRun(
             config=config.model_copy(update=changes),

@@ -27,7 +27,7 @@ def baseline_configs(config: Config, run: RunFolder) -> Iterator[Config]:
             "folder": folder.parent,
             "name": folder.name,
             "warm_start": warm_start.model_copy(update={"episodes": n, "epochs": epochs}),
-            "train": config.train.model_copy(update={"steps": 0}),
+            "train": config.train.model_copy(update={"steps": 0, "ahead": 0, "validation": None}),
             "sink": (),
             "baselines": None,
             "controls": (),

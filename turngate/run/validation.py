@@ -1,4 +1,4 @@
-"""Validation of a warm start: every so many passes the model plays tasks of their own, and the best pass is kept."""
+"""Validation: the model plays tasks of their own, and the best pass of a warm start is kept."""
 
 from __future__ import annotations
 
@@ -42,33 +42,35 @@ class ValidationTasks:
         return sum(map(len, self.by_env.values()))
 
 
-def validation_tasks(config: Config, environments: Environments, section: Validation) -> ValidationTasks:
+def validation_tasks(
+    config: Config, environments: Environments, section: Validation, key: str = KEY
+) -> ValidationTasks:
     """The tasks of ``section.split`` that follow those of its evaluation, so that test tasks choose nothing.
 
-    Tasks that ask what an evaluated task asks are left out. Raises ConfigError for a split that is trained on, for one
-    that has too few tasks, and if no task is left.
+    ``key`` is that of the section, for messages. Tasks that ask what an evaluated task asks are left out. Raises
+    ConfigError for a split that is trained on, for one that has too few tasks, and if no task is left.
     """
-    found = {label: _tasks_of(config, environments, label, section) for label in environments.sections}
+    found = {label: _tasks_of(config, environments, label, section, key) for label in environments.sections}
     kept = {label: _not_evaluated(config, environments, label, tasks) for label, tasks in found.items()}
     if empty := [label for label, tasks in kept.items() if not tasks]:
         raise ConfigError(
-            f"{KEY}: each of the {section.tasks} tasks of '{empty[0]}' {section.split} asks a question that is "
-            f"evaluated; name another {KEY}.split"
+            f"{key}: each of the {section.tasks} tasks of '{empty[0]}' {section.split} asks a question that is "
+            f"evaluated; name another {key}.split"
         )
     left_out = sum(map(len, found.values())) - sum(map(len, kept.values()))
     return ValidationTasks(by_env=kept, left_out=left_out)
 
 
-def _tasks_of(config: Config, environments: Environments, label: str, section: Validation) -> list[Task]:
+def _tasks_of(config: Config, environments: Environments, label: str, section: Validation, key: str) -> list[Task]:
     if section.split == environments.sections[label].split:
-        raise ConfigError(f"{KEY}.split: '{section.split}' is the split that is trained on; name another one")
-    with naming_key(f"{KEY}.split"):
+        raise ConfigError(f"{key}.split: '{section.split}' is the split that is trained on; name another one")
+    with naming_key(f"{key}.split"):
         size = environments[label].tasks.size(section.split)
     evaluated = config.eval.tasks if section.split in config.eval.splits else 0
     if size is not None and size < evaluated + section.tasks:
         raise ConfigError(
-            f"{KEY}: split '{section.split}' of '{label}' holds {size} tasks, of which eval.tasks = {evaluated} are "
-            f"evaluated; {max(0, size - evaluated)} are left, fewer than {KEY}.tasks = {section.tasks}; lower one of "
+            f"{key}: split '{section.split}' of '{label}' holds {size} tasks, of which eval.tasks = {evaluated} are "
+            f"evaluated; {max(0, size - evaluated)} are left, fewer than {key}.tasks = {section.tasks}; lower one of "
             "the two or name another split"
         )
     return [environments.task(label, section.split, evaluated + number) for number in range(section.tasks)]
@@ -110,8 +112,8 @@ class Trial:
         one = TriedPass(
             number=number,
             cross_entropy=cross_entropy,
-            sampled=_rate(sampled),
-            greedy=_rate(greedy),
+            sampled=rate_of(sampled),
+            greedy=rate_of(greedy),
             unusable=sum(found.unusable for found in (*sampled, *greedy)),
         )
         if all(one.mean > before.mean for before in self.tried):
@@ -131,23 +133,15 @@ class Trial:
         )
 
     async def _play(self, player: Player) -> list[Evaluation]:
-        """One episode per task. The seed is the same after every pass, so that passes differ by their weights alone."""
-        results = []
-        for label, tasks in self.tasks.by_env.items():
-            temperature = str(player.sampling.temperature)
-            result, _ = await evaluate(
-                player,
-                self.worlds,
-                self.environments.score,
-                tasks,
-                split=self.section.split,
-                samples=1,
-                seed=derive_seed(self.config.seed, "validation", label, temperature),
-                examining=self.examining,
-                reads=self.environments.rubrics[label].readers,
-            )
-            results.append(result)
-        return results
+        return await played_on(
+            self.tasks,
+            player,
+            self.worlds,
+            self.environments,
+            split=self.section.split,
+            seed=self.config.seed,
+            examining=self.examining,
+        )
 
 
 @asynccontextmanager
@@ -189,10 +183,42 @@ async def trying(
         )
 
 
-def _rate(results: list[Evaluation]) -> float:
+async def played_on(
+    tasks: ValidationTasks,
+    player: Player,
+    worlds: Worlds,
+    environments: Environments,
+    *,
+    split: str,
+    seed: int,
+    examining: Examining | None,
+) -> list[Evaluation]:
+    """One episode per task, unaided; an evaluation for each environment.
+
+    The seed is the same every time, so that passes or steps differ by their weights alone.
+    """
+    results = []
+    for label, of_env in tasks.by_env.items():
+        temperature = str(player.sampling.temperature)
+        result, _ = await evaluate(
+            player,
+            worlds,
+            environments.score,
+            of_env,
+            split=split,
+            samples=1,
+            seed=derive_seed(seed, "validation", label, temperature),
+            examining=examining,
+            reads=environments.rubrics[label].readers,
+        )
+        results.append(result)
+    return results
+
+
+def rate_of(results: list[Evaluation], key: str = KEY) -> float:
     """The share of usable episodes that succeeded, of all environments. Raises RunError if none is usable."""
     n = sum(len(result.success_B) for result in results)
     if not n:
         lost = sum(result.unusable for result in results)
-        raise RunError(f"none of {lost} validation episodes is usable, so no pass can be chosen; see {KEY}")
+        raise RunError(f"none of {lost} validation episodes is usable, so nothing can be chosen; see {key}")
     return sum(sum(result.success_B) for result in results) / n

@@ -58,7 +58,7 @@ async def _make(
     chat = config.policy.chat(model, tokenizer)
     await check_room(environments, worlds, chat, config.policy.limits(), hinted="hints" in config.guide.needs)
     solved = await _played(config, environments, worlds, shown, chat, console)
-    learner = config.learner.open(model, lr=config.warm_start.lr)
+    learner = config.learner.imitating(model, lr=config.warm_start.lr)
     if config.warm_start.validation is not None:
         async with trying(config, environments, worlds, model, chat, learner=learner, folder=folder) as trial:
             await _imitate(config, learner, solved, console, trial.after_pass)
@@ -69,6 +69,7 @@ async def _make(
         model = trial.best
     else:
         await _imitate(config, learner, solved, console, nothing)
+        learner.weights()  # into the model
     save_model(model, tokenizer, folder.warm_start)
 
 

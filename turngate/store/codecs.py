@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, pairwise
+from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from turngate.errors import StoreError
 from turngate.types import (
@@ -79,6 +81,12 @@ class _Text:
     """Any Python text, which comes back unchanged; None is null."""
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
+        try:
+            array = pa.array(values, pa.large_string())
+        except UnicodeEncodeError:
+            array = None
+        if array is not None and not pc.any(pc.starts_with(array, _ESCAPED)).as_py():
+            return array
         return pa.array([value if value is None else _to_utf8(value) for value in values], pa.large_string())
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -103,7 +111,7 @@ class _Json:
     """JSON values as JSON text; None is null. Tuples come back as lists."""
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        return _Text().encode([None if value is None else _JSON(value) for value in values])
+        return _Text().encode([None if value is None else _to_json(value) for value in values])
 
     def decode(self, array: pa.Array) -> list[Any]:
         return [None if text is None else json.loads(text) for text in _Text().decode(array)]
@@ -115,6 +123,15 @@ def _plain_container(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return list(value)
     raise StoreError(f"{value!r} of type {type(value).__name__} is not a JSON value; make it a plain Python value")
+
+
+def _to_json(value: Any) -> str:
+    """The JSON text of a value; true, false and plain texts, which most evidence is, cost no encoder."""
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return encode_basestring(value) if type(value) is str else _JSON(value)
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain_container).encode
@@ -173,6 +190,8 @@ class _Optional:
     item: _Codec
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
+        if not any(value is not None for value in values):
+            return pa.nulls(len(values), self.item.encode([]).type)
         present = [value for value in values if value is not None]
         position = iter(range(len(present)))
         index = [None if value is None else next(position) for value in values]

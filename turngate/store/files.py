@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import platform
+import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -47,16 +48,34 @@ def write_json_atomic(path: str | Path, data: Mapping[str, object]) -> None:
 
 
 def machine() -> dict[str, JSON]:
-    """What may explain a different result on another machine: Python, platform, cores and package versions.
+    """What may explain a different result on another machine: Python, platform, cores, package versions and the commit
+    of turngate's own checkout, with "-dirty" behind it where files differ from it.
 
-    The version of a package that is not installed is None. Names of hosts, users and folders are left out.
+    The version of a package that is not installed is None, and so is a commit that is not known. Names of hosts, users
+    and folders are left out.
     """
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()}-{platform.machine()}",
         "cpu_count": os.cpu_count(),
         "packages": {name: _installed(name) for name in _PACKAGES},
+        "commit": _commit(),
     }
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this code is part of; None for an installed package, or without git."""
+    here = Path(__file__)
+    try:
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)  # fails where only a folder above is a checkout
+        return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
 
 
 def _installed(package: str) -> str | None:
@@ -93,6 +112,14 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_files(folder: Path) -> None:
+    """Make the contents of the files in ``folder`` survive a power cut, before it is renamed."""
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    sync_folder(folder)
 
 
 @contextmanager

@@ -99,12 +99,16 @@ def _recognised(text: str, agreed: Notation | None, tools: Sequence[Tool]) -> tu
         commanded = bool(first) and find(first[0], tools) is not None
         if commanded if agreed is COMMAND_LINE else agreed.begins(body) >= 0:
             return agreed, thought, body
-    places = []
-    for order, notation in enumerate(_ANY):
+    earliest: tuple[int, Notation, str, str] | None = None
+    for notation in _ANY:
         thought, body = notation.split(text)
-        if (place := notation.begins(body)) >= 0:
-            places.append((place, order, notation, thought, body))
-    return min(places, key=lambda item: item[:2])[2:]
+        place = notation.begins(body)
+        if place >= 0 and (earliest is None or place < earliest[0]):
+            earliest = place, notation, thought, body
+            if place == 0:
+                break
+    assert earliest is not None, "any text may be a command line"
+    return earliest[1:]
 
 
 def _calls(reading: Reading, tools: Sequence[Tool]) -> tuple[tuple[ToolCall, ...], str]:

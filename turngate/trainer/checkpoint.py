@@ -35,6 +35,7 @@ SUMS = "sums.json"
 class Checkpoints:
     """The checkpoints of a run: ``folder/step=000012/`` with ``state.pt`` and one file for each of ``others``.
 
+    What saves itself may write further files beside its own, whose names begin like it: ``state-00001.safetensors``.
     The files are written into a temporary folder, which is renamed once they are on disk. ``sums.json`` has the SHA-256
     of each file. Only one process may save; others may list and load meanwhile. A temporary folder that a killed
     process left is removed by the next ``save``.
@@ -115,11 +116,9 @@ class Checkpoints:
         return damaged
 
     def _fill(self, folder: Path, kept: Mapping[str, Stateful | Learner]) -> None:
-        sums: dict[str, str] = {}
         for name, one in kept.items():
-            state = folder / f"{name}.pt"
-            one.save(state)
-            sums[state.name] = _sum(state, sync=True)
+            one.save(folder / f"{name}.pt")
+        sums = {path.name: _sum(path, sync=True) for path in sorted(folder.iterdir())}
         with (folder / SUMS).open("w", encoding="utf-8") as file:
             json.dump(sums, file)
             file.flush()

@@ -6,33 +6,61 @@ can implement the same interface; ``turngate.trainer.torch`` has the one that ru
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Protocol, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
 from turngate.parts import Part, when_used
 from turngate.trainer.loss.tokens import Loss, needs_of
+from turngate.trainer.torchrun import COMMAND, place
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
 frozen = when_used("turngate.trainer.torch.frozen")
+fsdp = when_used("turngate.trainer.torch.fsdp")
+team = when_used("turngate.trainer.torch.team")
 torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to this protocol, and so imports it
+torch_lora = when_used("turngate.trainer.torch.lora")
 
 Measured: TypeAlias = Mapping[str, FloatArray]
 NOTHING: Measured = {}
+OptimizerName: TypeAlias = Literal["adamw", "adamw_8bit"]
+TokensPerPass: TypeAlias = Annotated[int, Field(ge=1)] | Literal["auto"]
+"""Most tokens of one forward pass, padding included; auto: a number for the kind of device."""
+PER_PASS = {"cpu": 4096}
+"""What "auto" is on a device. Rows of one pass are padded to the longest of them: with 16,384 tokens 35 % of what the
+SQL demo computes is padding, with 4,096 it is 12 %, and the matrices are still large enough to keep a CPU busy."""
+PER_PASS_ELSEWHERE = 16_384
+"""The same on accelerators, which need larger matrices."""
+NO_CRITIC = "trains no critic; choose a credit rule without one"
 MAX_KL = 2.0
 """Default of ``learner.max_kl``, in nats per token. For scale: PPO stops an update at 0.01 to 0.05, and a policy that
 forgot everything has moved by more than 5 (a uniform one has the logarithm of the vocabulary)."""
 
 
-class Learner(Protocol):
-    """Updates the weights: four methods to train and save, and three that measure a batch."""
+class Measuring(Protocol):
+    """Measures tokens under a model, such as the frozen one that a policy is kept close to."""
+
+    def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
+        """Log-probability of every policy token, float32[L]; with ``whole``, under the distribution without top-p and
+        top-k."""
+        ...
+
+    def entropies(self, batch: Batch) -> FloatArray:
+        """Entropy, in nats, of the distribution that each policy token was drawn from, float32[L]."""
+        ...
+
+
+class Learner(Measuring, Protocol):
+    """Updates the weights: four methods to train and save, and three that measure a batch (two of ``Measuring``)."""
 
     def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
         """Add the gradient of ``loss`` over ``batch`` to the accumulated one, and return metrics.
@@ -50,20 +78,16 @@ class Learner(Protocol):
         ...
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
-        """Update the weights with the accumulated gradient, reset it to 0, and return metrics."""
+        """Update the weights with the accumulated gradient, reset it to 0, and return metrics.
+
+        If a loss or the gradient is not finite nothing is updated. Raises NotFiniteError for several such updates in a
+        row.
+        """
         ...
 
     def weights(self) -> Weights:
-        """The parameters by name, as ``Policy.publish`` takes them."""
-        ...
-
-    def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
-        """Log-probability of every policy token, float32[L]; with ``whole``, under the distribution without top-p and
-        top-k."""
-        ...
-
-    def entropies(self, batch: Batch) -> FloatArray:
-        """Entropy, in nats, of the distribution that each policy token was drawn from, float32[L]."""
+        """The parameters by name, as ``Policy.publish`` takes them. A learner that keeps them elsewhere also writes
+        them into the model that it was opened with, so that the model can be saved or copied then."""
         ...
 
     def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
@@ -105,7 +129,12 @@ class Critic:
     warmup: int = 0
 
 
-def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Learner | None) -> dict[str, FloatArray]:
+def tokens_of_a_pass(setting: TokensPerPass, device: str) -> int:
+    """What ``learner.tokens_per_pass`` means on a kind of device, such as "cpu"."""
+    return PER_PASS.get(device, PER_PASS_ELSEWHERE) if setting == "auto" else setting
+
+
+def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Measuring | None) -> dict[str, FloatArray]:
     """The columns that ``loss`` needs, measured with the weights as they are: call it before a step's first update.
 
     ``reference`` holds the frozen model. It has the sampler's temperature, but neither top-p nor top-k, so that the
@@ -126,12 +155,27 @@ def measured_for(loss: Loss, batch: Batch, learner: Learner, reference: Learner 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
+class Lora(BaseModel):
+    """LoRA: instead of the weights themselves, two thin matrices beside each linear layer are trained and saved. That
+    needs a fraction of the memory; the learning rate is usually ten times that of full training."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    rank: int = Field(16, ge=1)
+    """Rank of the learned change of a layer; raise it if learning stalls below what full training reaches."""
+    alpha: float = Field(32.0, gt=0)
+    """Scale of the change: alpha / rank times the product of the two matrices is added to the layer."""
+    targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
+    """Which layers have adapters: all linear ones but the head, or a list of names such as ["q_proj", "v_proj"]."""
+
+
 class LearnerPart(Part):
     """How weights are updated. A subclass writes ``open``, which returns a ``Learner`` for a model."""
 
     types: ClassVar[dict[str, type[Part]]] = {}
     noun: ClassVar[str] = "learner"
     fallback: ClassVar[str] = "torch"
+    has_critic: ClassVar[bool] = True
+    """Whether it can train a value head."""
     lr: float = Field(1e-5, gt=0)
     """Learning rate of reinforcement learning; lower it if a run stops because learner.max_kl was exceeded."""
     tolerance: float = Field(1e-4, gt=0)
@@ -144,6 +188,21 @@ class LearnerPart(Part):
     """Precision of the forward pass; auto: bfloat16 on an accelerator that supports it, else float32. Weights are
     always kept, updated and saved in float32."""
 
+    @contextmanager
+    def started(self, *, jobs: int = 1) -> Iterator[bool]:
+        """Enter the block around a run: true in the process that is to work on it. Where it is false, this process was
+        started to help that one's learner, and has done so.
+
+        Raises ConfigError if ``torchrun`` started several processes, and this learner needs one.
+        """
+        here = place()
+        if here is not None and here.size > 1:
+            raise ConfigError(
+                f'torchrun started {here.size} processes, and learner.type "{self.type}" computes in one; set '
+                'learner.type = "fsdp", or start turngate train CONFIG without torchrun'
+            )
+        yield True
+
     @abstractmethod
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
@@ -154,6 +213,22 @@ class LearnerPart(Part):
         samples from. ``critic`` adds a value head. ``lr`` replaces the setting ``lr``.
         """
 
+    def imitating(self, model: LanguageModel, *, lr: float) -> Learner:
+        """The learner of a warm start, which trains every weight of ``model`` in place."""
+        return self.open(model, lr=lr)
+
+    def measuring(self, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """What measures tokens under ``model``, and never updates it."""
+        return self.open(model, sampling=sampling)
+
+    def measuring_start(self, learner: Learner, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """What measures tokens under ``model`` as it is, while ``learner``, which was opened on it, goes on to train
+        it. Call it before the first update."""
+        return self.measuring(copy.deepcopy(model), sampling=sampling)
+
+    def write_adapter(self, learner: Learner, folder: Path, *, base: str) -> None:
+        """Write the adapters that ``learner`` trained on the model named ``base``; without adapters, nothing."""
+
 
 class TorchLearnerPart(LearnerPart):
     """AdamW on a transformers model in this process, on a CPU or one GPU."""
@@ -163,27 +238,122 @@ class TorchLearnerPart(LearnerPart):
     """Decoupled weight decay; at each step, weights shrink by this times the learning rate."""
     clip_norm: float = Field(1.0, gt=0)
     """Largest norm of a gradient; a larger one is scaled down to it."""
-    tokens_per_pass: int = Field(16384, ge=1)
-    """Most tokens, padding included, of one forward pass; lower it if memory runs out. It does not change the
-    result."""
+    tokens_per_pass: TokensPerPass = "auto"
+    """Most tokens, padding included, of one forward pass; auto: 4,096 on a CPU, 16,384 on an accelerator. Lower it if
+    memory runs out. It does not change the result."""
     packing: Literal["auto", "rows", "tree"] = "auto"
     """How segments go through the model: as padded rows, or as trees in which a prefix that several share is computed
     once. Auto: as trees where that costs less. It does not change the result."""
+    checkpoint_activations: bool = False
+    """Gradient checkpointing: compute the activations of each layer twice instead of keeping them; for long contexts
+    that run out of memory. It costs about a third more time and does not change the result."""
+    optimizer: OptimizerName = "adamw"
+    """AdamW with float32 moments (8 bytes per trained weight), or with moments of eight bits (2 bytes)."""
+    offload: bool = False
+    """Keep the optimizer's state in CPU memory and make its updates there; for a model on a GPU that has no room."""
+    lora: Lora | None = None
+    """Left out: every weight is trained. A warm start always trains every weight; adapters are then added to its
+    model. The sampler gets the model with the adapters added, and so does RUN/model."""
 
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
     ) -> Learner:
-        """A ``TorchLearner``."""
+        """A ``TorchLearner``. Raises ConfigError for ``offload`` of a model that is in CPU memory."""
+        if self.offload and model.get_output_embeddings().weight.device.type == "cpu":
+            raise ConfigError(
+                "learner.offload has no effect: the model is in CPU memory, and so is the optimizer's state; leave it "
+                "out"
+            )
+        settings = self.settings()
+        for name in ("tolerance", "max_kl", "lr"):
+            del settings[name]
         learner: Learner = torch_learner.TorchLearner(
-            model,
-            lr=self.lr if lr is None else lr,
-            weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            tokens_per_pass=self.tokens_per_pass,
-            sampling=sampling,
-            critic=critic,
-            dtype=self.dtype,
-            packing=self.packing,
+            model, lr=self.lr if lr is None else lr, sampling=sampling, critic=critic, **settings
+        )
+        return learner
+
+    def imitating(self, model: LanguageModel, *, lr: float) -> Learner:
+        """A ``TorchLearner`` of all weights. Raises ConfigError for adapters that will not fit its model."""
+        if self.lora is not None:
+            torch_lora.check_targets(model, self.lora)
+        return self.model_copy(update={"lora": None}).open(model, lr=lr)
+
+    def measuring(self, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """A ``TorchLearner`` without anything that training alone needs."""
+        bare = {"lora": None, "optimizer": "adamw", "offload": False, "checkpoint_activations": False}
+        return self.model_copy(update=bare).open(model, sampling=sampling)
+
+    def measuring_start(self, learner: Learner, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """With adapters, the same model without them; else a copy."""
+        if self.lora is None:
+            return super().measuring_start(learner, model, sampling=sampling)
+        base: Measuring = learner.without_adapters(sampling)  # type: ignore[attr-defined]
+        return base
+
+    def write_adapter(self, learner: Learner, folder: Path, *, base: str) -> None:
+        """See ``LearnerPart``; ``peft`` and inference engines read them."""
+        if self.lora is not None:
+            torch_lora.write_adapter(learner.model, folder, base=base)  # type: ignore[attr-defined]
+
+
+class FsdpLearnerPart(LearnerPart):
+    """AdamW in several processes, one per GPU, that torchrun starts: they divide weights, optimizer state and each
+    batch among them (FSDP2). Updates are those of type torch, to rounding."""
+
+    type: Literal["fsdp"] = "fsdp"
+    has_critic: ClassVar[bool] = False
+    weight_decay: float = Field(0.0, ge=0)
+    """Decoupled weight decay; at each step, weights shrink by this times the learning rate."""
+    clip_norm: float = Field(1.0, gt=0)
+    """Largest norm of a gradient; a larger one is scaled down to it."""
+    tokens_per_pass: TokensPerPass = "auto"
+    """Most tokens, padding included, of one forward pass in each process; lower it if memory runs out. It does not
+    change the result."""
+    packing: Literal["auto", "rows", "tree"] = "auto"
+    """How segments go through the model: as padded rows, or as trees in which a prefix that several share is computed
+    once. Auto: as trees where that costs less. It does not change the result."""
+    timeout_s: float = Field(600.0, gt=0)
+    """Longest time, in seconds, that the processes wait for each other within one computation; after it the run stops.
+    Raise it if single passes take so long."""
+
+    @contextmanager
+    def started(self, *, jobs: int = 1) -> Iterator[bool]:
+        """See ``LearnerPart``. Raises ConfigError if ``torchrun`` did not start this process, and for ``jobs``."""
+        here = place()
+        if here is None:
+            raise ConfigError(f'learner.type "fsdp" computes in several processes; start them with {COMMAND}')
+        if jobs > 1:
+            raise ConfigError(
+                f'--jobs {jobs} does not go with learner.type "fsdp", whose processes make one run at a time'
+            )
+        if here.rank:
+            team.follow(here, timeout_s=self.timeout_s)
+            yield False
+            return
+        with team.leading(here, timeout_s=self.timeout_s):
+            yield True
+
+    def open(
+        self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
+    ) -> Learner:
+        """An ``FsdpLearner`` in the process that leads others. Elsewhere, as in commands that look into a run, a
+        ``TorchLearner`` with the same settings. Raises ConfigError for a critic."""
+        if critic is not None:
+            raise ConfigError(f'learner.type "fsdp" {NO_CRITIC}')
+        settings = {
+            "lr": self.lr if lr is None else lr,
+            "weight_decay": self.weight_decay,
+            "clip_norm": self.clip_norm,
+            "tokens_per_pass": self.tokens_per_pass,
+            "sampling": sampling,
+            "dtype": self.dtype,
+            "packing": self.packing,
+        }
+        leader = team.current()
+        learner: Learner = (
+            torch_learner.TorchLearner(model, **settings)
+            if leader is None
+            else fsdp.FsdpLearner(leader, model, **settings)
         )
         return learner
 
@@ -193,6 +363,7 @@ class FrozenLearnerPart(LearnerPart):
     memory."""
 
     type: Literal["frozen"] = "frozen"
+    has_critic: ClassVar[bool] = False
 
     @model_validator(mode="after")
     def _learns_nothing(self) -> Self:
@@ -211,7 +382,7 @@ class FrozenLearnerPart(LearnerPart):
         Raises ConfigError for a critic, which would have to learn.
         """
         if critic is not None:
-            raise ConfigError('learner.type "frozen" trains no critic; choose a credit rule without one')
+            raise ConfigError(f'learner.type "frozen" {NO_CRITIC}')
         make = frozen.FrozenLearner if lr is None else torch_learner.TorchLearner
         learner: Learner = make(model, lr=self.lr if lr is None else lr, sampling=sampling, dtype=self.dtype)
         return learner

@@ -20,12 +20,12 @@ from turngate.trainer.filters import Filter
 from turngate.trainer.guidance import Guide, Remembering
 from turngate.trainer.guidance.guarded_help import LeakGuard
 from turngate.trainer.guidance.writer import Writer
-from turngate.trainer.learner import MAX_KL, Learner
+from turngate.trainer.learner import MAX_KL, Learner, Measured, Measuring
 from turngate.trainer.loss import Loss
 from turngate.trainer.monitoring import unwatched
 from turngate.trainer.pack import Aggregate
 from turngate.trainer.signals.base import Signals
-from turngate.types import Credit, Group, Metrics, ScoredGroup, TokenRule, derive_seed
+from turngate.types import Batch, Credit, Group, Metrics, ScoredGroup, TokenRule, derive_seed
 
 
 class Recorder(Protocol):
@@ -34,6 +34,10 @@ class Recorder(Protocol):
     def write(self, step: int, scored: Sequence[ScoredGroup], *, phase: str = "train") -> None:
         """Store the episodes of ``step`` with their scores."""
         ...
+
+
+def not_kept(batch: Batch, measured: Measured) -> None:
+    """Write no batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ class Run:
     rounding: str = ""  # advice for the case that sampler and learner differ by rounding alone
     examining: Examining | None = None  # looks at the episodes before they are scored
     writer: Writer | None = None  # the model that writes for the guide
-    reference: Learner | None = None  # frozen, for losses that keep the policy close to it
+    reference: Measuring | None = None  # frozen, for losses that keep the policy close to it
     watch: Callable[[int, Sequence[ScoredGroup], Metrics], Metrics] = unwatched
     experts: bool = False  # whether the turns of experts are trained (``loss.experts``)
     asides: Asides = field(default_factory=Asides)  # rows that are learned beside the episodes
@@ -70,6 +74,7 @@ class Run:
     curriculum: Curriculum | None = None  # learns from the results which tasks to play; None = they are given
     guard: LeakGuard = field(default_factory=LeakGuard)  # refuses help that holds the answer
     batches: int = 1  # most batches of tasks of a step; the further ones replace what filters drop
+    keep_batch: Callable[[Batch, Measured], Path | None] = not_kept  # writes a batch that could not be learned from
     trees: Trees | None = None  # how episodes branch off others; None: siblings are chains
 
     @property

@@ -1,15 +1,21 @@
-"""One training step from top to bottom: read ``train_step`` first. Each line of it calls a small function."""
+"""One training step from top to bottom: read ``train_step`` first. Each line of it calls a small function.
+
+``collect`` plays, ``update`` learns, ``finish`` publishes and records. ``turngate.trainer.ahead`` puts the same three
+together so that the first of a step and the second of the step before run at the same time.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from turngate.errors import RunError
 from turngate.metrics import Clock
 from turngate.trainer.aside.learning import AsideBatch, add_beside, learn_apart
+from turngate.trainer.broken_batch import keeping
 from turngate.trainer.canary import UpdateKl, check_agreement, longest, probe
 from turngate.trainer.contexts import without_hints
 from turngate.trainer.evaluate import SUCCESS
@@ -21,7 +27,7 @@ from turngate.trainer.run_parts import Run
 from turngate.trainer.shared_turns import sampled_turns
 from turngate.trainer.signals.base import AfterCredit
 from turngate.trainer.table import tabulate
-from turngate.trainer.waves import play_waves
+from turngate.trainer.waves import Waves, play_waves
 from turngate.types import (
     Batch,
     Ending,
@@ -36,7 +42,33 @@ from turngate.types import (
 
 _log = logging.getLogger(__name__)
 UNUSED = "unused"  # phase under which the store keeps episodes that were played and not learned from
+COUNTS = {"learner/skipped_updates"}  # metrics of updates that are added up; of others the mean is taken
 PROBES = 2  # episodes of which turns are sampled again after each publish (see ``canary``)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What was played in a step and is to be learned from: ``waves``, and ``asides`` beside them.
+
+    ``n_tasks`` is how many tasks the step was given, before any refill. ``found`` are the metrics of the asides and
+    ``observed`` those of guide and curriculum, which have seen the results. ``clock`` goes on in the later stages.
+    """
+
+    step: int
+    n_tasks: int
+    waves: Waves
+    asides: Sequence[AsideBatch]
+    found: Metrics
+    observed: Metrics
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated:
+    """What ``update`` did: its metrics, and whether the weights are others now."""
+
+    metrics: Metrics
+    moved: bool
 
 
 async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
@@ -44,15 +76,33 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
 
     Returns the metrics.
     """
+    collected = await collect(run, tasks, step)
+    return await finish(run, collected, update(run, collected))
+
+
+async def collect(run: Run, tasks: Sequence[Task], step: int) -> Collected:
+    """Play the tasks with the sampler's weights, and show the results to guide and curriculum. The learner stays as it
+    is."""
     clock = Clock()
     waves = await play_waves(run, tasks, step, clock)
-    scored = waves.groups
-    kept, drops = keep(scored, run.filters, most=len(tasks) if run.batches > 1 else None)
-    kept = without_hints(kept)
-    metrics = summarize(scored, waits=run.waits) | drops | waves.metrics
     with clock("collect"):
-        asides, noted = await run.asides.batches(waves.played, step)
-    metrics |= noted
+        asides, found = await run.asides.batches(waves.played, step)
+    observed = run.observe(waves.played)
+    return Collected(
+        step=step, n_tasks=len(tasks), waves=waves, asides=asides, found=found, observed=observed, clock=clock
+    )
+
+
+def update(run: Run, collected: Collected) -> Updated:
+    """Learn from what was collected, in the learner alone: the sampler keeps its weights.
+
+    Nothing in it awaits, and it touches nothing that ``collect`` does, so it may run in a thread of its own meanwhile.
+    Raises RunError where no episode is usable, and what ``learn`` raises.
+    """
+    scored, asides, clock = collected.waves.groups, collected.asides, collected.clock
+    kept, drops = keep(scored, run.filters, most=collected.n_tasks if run.batches > 1 else None)
+    kept = without_hints(kept)
+    metrics = summarize(scored, waits=run.waits) | drops | collected.waves.metrics | collected.found
     if kept:
         with clock("credit"):
             table, after_credit = run.signals.measure(kept, tabulate(kept))
@@ -60,19 +110,26 @@ async def train_step(run: Run, tasks: Sequence[Task], step: int) -> Metrics:
             batch = pack(kept, credit, aggregate=run.aggregate, experts=run.experts)
         metrics |= credit_metrics(run.credit, table, by_turn(credit, table.n_turns))
         with clock("learn"):
-            metrics |= learn(run, batch, table, after_credit, asides, first=step == 1)
+            metrics |= learn(run, batch, table, after_credit, asides, first=collected.step == 1)
     if asides:
         with clock("learn"):
             metrics |= learn_apart(run.learner, asides, alone=not kept)
-    if kept or asides:
+    return Updated(metrics=metrics, moved=bool(kept or asides))
+
+
+async def finish(run: Run, collected: Collected, updated: Updated) -> Metrics:
+    """Publish the new weights, if there are any, and record the step. Returns all metrics of the step."""
+    step, waves, clock = collected.step, collected.waves, collected.clock
+    metrics = dict(updated.metrics)
+    if updated.moved:
         with clock("publish"):
-            metrics |= await publish_checked(run, scored, step)
-    metrics |= run.observe(waves.played)
+            metrics |= await publish_checked(run, waves.groups, step)
+    metrics |= collected.observed
     with clock("record"):
-        run.store.write(step, scored)
+        run.store.write(step, waves.groups)
         if waves.unused:
             run.store.write(step, waves.unused, phase=UNUSED)
-        metrics |= run.watch(step, scored, metrics)
+        metrics |= run.watch(step, waves.groups, metrics)
     return metrics | clock
 
 
@@ -100,10 +157,11 @@ def learn(
     metrics |= noted
     update_kl = UpdateKl(batch, run.learner)
     for place, (part, columns) in enumerate(parts):
-        measured = run.learner.forward_backward(part, run.loss, measured=columns)
-        measured |= add_beside(run.learner, asides, minibatch=place, of=len(parts)) | run.learner.optim_step()
+        with keeping(run.keep_batch, part, columns):
+            measured = run.learner.forward_backward(part, run.loss, measured=columns)
+            measured |= add_beside(run.learner, asides, minibatch=place, of=len(parts)) | run.learner.optim_step()
         for name, value in measured.items():
-            metrics[name] = metrics.get(name, 0.0) + value / len(parts)
+            metrics[name] = metrics.get(name, 0.0) + value / (1 if name in COUNTS else len(parts))
     return metrics | update_kl.check(metrics, limit=run.max_kl)
 
 

@@ -19,7 +19,7 @@ def cache():
 def write(slots, rows, columns, width, seed):
     """New keys and values in both layers: what went in and what came back, each [layer][r, heads, ·, dim]."""
     torch.manual_seed(seed)
-    slots.aim(torch.tensor(rows), torch.tensor(columns), width)
+    slots.aim(rows, torch.tensor(columns), width)
     shape = (len(rows), 2, len(columns[0]), 3)
     pairs = [(torch.randn(shape), torch.randn(shape)) for _ in range(2)]
     back = [slots.update(keys, values, layer) for layer, (keys, values) in enumerate(pairs)]
@@ -111,7 +111,7 @@ def test_single_tokens_are_written_where_padded_ones_would_be():
     for layer in range(2):
         slots.write(layer, slots.places(rows, columns), heads)
     for token, (row, column) in enumerate(zip(rows, columns, strict=True)):
-        padded.aim(row[None], column[None, None], int(column) + 1)
+        padded.aim([int(row)], column[None, None], int(column) + 1)
         for layer in range(2):
             padded.update(heads[token, None, :2, None], heads[token, None, 2:, None], layer)
     for layer in range(2):

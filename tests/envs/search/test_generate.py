@@ -79,6 +79,44 @@ def test_the_oracle_answers_questions_about_names_of_words():
             assert info["score"].outcome == 1.0
 
 
+def test_only_the_named_links_are_told_and_asked_for():
+    links = ("employer", "teacher", "mayor", "river")
+    source = GeneratedSearch(naming="words", size=12, max_hops=1, links=links)
+    asked = {link for number in range(60) for link in source.open().task("train", number).private["links"]}
+    assert asked == set(links)
+    told = {link for number in range(10) for known in world("train", number, 12, "words", links).graph.links.values()
+            for link in known}  # fmt: skip
+    assert told == set(links)
+    texts = " ".join(document.text for document in world("train", 0, 12, "words", links).documents)
+    assert "born" not in texts
+    with turngate.make("turngate/Search-v1", tasks=source.model_dump(mode="json"), k=1) as env:
+        for number in range(20):
+            task = env.tasks.task("heldout", number)
+            env.reset(options={"task": task})
+            for line in env.oracle(task):
+                info = env.step(line)[4]
+            assert info["score"].outcome == 1.0
+
+
+def test_links_to_words_are_told_only_where_they_are_named():
+    named = {"naming": "words", "size": 12, "max_hops": 1, "links": ("trade", "father", "goods", "lack")}
+    source = GeneratedSearch(**named).open()
+    train, heldout = ([source.task(split, number).private for number in range(250)] for split in source.splits)
+    assert {link for private in train for link in private["links"]} == set(named["links"])
+    answers = [{gold for private in found for gold in private["gold"]} for found in (train, heldout)]
+    assert answers[0] == answers[1]
+    assert len(answers[0]) == 28
+    graphs = [world("train", number, 30).graph for number in range(10)]
+    told = {link for graph in graphs for known in graph.links.values() for link in known}
+    assert len(told) == 12
+    assert not told & set(named["links"])
+
+
+def test_links_that_no_question_can_follow_are_told():
+    with pytest.raises(ConfigError, match="raise size, or name more kinds of links"):
+        GeneratedSearch(size=12, min_hops=3, max_hops=3, links=("river",)).open().task("train", 0)
+
+
 def test_names_of_a_world_are_unique_and_ids_tell_nothing():
     for number in range(4):
         made = world("train", number, 40)

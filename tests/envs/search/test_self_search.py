@@ -70,9 +70,9 @@ def test_a_search_is_two_turns_and_ends_as_that_of_an_engine():
         asked, *_, info = env.step("search the river of Delna")
         assert asked.text.startswith("Write what you know about: the river of Delna\n")
         assert facts(info)["query_new"] == 1.0
-        assert info["information"] is False
+        assert info["learned"] is True
         seen, *_, info = env.step("Delna: Delna lies on the Aker.\nA river: The Aker is long.")
-        assert info["information"] is True
+        assert info["learned"] is False
         assert (facts(info)["passages_written"], facts(info)["parsed"]) == (2, True)
         form = r"\[[^\]\s]+\] [^:\n]+: [^\n]+"
         import re
@@ -193,7 +193,7 @@ def test_a_model_writes_and_the_file_makes_it_superfluous(tmp_path):
             env.reset(options={"task": TASK})
             observation, *_, info = env.step("search Oslo")
             assert [line.split("] ")[1] for line in observation.text.splitlines()] == ["Oslo: a town", "Aker: a river"]
-            assert info["information"] is False
+            assert info["learned"] is True
             env.step("search Oslo")
             assert len(threads()) == 1
         assert len(server.heard) == 1

@@ -45,7 +45,7 @@ def test_what_the_agent_sees_first(home):
     with make() as env:
         observation, info = env.reset(options={"task": "lit"})
         assert observation.text == (
-            "Light the hall.\ntools: look LAMP | switch LAMP ON | buy LAMP | throw_away LAMP | answer [TEXT]"
+            "tools: look LAMP | switch LAMP ON | buy LAMP | throw_away LAMP | answer [TEXT]\nLight the hall."
         )
         names = [schema["function"]["name"] for schema in info["tools"]]
         assert names == ["look", "switch", "buy", "throw_away", "answer"]

@@ -67,6 +67,17 @@ def batch_of(seed=0, tasks=3, aggregate="token"):
     return trajectories, pack([models.scored(trajectories)], advantages, aggregate=aggregate)
 
 
+def returns_of(trajectories, batch):
+    """What a critic learns from: a random return after each turn."""
+    _, after = boundaries(trajectories)
+    wanted = np.isin(np.arange(batch.n_tokens), after)
+    return {
+        "value_weight_L": wanted / np.float32(wanted.sum()),
+        "return_L": np.random.default_rng(0).normal(size=batch.n_tokens).astype(np.float32),
+        "old_value_L": np.zeros(batch.n_tokens, np.float32),
+    }
+
+
 def learned(learner: TorchLearner) -> np.ndarray:
     return torch.cat([weight.grad.flatten() for weight in learner.model.parameters()]).numpy()
 
@@ -118,14 +129,9 @@ def test_log_probabilities_entropies_and_what_truncation_cuts_off():
 def test_a_critic_learns_the_same():
     trajectories, batch = batch_of()
     rows, tree = both(critic=Critic(shared=True))
-    _, after = boundaries(trajectories)
-    wanted = np.isin(np.arange(batch.n_tokens), after)
+    columns = returns_of(trajectories, batch)
+    wanted = columns["value_weight_L"] > 0
     np.testing.assert_allclose(tree.values(batch, wanted), rows.values(batch, wanted), atol=1e-5)
-    columns = {
-        "value_weight_L": wanted / np.float32(wanted.sum()),
-        "return_L": np.random.default_rng(0).normal(size=batch.n_tokens).astype(np.float32),
-        "old_value_L": np.zeros(batch.n_tokens, np.float32),
-    }
     expected, metrics = (taught.forward_backward(batch, LOSS, measured=columns) for taught in (rows, tree))
     np.testing.assert_allclose(learned(tree), learned(rows), atol=1e-5 * np.abs(learned(rows)).max())
     assert metrics == pytest.approx(expected, abs=1e-5)

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from turngate.agents.architecture import FULL, SLIDING, cache_refusal, layer_kinds, window
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.protocols import LanguageModel, Precision
+from turngate.errors import ConfigError
 from turngate.types import IntArray
 
 
@@ -25,6 +27,11 @@ def precision_of(name: Precision, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def capped(logits: torch.Tensor, cap: float | None) -> torch.Tensor:
+    """The model's logits from what its head computed: c · tanh(z / c) for a cap c (``logit_cap``), else z itself."""
+    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def cast(model: LanguageModel, dtype: torch.dtype) -> None:
@@ -52,7 +59,8 @@ class Forward(ABC):
 
     def __init__(self, model: LanguageModel, cache: SlotCache) -> None:
         self._base, self._cache = model.base_model, cache
-        self._device = next(model.parameters()).device
+        weight = next(model.parameters())
+        self._device, self._dtype = weight.device, weight.dtype
 
     @abstractmethod
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
@@ -63,7 +71,18 @@ class Forward(ABC):
 
 
 class HubForward(Forward):
-    """Through the model's own ``forward``."""
+    """Through the model's own ``forward``.
+
+    A model of transformers takes a 4-D mask as it is, also in layers that see only a window, so each kind of layer is
+    given the mask that it would have made itself. Raises ConfigError for a kind that is not known.
+    """
+
+    def __init__(self, model: LanguageModel, cache: SlotCache) -> None:
+        super().__init__(model, cache)
+        if problem := cache_refusal(model.config):
+            raise ConfigError(problem)
+        self._kinds, self._window = layer_kinds(model.config), window(model.config)
+        self._adds = getattr(model.config, "_attn_implementation", None) == "eager"  # a mask that is added to scores
 
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
         """See ``Forward``. Several passes where one would be mostly padding: a long prompt beside rows that decode."""
@@ -81,17 +100,31 @@ class HubForward(Forward):
             ids[r, : n_new[r]] = feed.ids
             columns[r, : n_new[r]] = positions[r, : n_new[r]] = np.arange(feed.start, feed.end)
         width = max(feed.end for feed in feeds)
-        self._cache.aim(self._tensor([feed.row for feed in feeds]), self._tensor(columns), width)
+        self._cache.aim([feed.row for feed in feeds], self._tensor(columns), width)
         reach = self._tensor(positions)
         output = self._base(
             input_ids=self._tensor(ids),
-            attention_mask=torch.arange(width, device=self._device) <= reach[:, None, :, None],
+            attention_mask=self._masks(reach, width),
             position_ids=reach,
             past_key_values=self._cache,
             use_cache=True,
         )
         hidden: torch.Tensor = output.last_hidden_state
         return hidden[torch.arange(len(feeds), device=self._device), self._tensor(n_new) - 1]
+
+    def _masks(self, reach: torch.Tensor, width: int) -> Any:
+        """What each token sees, [r, 1, q, width]: one mask, or one for each kind of layer by its name."""
+        before = reach[:, None, :, None] - torch.arange(width, device=self._device)
+        seen = {FULL: before >= 0}
+        if self._window is not None:
+            seen[SLIDING] = seen[FULL] & (before < self._window)
+        if self._adds:
+            seen = {kind: self._added(mask) for kind, mask in seen.items()}
+        return seen if self._kinds is not None else seen[FULL if self._window is None else SLIDING]
+
+    def _added(self, mask: torch.Tensor) -> torch.Tensor:
+        hidden = torch.finfo(self._dtype).min
+        return torch.zeros(mask.shape, dtype=self._dtype, device=self._device).masked_fill_(~mask, hidden)
 
     def _tensor(self, numbers: Any) -> torch.Tensor:
         return torch.as_tensor(numbers, device=self._device)

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from turngate.agents.architecture import logit_cap
 from turngate.agents.chat import Chat
 from turngate.agents.pace import AsReady, FixedOrder, Pace
 from turngate.agents.policies.base import Policy, Weights
-from turngate.agents.policies.forward import Feed
+from turngate.agents.policies.forward import Feed, capped
 from turngate.agents.policies.lean import forward_of
 from turngate.agents.policies.prefix_memory import PrefixMemory
 from turngate.agents.policies.slots import SlotCache
@@ -65,7 +66,7 @@ class LocalPolicy(Policy):
     def __init__(self, model: LanguageModel, chat: Chat, *, lanes: int = 64, order: str = "fixed") -> None:
         self.lanes, self.version = lanes, 0
         self._model, self._chat = model.eval(), chat
-        self._head = model.get_output_embeddings()
+        self._head, self._cap = model.get_output_embeddings(), logit_cap(model.config)
         parameter = next(model.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         self._cache = SlotCache(model.config, lanes, device=parameter.device, dtype=parameter.dtype)
@@ -262,8 +263,7 @@ class LocalPolicy(Policy):
         return Feed(index, row.filled, ids)
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self._head(hidden).float()
-        return logits
+        return capped(self._head(hidden).float(), self._cap)
 
     def _sample(self, indices: Sequence[int], logits: torch.Tensor) -> None:
         """Choose a token per row and finish the turns that end with it."""
@@ -294,7 +294,9 @@ class LocalPolicy(Policy):
         if 0 in temperatures:
             greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits.device)
             chosen = torch.where(greedy[:, None], logits.argmax(-1, keepdim=True), chosen)
-        return chosen[:, 0].tolist(), probability.gather(1, chosen)[:, 0].log().tolist()
+        logprob = probability.gather(1, chosen).log()
+        tokens, logprobs = torch.cat([chosen.double(), logprob.double()], 1).T.tolist()  # one wait for the device
+        return [int(token) for token in tokens], logprobs
 
     def _finish(self, index: int) -> None:
         row, job = self._rows[index], self._job(index)

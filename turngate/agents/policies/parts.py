@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
+from turngate.agents.architecture import cache_refusal
 from turngate.agents.chat import Chat, TextChat, ends_of
 from turngate.agents.conversation import NOTATION
 from turngate.agents.policies.base import Policy
@@ -69,6 +70,9 @@ class PolicyPart(Part):
         """How messages become tokens: what every run and evaluation of this policy uses. Raises as ``Chat`` does."""
         return Chat(tokenizer, system=self.system, ends=ends_of(model))
 
+    def check(self, model: LanguageModel) -> None:
+        """Raise ConfigError for a model that ``open`` would refuse; ``model`` may be without weights."""
+
     @abstractmethod
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """The policy that these settings describe. ``model`` is a copy that only the policy uses."""
@@ -104,17 +108,23 @@ class LocalPolicyPart(PolicyPart):
         """See ``PolicyPart``; with the arguments of the template."""
         return Chat(tokenizer, system=self.system, template=self.template, ends=ends_of(model))
 
+    def check(self, model: LanguageModel) -> None:
+        """Raise ConfigError for a ``top_k`` that keeps the whole vocabulary, and for layers that are not known."""
+        if problem := cache_refusal(model.config):
+            raise ConfigError(f'policy.type "{self.type}": {problem}')
+        n_tokens = model.get_output_embeddings().weight.shape[0]
+        if self.top_k >= n_tokens:
+            raise ConfigError(f"policy.top_k {self.top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
+
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """A ``LocalPolicy``, which rounds the weights of ``model`` to ``dtype``; "learner" takes them as they are.
 
-        Raises ConfigError for a ``top_k`` that keeps the whole vocabulary.
+        Raises as ``check`` does.
         """
         from turngate.agents.policies.forward import cast, precision_of
         from turngate.agents.policies.local import LocalPolicy
 
-        n_tokens = model.get_output_embeddings().weight.shape[0]
-        if self.top_k >= n_tokens:
-            raise ConfigError(f"policy.top_k {self.top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
+        self.check(model)
         if self.dtype != "learner":
             cast(model, precision_of(self.dtype, next(model.parameters()).device))
         return LocalPolicy(model, chat, lanes=self.lanes, order=self.order)

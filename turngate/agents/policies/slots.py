@@ -7,21 +7,26 @@ little else than read them.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
+
+from turngate.agents.architecture import HubSettings, cache_shape
 
 
 class SlotCache:
     """Keys and values as [slots, 2 · heads, capacity + 1, head_dim] per layer, the keys' heads first.
 
-    The last column is scratch: padding is written there. The cache also stands in for a transformers ``Cache`` (``aim``
-    and ``update``) when explicit positions and a 4-D mask are passed.
+    Where keys and values differ in size (DeepSeek's latents) they lie side by side instead: [slots, heads, capacity +
+    1, keys + values]. The last column is scratch: padding is written there. The cache also stands in for a transformers
+    ``Cache`` (``aim`` and ``update``) when explicit positions and 4-D masks are passed.
     """
 
-    def __init__(self, config: Any, slots: int, *, device: torch.device, dtype: torch.dtype) -> None:
-        self._heads: int = config.num_key_value_heads
-        self._dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    def __init__(self, config: HubSettings, slots: int, *, device: torch.device, dtype: torch.dtype) -> None:
+        shape = cache_shape(config)
+        self._heads, self._beside = shape.heads, shape.keys if shape.keys != shape.values else 0
+        self._lines = shape.heads if self._beside else 2 * shape.heads
+        self._dim = shape.keys + shape.values if self._beside else shape.keys
         self._layers: int = config.num_hidden_layers
         self._slots, self._device, self._dtype = slots, device, dtype
         self.capacity = 0
@@ -55,8 +60,7 @@ class SlotCache:
 
     def read(self, layer: int, first: int, last: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Views of keys and values of rows first … last - 1 and the first ``width`` columns: [r, heads, width, dim]."""
-        rows = self._stores[layer][first:last, :, :width]
-        return rows[:, : self._heads], rows[:, self._heads :]
+        return self._cut(self._stores[layer][first:last, :, :width])
 
     def copy(self, source: int, target: int, n_tokens: int) -> None:
         """Row ``target`` starts with the first ``n_tokens`` of row ``source``."""
@@ -75,33 +79,37 @@ class SlotCache:
 
     # --- in the place of a transformers Cache -------------------------------------------------------------------------
 
-    def aim(self, rows: torch.Tensor, columns: torch.Tensor, width: int) -> None:
+    def aim(self, rows: Sequence[int], columns: torch.Tensor, width: int) -> None:
         """Say where the next forward pass writes: token [r, q] to row ``rows[r]``, column ``columns[r, q]``.
 
         ``width``: how many columns attention reads. When ``rows`` follow each other, no copy is made.
         """
-        self._rows, self._columns, self._width = rows[:, None], columns, width
-        first = int(rows[0])
-        in_order = torch.arange(first, first + len(rows), device=rows.device)
-        self._first = first if torch.equal(rows, in_order) else None
+        self._rows = torch.as_tensor(rows, device=self._device)[:, None]
+        self._columns, self._width = columns, width
+        self._first = rows[0] if list(rows) == list(range(rows[0], rows[0] + len(rows))) else None
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store the new keys and values [r, heads, q, dim]; return what attention may read [r, heads, width, dim]."""
         store = self._stores[layer_idx]
-        store[self._rows, :, self._columns] = torch.cat((keys, values), 1).transpose(1, 2)
+        store[self._rows, :, self._columns] = torch.cat((keys, values), -1 if self._beside else 1).transpose(1, 2)
         if self._first is not None:
             return self.read(layer_idx, self._first, self._first + len(self._rows), self._width)
-        rows = store[:, :, : self._width][self._rows[:, 0]]
-        return rows[:, : self._heads], rows[:, self._heads :]
+        return self._cut(store[:, :, : self._width][self._rows[:, 0]])
 
     def get_seq_length(self, *_: object) -> int:
         """Asked by transformers; positions are always given, so it has no meaning here."""
         return 0
 
+    def _cut(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of some rows of a store."""
+        if self._beside:
+            return rows[..., : self._beside], rows[..., self._beside :]
+        return rows[:, : self._heads], rows[:, self._heads :]
+
     def _grown(self, layer: int, capacity: int) -> torch.Tensor:
-        shape = (self._slots, 2 * self._heads, capacity + 1, self._dim)
+        shape = (self._slots, self._lines, capacity + 1, self._dim)
         grown = torch.zeros(shape, device=self._device, dtype=self._dtype)
         if self._stores:
             grown[:, :, : self.capacity] = self._stores[layer][:, :, : self.capacity]

@@ -19,9 +19,10 @@ from pydantic import Field
 
 from turngate.envs.search.known_questions import documents_of_contexts
 from turngate.envs.search.linked_rows import linked_rows
-from turngate.envs.search.made_up import Naming, world
+from turngate.envs.search.made_up import LinkName, world
 from turngate.envs.search.passages import CHUNK_CHARS, Corpus, Document
 from turngate.envs.search.readers import ENDINGS, of_folder, of_jsonl, of_parquet, of_sqlite
+from turngate.envs.word_names import Naming
 from turngate.errors import ConfigError
 from turngate.parts import Part
 
@@ -139,10 +140,12 @@ class GeneratedDocuments(DocumentSource):
     """About how many documents it has."""
     naming: Naming = "made"
     """What its names are put together from."""
+    links: tuple[LinkName, ...] = ()
+    """Kinds of links that its documents tell of; empty = all that lead to documents and years."""
 
     def documents(self) -> Iterable[Document]:
         """See ``made_up.world``."""
-        return world(self.split, self.world, self.size, self.naming).documents
+        return world(self.split, self.world, self.size, self.naming, self.links).documents
 
 
 class LinkedRowDocuments(_File):

@@ -12,9 +12,10 @@ from pathlib import Path
 from turngate.envs.search.findings import bears_answer
 from turngate.envs.search.graphs import Graph, Route, routes
 from turngate.envs.search.linked_rows import linked_rows
-from turngate.envs.search.made_up import MOST_NUMBERED, LinkedDocuments, Naming, world
+from turngate.envs.search.made_up import MOST_NUMBERED, LinkedDocuments, LinkName, world
 from turngate.envs.seeded_random import SeededRandom
 from turngate.envs.tasks import split_of
+from turngate.envs.word_names import Naming
 from turngate.errors import ConfigError, UnknownName
 from turngate.rewards.outcome.answers import normalize
 from turngate.types import JSON, Task
@@ -43,6 +44,7 @@ class SearchGenerator:
         size: int,
         chunk_chars: int,
         naming: Naming = "made",
+        links: tuple[LinkName, ...] = (),
     ) -> None:
         if min_hops > max_hops:
             raise ConfigError(f"min_hops is {min_hops} and max_hops {max_hops}; min_hops can be at most max_hops")
@@ -50,6 +52,7 @@ class SearchGenerator:
             raise ConfigError(f'size is {size}; with naming = "words" it can be at most {MOST_NUMBERED}')
         self._hops, self._unanswerable = (min_hops, max_hops), unanswerable
         self._worlds, self._size, self._chunk_chars, self._naming = worlds, size, chunk_chars, naming
+        self._links = links
 
     def size(self, split: str) -> None:
         """Endless. Raises UnknownName."""
@@ -66,7 +69,7 @@ class SearchGenerator:
         hops = rng.whole(*self._hops)
         for _ in range(_WORLDS):
             number = rng.whole(0, self._worlds - 1)
-            made = world(split, number, self._size, self._naming)
+            made = world(split, number, self._size, self._naming, self._links)
             for route in fair_routes(made, rng, hops, answered=answered):
                 table: Mapping[str, JSON] = {
                     "type": "generated",
@@ -74,11 +77,13 @@ class SearchGenerator:
                     "world": number,
                     "size": self._size,
                     "naming": self._naming,
+                    "links": list(self._links),
                     "chunk_chars": self._chunk_chars,
                 }
                 return task_of(f"search/{split}/{index}", split, made.graph, route, table)
         raise ConfigError(
-            f"found no question of {hops} links in {_WORLDS} worlds of {self._size} documents; raise size"
+            f"found no question of {hops} links in {_WORLDS} worlds of {self._size} documents; raise size, or name "
+            "more kinds of links"
         )
 
     def find(self, task_id: str) -> Task:

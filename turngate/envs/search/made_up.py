@@ -17,26 +17,26 @@ from typing import Literal, TypeAlias
 from turngate.envs.search.graphs import Graph, Node
 from turngate.envs.search.passages import Document
 from turngate.envs.seeded_random import SeededRandom
-from turngate.envs.tasks import split_of
+from turngate.envs.word_names import FIRST_WORDS, LAST_WORDS, Naming, belongs
 
-Naming: TypeAlias = Literal["made", "words"]
+LinkName: TypeAlias = Literal[
+    "birthplace", "employer", "teacher", "author", "publisher", "printed", "seat", "founder", "founded", "river",
+    "mayor", "mouth", "trade", "father", "goods", "lack",
+]  # fmt: skip
 MOST_NUMBERED = 60
 """Most documents of a world whose ids are two digits."""
-HELD_OUT = 4
-"""One name in so many belongs to held-out worlds."""
 
+_VALUES = {
+    "trade": (
+        "baker carter cooper fisher glazier mason miller painter potter saddler smith tailor tanner weaver"
+    ).split(),
+    "goods": "beer bread butter cheese glass honey leather linen paper rope salt silk soap wine".split(),
+}
+"""Words that are an answer and have no document."""
 _MISSING = 0.15  # share of the links that a document does not tell
 _BEGIN = "bar bel cor dan dor fel gar hal jor kel lam lor mar mer nor pel ran sal sol tar tel vel vor wil".split()
 _MIDDLE = "a e i o u an en ar or il".split()
 _END = "bek dan dor gan lek lin lo mor na nik ra rin sa son tan ton va vik".split()
-_FIRST = (
-    "amber birch cedar copper coral dawn ember fern flint frost grey hazel iron ivory jade larch maple marsh moss "
-    "north oak olive pearl pine quartz reed rose rust sage silver slate south stone teal thorn west willow winter"
-).split()
-_LAST = (
-    "bank bay bell bend bridge brook cliff cove crest cross dale dell field ford gate glen grove hall harbour heath "
-    "hill hollow lake lane ledge mead mill moor pass peak point pool ridge rock shore spring vale view well wood yard"
-).split()
 _OTHER = (
     "It is not to be confused with {}.",
     "Some lists name {} beside it.",
@@ -46,12 +46,14 @@ _OTHER = (
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """What documents of a kind tell. ``target``: a kind, or "year". ``says``: wordings with ``{0}`` and ``{1}``."""
+    """What documents of a kind tell. ``target``: a kind, "year" or a key of ``_VALUES``. ``says``: wordings with
+    ``{0}`` and ``{1}``. ``only_named``: it is told only where ``links`` names it."""
 
-    name: str
+    name: LinkName
     target: str
     phrase: str
     says: tuple[str, ...]
+    only_named: bool = False
 
 
 _LINKS: Mapping[str, tuple[_Link, ...]] = {
@@ -64,6 +66,14 @@ _LINKS: Mapping[str, tuple[_Link, ...]] = {
         ),
         _Link("employer", "firm", "the firm that employs {}", ("{0} works for {1}.", "The employer of {0} is {1}.")),
         _Link("teacher", "person", "the teacher of {}", ("{0} was taught by {1}.", "The teacher of {0} was {1}.")),
+        _Link("trade", "trade", "the trade of {}", ("{0} is a {1} by trade.", "{0} earns a living as a {1}."), True),
+        _Link(
+            "father",
+            "trade",
+            "the trade of the father of {}",
+            ("The father of {0} was a {1}.", "{0} is the child of a {1}."),
+            True,
+        ),
     ),
     "work": (
         _Link("author", "person", "the author of {}", ("{0} was written by {1}.", "The author of {0} is {1}.")),
@@ -85,6 +95,20 @@ _LINKS: Mapping[str, tuple[_Link, ...]] = {
             ("The river {1} flows through {0}.", "{0} lies on the river {1}."),
         ),
         _Link("mayor", "person", "the mayor of {}", ("The mayor of {0} is {1}.", "{1} is mayor of {0}.")),
+        _Link(
+            "goods",
+            "goods",
+            "the best goods of {}",
+            ("{0} is known for its {1}.", "People go to {0} for its {1}."),
+            True,
+        ),
+        _Link(
+            "lack",
+            "goods",
+            "the missing goods of {}",
+            ("{0} has to buy its {1} elsewhere.", "Nobody in {0} makes {1}."),
+            True,
+        ),
     ),
     "river": (
         _Link(
@@ -119,13 +143,20 @@ class LinkedDocuments:
 
 
 @lru_cache(maxsize=256)
-def world(split: str, number: int, size: int, naming: Naming = "made") -> LinkedDocuments:
-    """World ``number`` of a split, with about ``size`` documents."""
+def world(
+    split: str, number: int, size: int, naming: Naming = "made", links: tuple[LinkName, ...] = ()
+) -> LinkedDocuments:
+    """World ``number`` of a split, with about ``size`` documents that tell of ``links``; () = of all that lead to
+    documents and years."""
     rng = SeededRandom("search-world", split, number, size)
     new_name = _new_name if naming == "made" else _new_words
+    told = {
+        kind: [link for link in known if (link.name in links if links else not link.only_named)]
+        for kind, known in _LINKS.items()
+    }
     graph = Graph(
-        phrases={link.name: link.phrase for links in _LINKS.values() for link in links},
-        links_of={kind: [link.name for link in links] for kind, links in _LINKS.items()},
+        phrases={link.name: link.phrase for some in told.values() for link in some},
+        links_of={kind: [link.name for link in some] for kind, some in told.items()},
     )
     by_kind: dict[str, list[Node]] = {}
     for kind, share in _SHARES.items():
@@ -133,13 +164,15 @@ def world(split: str, number: int, size: int, naming: Naming = "made") -> Linked
             node = Node(id=_new_id(rng, graph, naming), name=new_name(rng, graph, kind, split, by_kind), kind=kind)
             graph.add(node)
             by_kind.setdefault(kind, []).append(node)
-    documents = [_document(rng, graph, node, by_kind) for node in [*graph.nodes.values()]]
+    documents = [_document(rng, graph, node, by_kind, told[node.kind]) for node in [*graph.nodes.values()]]
     return LinkedDocuments(graph=graph, documents=tuple(rng.shuffled(documents)))
 
 
-def _document(rng: SeededRandom, graph: Graph, node: Node, by_kind: Mapping[str, list[Node]]) -> Document:
+def _document(
+    rng: SeededRandom, graph: Graph, node: Node, by_kind: Mapping[str, list[Node]], links: Sequence[_Link]
+) -> Document:
     sentences = []
-    for link in _LINKS[node.kind]:
+    for link in links:
         if rng.uniform() < _MISSING:
             continue
         target = _target(rng, graph, link, node, by_kind)
@@ -152,10 +185,10 @@ def _document(rng: SeededRandom, graph: Graph, node: Node, by_kind: Mapping[str,
 
 
 def _target(rng: SeededRandom, graph: Graph, link: _Link, node: Node, by_kind: Mapping[str, list[Node]]) -> Node:
-    if link.target != "year":
+    if link.target in by_kind:
         return rng.pick([one for one in by_kind[link.target] if one.id != node.id])
-    year = str(rng.whole(1700, 1999))
-    value = Node(id=f"year {year}", name=year, kind="year", document=False)
+    said = str(rng.whole(1700, 1999)) if link.target == "year" else rng.pick(_VALUES[link.target])
+    value = Node(id=f"{link.target} {said}", name=said, kind=link.target, document=False)
     graph.nodes.setdefault(value.id, value)
     return value
 
@@ -186,18 +219,14 @@ def _new_name(rng: SeededRandom, graph: Graph, kind: str, split: str, by_kind: M
 def _new_words(rng: SeededRandom, graph: Graph, kind: str, split: str, by_kind: Mapping[str, list[Node]]) -> str:
     """Two words that no other node is called and that together belong to the split; others share one of them."""
     while True:
-        name = f"{rng.pick(_FIRST)} {rng.pick(_LAST)}".title()
-        if _belongs(name, split) and not any(node.name == name for node in graph.nodes.values()):
+        name = f"{rng.pick(FIRST_WORDS)} {rng.pick(LAST_WORDS)}".title()
+        if belongs(name, split) and not any(node.name == name for node in graph.nodes.values()):
             return name
-
-
-def _belongs(name: str, split: str) -> bool:
-    return (split_of(name, HELD_OUT) == "heldout") == (split == "heldout")
 
 
 def _word(rng: SeededRandom, split: str) -> str:
     """A word of a name that belongs to the split."""
     while True:
         made = (rng.pick(_BEGIN) + rng.pick(_MIDDLE) + rng.pick(_END)).capitalize()
-        if _belongs(made, split):
+        if belongs(made, split):
             return made

@@ -8,9 +8,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from turngate.envs.search.corpora import ContextDocuments, DocumentSource, PydocDocuments
-from turngate.envs.search.made_up import Naming
+from turngate.envs.search.made_up import LinkName
 from turngate.envs.search.passages import CHUNK_CHARS
 from turngate.envs.tasks import TaskSource, TaskSourcePart
+from turngate.envs.word_names import Naming
 from turngate.errors import ConfigError
 
 
@@ -38,6 +39,10 @@ class GeneratedSearch(SearchSource):
     """made: names are put together from syllables, and no word of one occurs in both splits. words: two of 79 words,
     and no whole name occurs in both, and ids are two digits; a small model copies them more easily. For at most 60
     documents."""
+    links: tuple[LinkName, ...] = ()
+    """Kinds of links that documents tell of and questions follow, for instance ["mayor", "river"]; fewer make passages
+    shorter and reading easier. Empty = all that lead to documents and years. "trade", "father", "goods" and "lack" lead
+    to one of fourteen words each, which are the same in both splits and answer other questions there."""
     chunk_chars: int = Field(CHUNK_CHARS, ge=40)
     """Most characters of a passage."""
 

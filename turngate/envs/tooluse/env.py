@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.tasks import TasksLike, TaskSource, TaskSourcePart, part_of
-from turngate.envs.tool_env import ToolEnv
+from turngate.envs.tool_env import ToolEnv, fact
 from turngate.envs.tooluse.gold import GoldRun, play_gold
 from turngate.envs.tooluse.rubric import RUBRIC
 from turngate.envs.tooluse.sources import Lending, ToolTaskSource, named_world
@@ -119,7 +119,10 @@ class ToolUseEnv(ToolEnv):
         return part.open()
 
     def begin(self, task: Task) -> str:
-        """Put the world into the task's first state and say what is to be done."""
+        """Put the world into the task's first state and say what is to be done.
+
+        The tools come first, as in a chat template that lists them: all tasks of a world begin with the same tokens.
+        """
         world, private = self._world_of(task), task.private
         initial, calls = private.get("state"), tuple(private["calls"])
         if world.knows_state:
@@ -130,7 +133,7 @@ class ToolUseEnv(ToolEnv):
         if self._user is not None:
             self._offer(world)
         self._watch, self._task_answer, self._malformed = CallWatch.begin(gold, private["goals"]), None, 0
-        return task.prompt if self.notation else f"{task.prompt}\n{usages(self.turn_spec.tools)}"
+        return task.prompt if self.notation else f"{usages(self.turn_spec.tools)}\n{task.prompt}"
 
     def state(self) -> str | None:
         """The task, the state of the world, where that is known, and what was said."""
@@ -180,10 +183,10 @@ class ToolUseEnv(ToolEnv):
         """What the calls of the turn came to, and how far the state is from the right one, where states are known."""
         before, after = self._before_turn, self._watch
         if len(after.made) > len(before.made):
-            yield Evidence(name="n_calls", value=len(after.made) - len(before.made), turn=self.turn)
-            yield Evidence(name="n_solved", value=len(before.open) - len(after.open), turn=self.turn)
+            yield fact("n_calls", len(after.made) - len(before.made), self.turn)
+            yield fact("n_solved", len(before.open) - len(after.open), self.turn)
         if self._present_world().knows_state:
-            yield Evidence(name="distance", value=after.distance(), turn=self.turn)
+            yield fact("distance", after.distance(), self.turn)
 
     def verify(self) -> Iterable[Evidence]:
         """Whether the goals hold, whether the frame was kept, and how the calls compare with the gold calls."""

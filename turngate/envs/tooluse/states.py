@@ -22,6 +22,8 @@ ANY = "*"
 """Step of a pattern that fits every key and place."""
 MOST_DEEP = 64
 """Most levels of a state."""
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+_SPELLING = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 
 
 def as_json(value: object, depth: int = 0) -> JSON:
@@ -29,12 +31,15 @@ def as_json(value: object, depth: int = 0) -> JSON:
 
     Raises EnvError for a value that has no such form, such as an open file, and for one that is nested too deeply.
     """
-    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
-        return value
+    if type(value) in _PLAIN or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
+        return value  # type: ignore[return-value]  # the types that JSON has
     if depth > MOST_DEEP:
         raise EnvError(f"the state of the world is nested more than {MOST_DEEP} deep, or holds itself")
     if isinstance(value, Mapping):
-        return {str(key): as_json(item, depth + 1) for key, item in value.items()}
+        return {
+            str(key): item if type(item) in _PLAIN else as_json(item, depth + 1)  # most are: a call would take longer
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [as_json(item, depth + 1) for item in value]
     if isinstance(value, set | frozenset):
@@ -53,7 +58,7 @@ def as_json(value: object, depth: int = 0) -> JSON:
 
 def spelled(state: JSON) -> str:
     """One text for equal states, and only for those."""
-    return json.dumps(state, sort_keys=True, ensure_ascii=False)
+    return _SPELLING.encode(state)
 
 
 def leaves(state: JSON) -> dict[Path, JSON]:

@@ -27,6 +27,8 @@ class CallWatch:
     open: tuple[ToolCall, ...]
     spelled: str = ""
     """``state`` as one text."""
+    off: int = 0
+    """Leaves of ``state`` that differ from the gold end, of those that no goal decides."""
     made: tuple[ToolCall, ...] = ()
     strayed: bool = False
     violated: bool = False
@@ -34,7 +36,8 @@ class CallWatch:
     @classmethod
     def begin(cls, gold: GoldRun, goals: Sequence[Goal]) -> CallWatch:
         """Before the first call."""
-        return cls(gold=gold, goals=tuple(goals), state=gold.before, open=gold.calls, spelled=spelled(gold.before))
+        first = cls(gold=gold, goals=tuple(goals), state=gold.before, open=gold.calls, spelled=spelled(gold.before))
+        return replace(first, off=first._off(gold.before))
 
     def saw(self, call: ToolCall, state: JSON, *, violates: bool = False) -> CallWatch:
         """After ``call``, which led to ``state``. ``violates``: whether it broke a policy."""
@@ -44,7 +47,7 @@ class CallWatch:
         if (text := spelled(state)) == self.spelled:
             return after
         strayed = self.strayed or bool(self._outside(changes(self.state, state)) - self.gold.touched)
-        return replace(after, state=state, spelled=text, strayed=strayed)
+        return replace(after, state=state, spelled=text, strayed=strayed, off=self._off(state))
 
     def finish(self, answer: str | None) -> Finish:
         """The end of the episode, for the goals."""
@@ -57,11 +60,11 @@ class CallWatch:
         """
         finish = self.finish(None)
         unmet = sum(not goal.met(finish) for goal in self.goals if goal.needs_state)
-        return len(self._outside(changes(self.state, self.gold.after))) + unmet
+        return self.off + unmet
 
     def frame_kept(self) -> bool:
         """Whether nothing unrelated was ever touched, and all that no goal decides is as the gold calls leave it."""
-        return not self.strayed and not self._outside(changes(self.state, self.gold.after))
+        return not self.strayed and not self.off
 
     def solved(self, answer: str | None) -> bool:
         """Whether all goals hold, and the policies, and the frame unless a goal does without. Raises VerifierError."""
@@ -82,6 +85,9 @@ class CallWatch:
         """Whether a judge has to say if the goals hold, where ``solved`` finds nothing against it."""
         finish = self.finish(answer)
         return any(goal.undecided(finish) for goal in self.goals)
+
+    def _off(self, state: JSON) -> int:
+        return len(self._outside(changes(state, self.gold.after)))
 
     def _outside(self, paths: frozenset[tuple[str, ...]]) -> frozenset[tuple[str, ...]]:
         return outside(paths, [path for goal in self.goals for path in goal.decides])

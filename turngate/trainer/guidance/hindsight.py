@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from turngate.errors import ConfigError
 from turngate.trainer.guidance.base import Guide, GuidePart, Helpers
 from turngate.trainer.guidance.plan import Plan
 from turngate.trainer.guidance.reflect import retry_from
@@ -32,8 +33,7 @@ class HindsightPart(GuidePart):
     ``R ← R + alpha·(R′ − R)`` for each failure of reward R whose rewrite got R′: what is easily mended is worth more.
     The bonus stands in the ledger as "hindsight"; rescoring, which sees one episode at a time, leaves it out. Rewrites
     are learned from under the context without the lists; the loss of such rows is that of loss.guided. Source: the code
-    of HeRL (https://github.com/sikelifei/HeRL), where a text is rewritten as a whole and at
-    a temperature of 0.3; here rewrites are sampled as all other episodes are.
+    of HeRL (https://github.com/sikelifei/HeRL), where a text is rewritten as a whole.
     """
 
     type: Literal["herl"] = "herl"
@@ -48,17 +48,32 @@ class HindsightPart(GuidePart):
     """Largest bonus, and largest deduction for a rewrite that is worse."""
     strip: bool = True
     """Whether the lists are taken out of the context that is learned from."""
+    temperature: float | None = Field(None, gt=0)
+    """Temperature at which rewrites are sampled, 0.3 in the source; left out: policy.temperature, as for all others. A
+    low one keeps a rewrite near what the policy finds likeliest once it sees the lists. It needs strip, because only
+    then is the ratio taken between what is learned and what was sampled."""
+
+    def check(self, group_size: int) -> None:
+        """Raise ConfigError for a temperature of rewrites that are learned under the context they were sampled in."""
+        if self.temperature is not None and not self.strip:
+            raise ConfigError(
+                f"guide.temperature = {self.temperature} needs strip = true: rewrites that keep the lists are learned "
+                "as if they were sampled at policy.temperature; leave one of the two out"
+            )
 
     def open(self, helpers: Helpers) -> Hindsight:
         """The guide of one run."""
-        return Hindsight(drafts=self.drafts, alpha=self.alpha, cap=self.cap, strip=self.strip)
+        return Hindsight(
+            drafts=self.drafts, alpha=self.alpha, cap=self.cap, strip=self.strip, temperature=self.temperature
+        )
 
 
 class Hindsight(Guide):
     """See ``HindsightPart``."""
 
-    def __init__(self, *, drafts: int, alpha: float, cap: float, strip: bool) -> None:
+    def __init__(self, *, drafts: int, alpha: float, cap: float, strip: bool, temperature: float | None = None) -> None:
         self._drafts, self._alpha, self._cap, self._strip = drafts, alpha, cap, strip
+        self._temperature = temperature
         self._bonuses: list[float] = []
 
     def again(self, group: ScoredGroup, wave: int) -> Plan | None:
@@ -73,6 +88,7 @@ class Hindsight(Guide):
                 note(group.scores[at]),
                 strip=self._strip,
                 siblings=group.trajectories,
+                temperature=self._temperature,
             )
             for at in drafts
         ]

@@ -46,8 +46,8 @@ class PilotPart(WritingGuidePart):
     The reward of this stage is outcome + ½ adherence, and adherence counts only where the task was solved: the examiner
     "adherence" records per turn whether the plan was followed, a reward "from_evidence" of weight 0.5 pays it, and the
     gate "needs_outcome" closes it for failures. Source: https://arxiv.org/abs/2508.00344, reconstructed from its
-    abstract; gating and the limit of 8 steps are ours. Its later stages train the planner, which a run with one role
-    cannot.
+    abstract; gating and the limit of 8 steps are ours. Its later stages, in which the policy writes the plan itself and
+    learns to, are played in ``turngate/Planned-v1``.
     """
 
     type: Literal["pilot"] = "pilot"

@@ -23,13 +23,19 @@ _NOTE = "An earlier attempt went wrong from here on: it wrote '{action}', and {e
 
 
 def retry_from(
-    trajectory: Trajectory, turn: int, note: str, *, strip: bool, siblings: Sequence[Trajectory] = ()
+    trajectory: Trajectory,
+    turn: int,
+    note: str,
+    *,
+    strip: bool,
+    siblings: Sequence[Trajectory] = (),
+    temperature: float | None = None,
 ) -> Forced:
     """The same episode up to ``turn``, then the policy goes on, with ``note`` before it.
 
     The environment begins as it did there, and its states are compared up to the pivot. ``siblings``: all episodes of
-    the task, which a branch needs, because its environment began with another one. Raises ValueError for a turn that
-    the trajectory does not have, and for a branch without its parent.
+    the task, which a branch needs, because its environment began with another one. ``temperature``: see ``Forced``.
+    Raises ValueError for a turn that the trajectory does not have, and for a branch without its parent.
     """
     known = {one.id: one for one in siblings}
     if trajectory.parent is not None and trajectory.parent[0] not in known:
@@ -50,6 +56,7 @@ def retry_from(
         ),
         parent=(trajectory.id, turn),
         seed=root(trajectory, known).seed,
+        temperature=temperature,
     )
 
 

@@ -50,7 +50,6 @@ class SecondPolicyPart(GuidePart):
         """The guide of one run, with the other model loaded. Raises ConfigError if it cannot be found."""
         actor = None
         if self.model != ORACLE:
-            tiny.check(self.model)
             device = "cuda" if torch.cuda.is_available() else "cpu"
             actor = ModelActor(self.model, *tiny.load(self.model, dtype="float32", device=device))
         return SecondPolicy(helpers, self, actor)

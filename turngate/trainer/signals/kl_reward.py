@@ -14,7 +14,7 @@ import numpy as np
 from turngate.errors import ConfigError
 from turngate.trainer.credit.cohorts import per_trajectory, validate
 from turngate.trainer.credit.pay_sources import column
-from turngate.trainer.learner import Learner
+from turngate.trainer.learner import Measuring
 from turngate.trainer.signals.base import Found, Played
 from turngate.types import TurnTable
 
@@ -27,7 +27,7 @@ class Divergence:
     ``logratio_N``, because that one (``LogRatios``) may hold the log-ratios of a reward model.
     """
 
-    base: Learner
+    base: Measuring
 
     def measure(self, played: Played) -> Found:
         """See ``base.Signal``."""

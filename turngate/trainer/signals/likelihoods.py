@@ -8,11 +8,11 @@ import numpy as np
 
 from turngate.errors import ShapeError
 from turngate.examine.base import Likelihoods
-from turngate.trainer.learner import Learner
+from turngate.trainer.learner import Measuring
 from turngate.types import Batch, BoolArray, FloatArray, IntArray
 
 
-def likelihoods_of(learner: Learner) -> Likelihoods:
+def likelihoods_of(learner: Measuring) -> Likelihoods:
     """Log-probabilities of given texts under the learner's weights as they are when asked.
 
     They are measured at the sampler's temperature, over the whole vocabulary and without gradient; the learner bounds

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from turngate.trainer.learner import Learner
+from turngate.trainer.learner import Learner, Measuring
 from turngate.trainer.loss import PolicyLoss, Reinforce
 from turngate.trainer.signals.base import Columns, Found, Played, nothing
 from turngate.types import Batch, FloatArray, Metrics, TurnTable
@@ -30,7 +30,7 @@ class LogRatios:
     """
 
     model: Learner | None = None
-    base: Learner | None = None
+    base: Measuring | None = None
     loss: RewardLoss | None = None
 
     def measure(self, played: Played) -> Found:
@@ -45,7 +45,7 @@ class LogRatios:
         return Found(columns=columns, after_credit=nothing if self.loss is None else after_credit)
 
     @staticmethod
-    def _logprobs(learner: Learner | None, batch: Batch) -> FloatArray:
+    def _logprobs(learner: Measuring | None, batch: Batch) -> FloatArray:
         return batch.logprob_L if learner is None else learner.logprobs(batch, whole=True)
 
     def _learn(self, table: TurnTable, played: Played) -> Metrics:

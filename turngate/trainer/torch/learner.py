@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,19 @@ import torch
 
 from turngate.agents.policies.forward import cast
 from turngate.agents.protocols import LanguageModel, Precision
-from turngate.errors import ConfigError, RunError, StoreError
-from turngate.trainer.learner import NOTHING, Critic, Measured
-from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, gather, needs_of
+from turngate.errors import ConfigError, StoreError
+from turngate.trainer.learner import NOTHING, Critic, Lora, Measured, OptimizerName, TokensPerPass, tokens_of_a_pass
+from turngate.trainer.loss.tokens import Loss, Memory, Surveyed, Tokens, gather, needs_of
 from turngate.trainer.torch.critic import ValueHead, ValueTargets
+from turngate.trainer.torch.lora import TrainedAdapters, WithoutAdapters
+from turngate.trainer.torch.optimizers import optimizer_of
+from turngate.trainer.torch.out_of_memory import naming_settings
 from turngate.trainer.torch.packing import Packing
 from turngate.trainer.torch.passes import Pass, Passes
+from turngate.trainer.torch.recomputing import recompute_activations
+from turngate.trainer.torch.shards import read_state, write_state
+from turngate.trainer.torch.skips import Skips
+from turngate.trainer.torch.trained_weights import TrainedWeights
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
 
 
@@ -33,6 +41,9 @@ class TorchLearner:
     kept and updated in float32, whatever their precision was (``model`` is cast in place), because in bfloat16 an
     update of 1e-5 would be lost to rounding for most of them. ``dtype`` is the precision of the forward pass alone.
 
+    ``lora``: adapters are trained instead of the weights; see ``lora.py``. ``checkpoint_activations``, ``optimizer``
+    and ``offload`` need less memory; see ``recomputing.py`` and ``optimizers.py``.
+
     ``critic`` adds a value head. It is not among ``weights()``, because the sampler does not need it. Its gradient is
     clipped separately, so that a large error of the critic does not make the policy's update smaller.
     """
@@ -45,17 +56,26 @@ class TorchLearner:
         weight_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.95),
         clip_norm: float = 1.0,
-        tokens_per_pass: int = 16_384,
+        tokens_per_pass: TokensPerPass = "auto",
         sampling: Sampling = PLAIN,
         critic: Critic | None = None,
         dtype: Precision = "auto",
         packing: Packing = "auto",
+        lora: Lora | None = None,
+        checkpoint_activations: bool = False,
+        optimizer: OptimizerName = "adamw",
+        offload: bool = False,
     ) -> None:
         self.model = model.train()
         cast(model, torch.float32)
-        self._passes = Passes(model, sampling, tokens_per_pass, dtype, packing)
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._trained = TrainedWeights(model) if lora is None else TrainedAdapters(model, lora)
+        if checkpoint_activations:
+            recompute_activations(model)
+        self._passes_for = partial(Passes, model, tokens_per_pass=tokens_per_pass, dtype=dtype, packing=packing)
+        self._passes = self._passes_for(sampling=sampling)
+        self._parameters = self._trained.parameters
         self._device = self._parameters[0].device
+        self._skips = Skips()
         self._lr, self._clip_norm = lr, clip_norm
         self._memory: Memory = {}
         self._critic, self._n_updates = critic, 0
@@ -66,7 +86,10 @@ class TorchLearner:
         groups: list[dict[str, Any]] = [{"params": self._parameters, "weight_decay": weight_decay}]
         if self._value_head is not None:  # decay would pull values to 0
             groups.append({"params": list(self._value_head.parameters()), "weight_decay": 0.0})
-        self._optimizer = torch.optim.AdamW(groups, lr=lr, betas=betas, fused=self._device.type == "cuda")
+        self._optimizer = optimizer_of(optimizer, groups, lr=lr, betas=betas, offload=offload)
+        self._advice = _leaner(
+            tokens_of_a_pass(tokens_per_pass, self._device.type), lora, optimizer, checkpoint=checkpoint_activations
+        )
 
     # --- training -----------------------------------------------------------------------------------------------------
 
@@ -75,22 +98,26 @@ class TorchLearner:
         passes.
 
         A loss that needs a survey sees the whole batch first, in a forward pass of its own. While a critic warms up,
-        only its loss is trained. Raises ShapeError for a column that ``loss`` needs and that is not in ``measured``,
-        ConfigError for returns without a critic, RunError for a loss that is not finite.
+        only its loss is trained. A loss that is not finite has no gradient, and the next ``optim_step`` is skipped.
+        Raises ShapeError for a column that ``loss`` needs and that is not in ``measured``, ConfigError for returns
+        without a critic, OutOfMemory.
         """
         metrics: Metrics = {}
-        if self._warms_up:
-            batch = replace(batch, policy_weight_L=np.zeros_like(batch.policy_weight_L))
-            for one in self._passes.over(batch, None, measured):
-                self._descend(*self._value_part(one, measured), metrics)
-            return metrics
-        fixed, self._memory = self._survey(batch, loss, measured)
-        for one in self._passes.over(batch, loss, measured):
-            value, parts = fixed(one.tokens)
-            added, more = self._value_part(one, measured)
-            if one.outside is not None:
-                parts = parts | {"policy/outside_support_share": one.outside}
-            self._descend(value + added, parts | more, metrics)
+        with naming_settings(self._advice):
+            if self._warms_up:
+                batch = replace(batch, policy_weight_L=np.zeros_like(batch.policy_weight_L))
+                for one in self._passes.over(batch, None, measured):
+                    self._descend(*self._value_part(one, measured), metrics)
+                return metrics
+            fixed, memory = self._survey(batch, loss, measured)
+            for one in self._passes.over(batch, loss, measured):
+                value, parts = fixed(one.tokens)
+                added, more = self._value_part(one, measured)
+                if one.outside is not None:
+                    parts = parts | {"policy/outside_support_share": one.outside}
+                self._descend(value + added, parts | more, metrics)
+        if not self._skips.problem:
+            self._memory = memory
         return metrics
 
     def token_gradient(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> FloatArray:
@@ -124,7 +151,11 @@ class TorchLearner:
         self._held.append(found)
         for parameter in self._parameters:
             parameter.grad = None
-        return float(torch.stack([one.norm() for one in found if one is not None]).norm())
+        return self._norm([one for one in found if one is not None])
+
+    def _norm(self, tensors: Sequence[torch.Tensor]) -> float:
+        """The norm of all tensors together."""
+        return float(torch.stack([one.norm() for one in tensors]).norm())
 
     def _release(self) -> None:
         """Add what was put by to the accumulated gradient."""
@@ -135,24 +166,37 @@ class TorchLearner:
                     parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
     def optim_step(self, *, lr_scale: float = 1.0) -> Metrics:
-        """Clip the accumulated gradient, take one AdamW step at ``lr · lr_scale`` and reset the gradient."""
+        """Clip the accumulated gradient, take one step of the optimizer at ``lr · lr_scale`` and reset the gradient.
+
+        Where a loss or a norm is not finite, nothing is updated. Raises NotFiniteError for the third such update in a
+        row, OutOfMemory.
+        """
         self._release()
-        metrics = {"learner/grad_norm": self._clipped(self._parameters), "learner/lr": self._lr * lr_scale}
+        metrics = {"learner/grad_norm": self._clipped(self._parameters, "gradient norm")}
+        metrics["learner/lr"] = self._lr * lr_scale
         policy_group, *value_group = self._optimizer.param_groups
         policy_group["lr"] = self._lr * lr_scale
-        if self._critic is not None:
-            (group,) = value_group
-            group["lr"] = self._lr * lr_scale * self._critic.lr_factor
-            metrics["value/grad_norm"] = self._clipped(group["params"])
+        if self._critic is not None and self._value_head is not None:
+            value_group[0]["lr"] = self._lr * lr_scale * self._critic.lr_factor
+            metrics["value/grad_norm"] = self._clipped(self._value_head.parameters(), "gradient norm of the critic")
+        skipped = self._skips.skips()
+        if skipped:
+            self._targets = []
+        else:
+            with naming_settings(self._advice):
+                self._optimizer.step()
             self._n_updates += 1
-        self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self._further_epochs()
-        return metrics
+        return metrics | {"learner/skipped_updates": float(skipped)}
 
     def weights(self) -> Mapping[str, torch.Tensor]:
-        """The parameters by name, without a copy: the next update changes them."""
-        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        """The model's weights by name, without a copy: the next update changes them. Adapters are added to them."""
+        return self._trained.published()
+
+    def without_adapters(self, sampling: Sampling) -> WithoutAdapters:
+        """Measures the model that adapters are trained for, under the distribution ``sampling``, in the same memory."""
+        return WithoutAdapters(self.model, self._passes_for(sampling=sampling))
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
         """The model's log-probability of every policy token, float32[L]; 0 elsewhere, −inf where top-p or top-k cuts
@@ -160,13 +204,13 @@ class TorchLearner:
 
         ``whole``: of the distribution without top-p and top-k, so it is never −inf.
         """
-        return self._passes.measure(
-            batch, lambda said: said.plain_logprob if whole and said.plain_logprob is not None else said.logprob
-        )
+        with naming_settings(self._advice):
+            return self._passes.logprobs(batch, whole=whole)
 
     def entropies(self, batch: Batch) -> FloatArray:
         """Entropy, in nats, of the distribution that each policy token was drawn from, float32[L]; 0 elsewhere."""
-        return self._passes.measure(batch, lambda said: said.entropy)
+        with naming_settings(self._advice):
+            return self._passes.entropies(batch)
 
     def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
         """The critic's value of the state after each wanted token, float32[L]; 0 elsewhere.
@@ -174,34 +218,29 @@ class TorchLearner:
         Raises ConfigError for a learner without a critic.
         """
         _, head = self._need_critic()
-        return self._passes.states(batch, wanted_L, head)
+        with naming_settings(self._advice):
+            return self._passes.states(batch, wanted_L, head)
 
     def save(self, path: Path) -> None:
-        """Write weights, optimizer state, the critic and what losses remember to one file."""
-        state = {"model": dict(self.weights()), "optimizer": self._optimizer.state_dict(), "memory": dict(self._memory)}
+        """Write what is trained, optimizer state, the critic and what losses remember (see ``shards``)."""
+        state = self._trained.state() | {"optimizer": self._optimizer.state_dict(), "memory": dict(self._memory)}
+        state["skipped_in_a_row"] = self._skips.in_a_row
         if self._value_head is not None:
             state["critic"] = {"head": self._value_head.state_dict(), "n_updates": self._n_updates}
-        torch.save(state, path)
+        write_state(state, path)
 
     def load(self, path: Path) -> None:
         """Read what ``save`` wrote. Raises StoreError for the state of another model."""
-        state = torch.load(path, map_location=self._device, weights_only=True)
-        own, saved = dict(self.model.named_parameters()), state["model"]
-        if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in saved.items()}:
-            raise StoreError(f"'{path}' holds the weights of another model: names or shapes differ")
-        critic = state.get("critic")
-        if (critic is None) != (self._value_head is None):
-            saved_with, has = ("without", "one") if critic is None else ("with", "none")
-            raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")
+        state: Any = read_state(path, self._device)
+        refuse_other_critic(path, state, critic=self._value_head is not None)
+        self._trained.load(state, path)
         if self._value_head is not None:
-            self._value_head.load_state_dict(critic["head"])
-            self._n_updates = critic["n_updates"]
-        with torch.no_grad():
-            for name, parameter in own.items():
-                parameter.copy_(saved[name])
+            self._value_head.load_state_dict(state["critic"]["head"])
+            self._n_updates = state["critic"]["n_updates"]
         self._optimizer.load_state_dict(state["optimizer"])
         self._targets = []
-        self._memory = state.get("memory", {})  # checkpoints from before losses could remember have none
+        self._memory = state.get("memory", {})  # older checkpoints have neither of the two
+        self._skips.in_a_row = state.get("skipped_in_a_row", 0)
 
     # --- loss ---------------------------------------------------------------------------------------------------------
 
@@ -210,22 +249,23 @@ class TorchLearner:
         if not needs_of(loss).survey or not isinstance(loss, Surveyed):
             return loss, self._memory
         with torch.no_grad():
-            parts = [one.tokens for one in self._passes.over(batch, loss, measured)]
+            parts = self._surveyed([one.tokens for one in self._passes.over(batch, loss, measured)])
         return loss.survey(gather(parts), self._memory) if parts else (loss, self._memory)
 
+    def _surveyed(self, parts: list[Tokens]) -> list[Tokens]:
+        """The tokens of the whole batch, of which these passes are all that this process computed."""
+        return parts
+
     def _descend(self, value: torch.Tensor, parts: Metrics, metrics: Metrics) -> None:
-        """Add the gradient of one pass, and its metrics to ``metrics``."""
-        if not torch.isfinite(value):
-            raise RunError(f"the loss is {value.item()}; lower learner.lr, or look for huge advantages")
-        if value.requires_grad:
+        """Add the gradient of one pass, unless its loss is not finite, and its metrics to ``metrics``."""
+        if self._skips.note("loss", value.item()) and value.requires_grad:
             value.backward()  # type: ignore[no-untyped-call]
         for name, part in parts.items():
             metrics[name] = metrics.get(name, 0.0) + part
 
-    def _clipped(self, parameters: list[torch.nn.Parameter]) -> float:
+    def _clipped(self, parameters: Iterable[torch.nn.Parameter], what: str) -> float:
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm))
-        if not np.isfinite(norm):
-            raise RunError(f"the gradient norm is {norm}, so nothing was updated; lower learner.lr")
+        self._skips.note(what, norm)
         return norm
 
     # --- critic -------------------------------------------------------------------------------------------------------
@@ -270,6 +310,25 @@ class TorchLearner:
         for _ in range(critic.epochs - 1):
             for targets in learned:
                 self._descend(critic.coef * targets.loss(head, clip=critic.clip), {}, {})
-            self._clipped(list(head.parameters()))
-            self._optimizer.step()
+            self._clipped(head.parameters(), "gradient norm of the critic")
+            if not self._skips.problem:  # else the next update is skipped, too, and counted
+                self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
+
+
+def _leaner(tokens: int, lora: Lora | None, optimizer: OptimizerName, *, checkpoint: bool) -> list[str]:
+    """What the user can set to need less memory."""
+    fewer = f"lower learner.tokens_per_pass, which is {tokens}"
+    others = {
+        "set learner.checkpoint_activations = true": not checkpoint,
+        "train adapters with learner.lora = {}": lora is None,
+        'set learner.optimizer = "adamw_8bit"': optimizer == "adamw",
+    }
+    return [fewer, *(advice for advice, helps in others.items() if helps)]
+
+
+def refuse_other_critic(path: Path, state: Mapping[str, object], *, critic: bool) -> None:
+    """Raise StoreError for a state with a critic where there is none, or the other way round."""
+    if (state.get("critic") is not None) != critic:
+        saved_with, has = ("without", "one") if critic else ("with", "none")
+        raise StoreError(f"'{path}' was saved {saved_with} a critic, this learner has {has}")

@@ -11,9 +11,10 @@ import torch
 
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError
+from turngate.trainer.learner import TokensPerPass, tokens_of_a_pass
 from turngate.trainer.torch.prefix_tree import PrefixTree, trees_of
 from turngate.trainer.torch.rows import Rows, padded, rows_of, tree_rows
-from turngate.trainer.torch.tree_attention import pairs_of
+from turngate.trainer.torch.tree_attention import attending, layout_of, pairs_of
 from turngate.types import Batch, BoolArray
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ WORTH = 0.9
 AGREE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 """How far the state after a token may be from that of rows, as a share of its norm, by the format of matrix products:
 much more than rounding makes it, much less than a token does that is seen and should not be."""
+CANNOT = (ConfigError, RuntimeError, TypeError, ValueError)
+"""What a model raises that cannot be called with a tree."""
 
 
 class Packer:
@@ -40,27 +43,37 @@ class Packer:
         hidden: Callable[[Rows], torch.Tensor],
         model: LanguageModel,
         packing: Packing,
-        tokens_per_pass: int,
+        tokens_per_pass: TokensPerPass,
         precision: torch.dtype,
     ) -> None:
-        self._hidden, self._packing, self._at_most, self._agree = hidden, packing, tokens_per_pass, AGREE[precision]
+        self._hidden, self._packing, self._agree = hidden, packing, AGREE[precision]
         self._model, self._checked = model, False
         head, config = model.get_output_embeddings(), model.config
-        self._device = head.weight.device
+        self._device = device = head.weight.device
+        self._at_most = tokens_of_a_pass(tokens_per_pass, device.type)
         weights = sum(weight.numel() for weight in model.base_model.parameters()) - head.weight.numel()
         # what a pair of tokens costs in attention, in units of what a token costs elsewhere
         self._pair_cost = 2 * head.weight.shape[1] * config.num_hidden_layers / max(weights, 1)
 
     def rows(self, batch: Batch, trained: BoolArray, valued: BoolArray) -> Iterator[Rows]:
         """See ``rows_of``; a tree holds at most as many tokens as rows may, and no padding."""
+        self.settled(batch)
         trees = self._trees(batch)
-        if trees and not self._checked:
-            self._check(batch, trees[0])
-        if self._packing == "rows" or not trees:
+        if not trees:
             yield from rows_of(batch, trained, valued, at_most=self._at_most, device=self._device)
             return
         for tree in trees:
             yield tree_rows(batch, tree, trained, valued, self._device)
+
+    def settled(self, batch: Batch) -> Packing:
+        """How segments go through the model from now on, checked where ``batch`` is the first with a tree."""
+        if not self._checked and (trees := self._trees(batch)):
+            self._check(batch, trees[0])
+        return self._packing
+
+    def settle(self, packing: Packing) -> None:
+        """Do as another packer ``settled``, without a check."""
+        self._packing, self._checked = packing, True
 
     def _trees(self, batch: Batch) -> list[PrefixTree]:
         """The trees of a batch, none if rows are cheaper."""
@@ -84,7 +97,7 @@ class Packer:
             try:
                 apart = self._apart(part, tree_rows(batch, tree, ~here, here, self._device))
                 why = f"a state differs by {apart:.2g} of its norm" if apart > self._agree else ""
-            except (ConfigError, RuntimeError, TypeError, ValueError) as error:
+            except CANNOT as error:
                 why = str(error)
         self._model.train(trains)
         if not why:
@@ -104,3 +117,38 @@ class Packer:
             apart = (states[rows.valued_flat] - plain).norm(dim=-1) / plain.norm(dim=-1)
             largest = max(largest, float(apart.max()))
         return largest
+
+
+def tree_problem(outline: LanguageModel) -> str:
+    """Why a model cannot attend along a tree; "" if it can, as far as is seen without its weights (``tiny.outline``).
+
+    What a tree gives is compared with rows when training first learns from one (``Packer``).
+    """
+    outline.config._experts_implementation = "batched_mm"  # the one whose shapes do not depend on the tokens
+    layout = layout_of(_fork(), outline.get_output_embeddings().weight.device)
+    try:
+        with torch.no_grad(), attending(outline):
+            ids = torch.zeros_like(layout.depth_T)[None]
+            outline.base_model(input_ids=ids, position_ids=layout.depth_T[None], use_cache=False, tree=layout)
+    except CANNOT as error:
+        return str(error)
+    return ""
+
+
+def _fork() -> PrefixTree:
+    """The smallest tree: one token, and two that may follow it."""
+    zeros = np.zeros(4, np.int32)
+    floats = zeros.astype(np.float32)
+    batch = Batch(
+        ids_L=np.array([0, 1, 0, 2], np.int32),
+        logprob_L=floats,
+        advantage_L=floats,
+        policy_weight_L=floats,
+        ce_weight_L=floats,
+        position_L=np.array([0, 1, 0, 1], np.int32),
+        segment_L=np.array([0, 0, 1, 1], np.int32),
+        turn_L=zeros,
+        origin_L=zeros.astype(np.uint8),
+    )
+    (tree,) = trees_of(batch, at_most=4)
+    return tree

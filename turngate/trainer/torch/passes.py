@@ -10,32 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from turngate.agents.architecture import logit_cap
 from turngate.agents.policies.forward import precision_of
-from turngate.agents.policies.truncation import truncated_log_softmax
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ShapeError
 from turngate.trainer.contexts import Origin
-from turngate.trainer.learner import Measured
-from turngate.trainer.loss.entropy import entropy_of, nucleus_entropy
+from turngate.trainer.learner import Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
 from turngate.trainer.torch.packing import Packer, Packing
+from turngate.trainer.torch.prediction import Predicted, TokenPredictor
 from turngate.trainer.torch.rows import Rows
 from turngate.trainer.torch.tree_attention import attending
 from turngate.types import Batch, BoolArray, FloatArray, Sampling
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
-    """What the forward pass measures on the trained tokens: [S]; see ``Tokens``. ``logprob`` is −inf where top-p or
-    top-k cuts the token off."""
-
-    logprob: torch.Tensor
-    entropy: torch.Tensor
-    plain_logprob: torch.Tensor | None
-    nucleus_entropy: torch.Tensor | None
-    candidate_logprob: torch.Tensor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,7 +48,7 @@ class Passes:
         self,
         model: LanguageModel,
         sampling: Sampling,
-        tokens_per_pass: int,
+        tokens_per_pass: TokensPerPass,
         dtype: Precision,
         packing: Packing = "auto",
     ) -> None:
@@ -68,7 +56,12 @@ class Passes:
         self._device = self.head.weight.device
         precision = precision_of(dtype, self._device)
         self._bf16 = precision is torch.bfloat16
+        self._predictor = TokenPredictor(self.head, sampling, bf16=self._bf16, cap=logit_cap(model.config))
         self._packer = Packer(self._hidden, model, packing, tokens_per_pass, precision)
+
+    def settled(self, batch: Batch) -> Packing:
+        """See ``Packer.settled``."""
+        return self._packer.settled(batch)
 
     def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:
         """The passes over a batch, with what ``loss`` needs and the states whose values are learned.
@@ -84,6 +77,16 @@ class Passes:
             tokens = self._tokens(batch, rows, self._predict(rows, hidden, needs), measured)
             states = hidden[rows.valued] if valued.any() else None
             yield Pass(rows=rows, tokens=tokens, states=states, outside=self._outside(batch, rows, tokens))
+
+    def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
+        """See ``TorchLearner.logprobs``."""
+        return self.measure(
+            batch, lambda said: said.plain_logprob if whole and said.plain_logprob is not None else said.logprob
+        )
+
+    def entropies(self, batch: Batch) -> FloatArray:
+        """See ``TorchLearner.entropies``."""
+        return self.measure(batch, lambda said: said.entropy)
 
     def measure(self, batch: Batch, read: Callable[[Predicted], torch.Tensor]) -> FloatArray:
         """``read`` of the prediction for every policy token: float32[L]; 0 elsewhere. No gradient."""
@@ -111,36 +114,21 @@ class Passes:
         """The last hidden state after every token: [r·t, width]."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
             if rows.tree is None:  # right padding under a causal mask needs no attention mask: no token sees a pad
-                output = self.model.base_model(input_ids=rows.ids, use_cache=False)
+                output = self._called(input_ids=rows.ids, use_cache=False)
             else:
                 positions = rows.tree.depth_T[None]
                 with attending(self.model):
-                    output = self.model.base_model(
-                        input_ids=rows.ids, position_ids=positions, use_cache=False, tree=rows.tree
-                    )
+                    output = self._called(input_ids=rows.ids, position_ids=positions, use_cache=False, tree=rows.tree)
         hidden: torch.Tensor = output.last_hidden_state
         return hidden.flatten(0, 1)
 
+    def _called(self, **inputs: Any) -> Any:
+        """The model without its head, called with ``inputs``."""
+        return self.model.base_model(**inputs)
+
     def _predict(self, rows: Rows, hidden: torch.Tensor, needs: Needs) -> Predicted:
         """Predictions for the trained tokens; logits are computed only where one of these is predicted."""
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
-            logits = self.head(hidden[rows.before])
-        logits, chosen = logits.float(), rows.predicted[:, None]
-        temperature, cuts = self.sampling.temperature, self.sampling.truncates
-        distribution = truncated_log_softmax(logits, temperature, self.sampling.top_p, self.sampling.top_k)
-        plain = None
-        if cuts:
-            plain = torch.log_softmax(logits / temperature, dim=-1).gather(1, chosen)[rows.shared, 0]
-        entropy_P = entropy_of(distribution) if cuts else -(distribution.exp() * distribution).sum(-1)
-        nucleus_P = None if needs.nucleus is None else nucleus_entropy(distribution, needs.nucleus)
-        candidate_P = distribution.topk(needs.candidates, dim=-1).values if needs.candidates else None
-        return Predicted(
-            logprob=distribution.gather(1, chosen)[rows.shared, 0],
-            entropy=entropy_P[rows.shared],
-            plain_logprob=plain,
-            nucleus_entropy=None if nucleus_P is None else nucleus_P[rows.shared],
-            candidate_logprob=None if candidate_P is None else candidate_P[rows.shared],
-        )
+        return self._predictor(hidden[rows.before], rows.predicted, needs).at(rows.shared)
 
     def _tokens(self, batch: Batch, rows: Rows, predicted: Predicted, measured: Measured) -> Tokens:
         def column(array: Any) -> torch.Tensor:
@@ -174,8 +162,12 @@ class Passes:
             candidate_logprob=predicted.candidate_logprob,
             thought=optional("thought_L"),
             origin=origin,
-            total=float(batch.policy_weight_L.sum()) or 1.0,
+            total=self._total(batch) or 1.0,
         )
+
+    def _total(self, batch: Batch) -> float:
+        """Σ ``policy_weight`` over the whole batch."""
+        return float(batch.policy_weight_L.sum())
 
     def _outside(self, batch: Batch, rows: Rows, tokens: Tokens) -> float | None:
         """See ``Pass.outside``."""

@@ -107,8 +107,15 @@ def attending(model: LanguageModel) -> Iterator[None]:
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, tree_attention)
+    with attention_named(model, NAME):
+        yield
+
+
+@contextmanager
+def attention_named(model: LanguageModel, name: str) -> Iterator[None]:
+    """Inside, ``model`` attends by the function that transformers knows as ``name``."""
     config, before = model.config, model.config._attn_implementation
-    config._attn_implementation = NAME
+    config._attn_implementation = name
     try:
         yield
     finally:

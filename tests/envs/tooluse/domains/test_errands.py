@@ -23,6 +23,31 @@ def test_the_checker_finds_nothing(desk):
     assert [str(finding) for finding in check_env(desk)] == []
 
 
+def test_helpdesk_names_of_words_share_words_and_no_name():
+    with domain("helpdesk", naming="words", max_level=1) as env:
+        seen = {}
+        for split in env.tasks.splits:
+            tasks = tasks_of(env, 60, split)
+            for task in tasks:
+                facts, _ = facts_of(env, task, env.oracle(task))
+                assert facts["solved"], task.id
+            seen[split] = {
+                name: {row["name"] for task in tasks for row in task.private["state"]["employees"].values()}
+                if name == "people"
+                else {item for task in tasks for item in task.private["state"][name]}
+                for name in ("people", "groups", "programs")
+            }
+        assert {row["badge"] for row in tasks[0].private["state"]["employees"].values()} <= set(map(str, range(10, 40)))
+        assert env.tasks.find(tasks[0].id) == tasks[0]
+        assert tasks[0].id == "helpdesk-words-1/heldout/0"
+    train, heldout = seen["train"], seen["heldout"]
+    assert not train["people"] & heldout["people"]
+    assert {word for name in heldout["people"] for word in name.split()} <= {
+        word for name in train["people"] for word in name.split()
+    }
+    assert (train["groups"], train["programs"]) == (heldout["groups"], heldout["programs"])
+
+
 def test_the_oracle_serves_every_user(desk):
     tasks = [*tasks_of(desk, 200), *tasks_of(desk, 20, "heldout")]
     assert {outcome_of(task) for task in tasks} == {"done", "refused", "handed over"}

@@ -12,6 +12,7 @@ from turngate.envs.tooluse.domains.errands import DomainTasks
 from turngate.envs.tooluse.domains.users import ScriptedUser, SimulatedUser
 from turngate.envs.tooluse.sources import ToolTaskSource
 from turngate.envs.tooluse.world import OpenWorld
+from turngate.envs.word_names import Naming
 
 
 class DomainSource(ToolTaskSource):
@@ -62,10 +63,16 @@ class HelpDesk(DomainSource):
     employees, teams and programs)."""
 
     type: Literal["helpdesk"] = "helpdesk"
+    naming: Naming = "made"
+    """made: surnames, teams and programs of one split do not occur in the other, and badges have six digits. words:
+    people are called by two of 79 words and badges are numbers from 10 to 39; whole names belong to one split, while
+    words, teams and programs are the same in both; a small model copies them more easily."""
     module: ClassVar[str] = "turngate.envs.tooluse.domains.helpdesk"
 
     def open(self, world: OpenWorld | None = None) -> TaskSource:
-        """See ``helpdesk_tasks.helpdesk_errand``."""
-        from turngate.envs.tooluse.domains.helpdesk_tasks import helpdesk_errand
+        """See ``helpdesk_tasks``."""
+        from turngate.envs.tooluse.domains.helpdesk_tasks import helpdesk_errand, worded_errand
 
+        if self.naming == "words":
+            return DomainTasks(self.world(), worded_errand, name=f"{self.type}-words", max_level=self.max_level)
         return DomainTasks(self.world(), helpdesk_errand, name=self.type, max_level=self.max_level)

@@ -144,8 +144,13 @@ class DomainTasks:
 
 
 def full_names(split: str, rng: np.random.Generator, count: int) -> list[str]:
-    """Different names of people. No family has members in two splits."""
-    return some(rng, [f"{first} {last}" for first in FIRST for last in LAST[split]], count)
+    """Different ones of the people of a split."""
+    return some(rng, people_of(split), count)
+
+
+def people_of(split: str) -> list[str]:
+    """The names of all people of a split. No family has members in two splits."""
+    return [f"{first} {last}" for first in FIRST for last in LAST[split]]
 
 
 def pick(rng: np.random.Generator, items: Sequence[T]) -> T:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from turngate.envs.tooluse.domains.errands import Errand, Wish, full_names, pick, some
+from turngate.envs.tooluse.domains.errands import Errand, Wish, people_of, pick, some
 from turngate.envs.tooluse.domains.helpdesk import OLDEST
+from turngate.envs.word_names import word_names
 from turngate.types import ToolCall
 
 TEAMS = {"train": "sales legal design finance".split(), "heldout": "support research logistics press".split()}
@@ -17,28 +18,46 @@ PROGRAMS = {
     "train": "plotter ledger sketch mixer packer notes".split(),
     "heldout": "tracker painter solver reader viewer planner".split(),
 }
+BADGES = range(100000, 1000000)
+SHORT_BADGES = range(10, 40)
 N_EMPLOYEES, N_LISTED = 3, 3
 WORDS = {"email": ("mail", "e-mail"), "group": ("which one",), "program": ("software",), "badge": ("identity",)}
 
 
 def helpdesk_errand(split: str, rng: np.random.Generator) -> Errand:
-    """An errand in a new company."""
-    return _Company(split, rng).errand()
+    """An errand in a new company, whose people, teams and programs belong to the split."""
+    return _Company(rng, people_of(split), BADGES, TEAMS[split], PROGRAMS[split]).errand()
+
+
+def worded_errand(split: str, rng: np.random.Generator) -> Errand:
+    """An errand in a new company, whose people belong to the split; teams and programs are those of training."""
+    people = [name.lower() for name in word_names(split)]
+    return _Company(rng, people, SHORT_BADGES, TEAMS["train"], PROGRAMS["train"]).errand()
 
 
 class _Company:
-    """A company in its first state, and an employee who wants something."""
+    """A company in its first state, and an employee who wants something.
 
-    def __init__(self, split: str, rng: np.random.Generator) -> None:
-        self._rng, self._programs = rng, PROGRAMS[split]
+    It is made of some of ``people``, with some of ``badges`` and ``programs``, in ``teams``.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        people: Sequence[str],
+        badges: Sequence[int],
+        teams: Sequence[str],
+        programs: Sequence[str],
+    ) -> None:
+        self._rng, self._programs = rng, programs
         self._listed = sorted(some(rng, self._programs, N_LISTED))
-        self._groups = {f"{team}-{kind}": team for team in TEAMS[split] for kind in KINDS}
-        badges = [str(badge) for badge in some(rng, range(100000, 1000000), N_EMPLOYEES)]
+        self._groups = {f"{team}-{kind}": team for team in teams for kind in KINDS}
         self._employees: dict[str, dict[str, Any]] = {}
         self._accounts: dict[str, dict[str, Any]] = {}
         self._laptops: dict[str, dict[str, Any]] = {}
-        for name, badge in zip(full_names(split, rng, N_EMPLOYEES), badges, strict=True):
-            self._hire(name, badge, pick(rng, TEAMS[split]))
+        numbers = some(rng, badges, N_EMPLOYEES)
+        for name, badge in zip(some(rng, people, N_EMPLOYEES), numbers, strict=True):
+            self._hire(name, str(badge), pick(rng, teams))
         self._me = pick(rng, sorted(self._employees))
         self._account, self._laptop = self._accounts[self._me], self._employees[self._me]["laptop"]
 

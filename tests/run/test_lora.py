@@ -1,0 +1,150 @@
+"""Adapters from the config on: trained, published, saved, resumed, and compared with the model that they began from."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomli_w
+import torch
+from peft import PeftModel
+from rich.console import Console
+from safetensors.torch import load_file
+
+from tests.helpers.command_line import turngate
+from turngate.agents import tiny
+from turngate.config import load
+from turngate.run.job import Job
+from turngate.runs import RunFolder
+from turngate.store import Store
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 600
+LORA = {"rank": 4, "alpha": 8}
+SIZES = {"layers": 1, "width": 32, "heads": 2, "vocabulary": 300}
+
+
+def written(folder: Path, learner: dict, steps: int, **more) -> Path:
+    """A config in ``folder``."""
+    folder.mkdir(exist_ok=True)
+    table = {
+        "name": "run",
+        "folder": str(folder),
+        "env": {"id": "turngate/Lock-v1"},
+        "model": SIZES,
+        "warm_start": {"episodes": 48, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3},
+        "policy": {"turn_tokens": 8, "context": 256, "lanes": 8},
+        "learner": {"lr": 1e-2, "lora": LORA, **learner},
+        "loss": {"penalties": [{"type": "kl", "coef": 0.01}]},
+        "train": {"steps": steps, "tasks_per_step": 2, "group_size": 4, "filters": []},
+        "eval": {"tasks": 1},
+        **more,
+    }
+    path = folder / "run.toml"
+    path.write_text(tomli_w.dumps(table))
+    return path
+
+
+def trained(config: Path) -> RunFolder:
+    """What ``turngate train`` does, without its report."""
+    job = Job(load(config), Console(quiet=True))
+    job.run()
+    return job.folder
+
+
+def rows(run: RunFolder) -> list[dict]:
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> RunFolder:
+    """A run of six steps that nobody kills: the marker is there from the start."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "marker").touch()
+    dying = {"type": "tests.run.learner_parts:DyingPart", "marker": str(folder / "marker")}
+    return trained(written(folder, dying, steps=6))
+
+
+def test_the_reference_is_the_model_without_adapters(whole):
+    apart = [row["policy/kl_to_reference_nats"] for row in rows(whole)]
+    assert apart[0] == 0
+    assert all(kl > 1e-4 for kl in apart[1:])
+    assert all(row["canary/max_logprob_difference"] < 1e-4 for row in rows(whole))
+    assert all(row["learner/skipped_updates"] == 0 for row in rows(whole))
+
+
+def test_checkpoints_hold_adapters_and_the_model_at_the_end_has_them_added(whole):
+    state = torch.load(whole.checkpoints / "step=000006" / "state.pt")
+    start, end = (load_file(folder / "model.safetensors") for folder in (whole.warm_start, whole.model))
+    assert start.keys() == end.keys()
+    changed = set()
+    for name, weight in start.items():
+        thin = [state["adapters"].get(name.replace("weight", f"lora_{one}.default.weight")) for one in "AB"]
+        if thin[0] is not None:
+            changed.add(name)
+            weight = weight + LORA["alpha"] / LORA["rank"] * thin[1] @ thin[0]
+        torch.testing.assert_close(end[name], weight)
+    assert len(changed) == 7
+    base, _ = tiny.load(str(whole.warm_start))
+    added = PeftModel.from_pretrained(base, whole.adapter).merge_and_unload()
+    for name, weight in added.named_parameters():
+        torch.testing.assert_close(weight, end[name])
+    assert json.loads((whole.adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == str(
+        whole.warm_start
+    )
+    assert len(state["adapters"]) == 14
+    assert "model" not in state
+
+
+@pytest.mark.timeout(2 * LIMIT_S)
+def test_a_killed_run_goes_on_bit_for_bit(whole, tmp_path):
+    dying = {"type": "tests.run.learner_parts:DyingPart", "marker": str(tmp_path / "marker")}
+    config = written(tmp_path, dying, steps=6)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "turngate", "train", str(config)]
+    killed = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run = RunFolder(tmp_path / "run")
+    assert [row["step"] for row in rows(run)] == [1, 2, 3]
+    trained(config)
+    assert rows(run) == rows(whole)
+    assert (run.model / "model.safetensors").read_bytes() == (whole.model / "model.safetensors").read_bytes()
+    played, expected = (list(Store(one.path).read(None, "train")) for one in (run, whole))
+    assert [group.trajectories for group in played] == [group.trajectories for group in expected]
+
+
+def test_adapters_that_are_not_published_stop_the_run(tmp_path, capsys):
+    assert turngate("train", written(tmp_path, {"type": "tests.run.learner_parts:DeafPart"}, steps=1)) == 1
+    assert "MismatchError: sampler and learner differ at turn 0" in capsys.readouterr().err
+
+
+def test_everything_that_saves_memory_at_once(tmp_path):
+    """With an implicit reward model, which has adapters of its own, and a critic elsewhere in the suite."""
+    thrifty = {"checkpoint_activations": True, "optimizer": "adamw_8bit", "dtype": "bfloat16", "tolerance": 1.0}
+    more = {"credit": {"type": "prime"}, "reward_model": {}}
+    config = written(tmp_path, thrifty, steps=2, **more)
+    run = trained(config)
+    assert any(row["learner/grad_norm"] > 0 for row in rows(run))
+    assert {"adapters", "base"} <= torch.load(run.checkpoints / "step=000002" / "reward_model.pt").keys()
+
+
+@pytest.mark.parametrize(
+    ("learner", "problem"),
+    [
+        ({"offload": True}, "learner.offload has no effect: the model is in CPU memory"),
+        ({"lora": {"targets": ["nothing"]}}, "unknown layer in learner.lora.targets 'nothing'; known: down_proj"),
+        ({"lora": {"rank": 0}}, "learner.lora.rank"),
+        ({"lora": {"dropout": 0.1}}, "learner.lora.dropout"),
+        ({"lora": {"targets": []}}, "learner.lora.targets"),
+    ],
+)
+def test_what_cannot_be_is_one_line(learner, problem, tmp_path, capsys):
+    start = {"warm_start": {"episodes": 8, "lr": 5e-3}}
+    assert turngate("train", written(tmp_path, learner, steps=1, **start)) == 2
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1

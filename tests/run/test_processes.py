@@ -1,0 +1,145 @@
+"""``turngate train`` with torchrun: two processes train as one does, also after they were killed; errors name a cause.
+
+1. Metrics of every step are those of a run in one process, to rounding, with a loss of one's own among the settings.
+2. A run whose first process dies in step 2 leaves no process behind, and the same command ends it.
+3. An error in the second process is printed, and ends both.
+4. Without torchrun, or with another learner under torchrun, the error says what to write.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.commands.small_run import COMMAND, turngate_in, variables
+from turngate.metrics import read_metrics
+from turngate.runs import RunFolder
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "turngate"]
+LIMIT_S = 600
+CONFIG = """
+name = "run"
+folder = "{folder}"
+
+[env]
+id = "tests.run.killing_parts:test/KillingLock-v0"
+[env.kwargs]
+marker = "{folder}/marker"
+
+[model]
+layers = 1
+width = 32
+heads = 2
+vocabulary = 300
+
+[warm_start]
+episodes = 16
+epochs = 1
+episodes_per_batch = 8
+lr = 5e-3
+
+[policy]
+turn_tokens = 8
+context = 256
+lanes = 8
+
+[learner]
+type = "{learner}"
+lr = 1e-3
+
+[credit]
+type = "tests.helpers.thinking_lock:alternating"
+
+[loss]
+objective = {{type = "tests.run.rank_parts:{objective}"{more}}}
+
+[train]
+steps = {steps}
+tasks_per_step = 2
+group_size = 6
+filters = []
+
+[branching]
+type = "tree_grpo"
+trees = 2
+
+[eval]
+tasks = 1
+"""
+
+pytestmark = pytest.mark.timeout(4 * LIMIT_S)
+
+
+def written(folder: Path, learner: str = "fsdp", *, objective: str = "scaled", steps: int = 3, killed: bool = False):
+    """The config; a run that is not to be killed has been killed before, as its marker says."""
+    folder.mkdir(exist_ok=True)
+    if not killed:
+        (folder / "marker").touch()
+    path = folder / "run.toml"
+    more = ", by = 0.5" if objective == "scaled" else ""
+    path.write_text(CONFIG.format(folder=folder, learner=learner, objective=objective, more=more, steps=steps))
+    return path
+
+
+def torchrun(config: Path) -> "subprocess.CompletedProcess[str]":
+    command = [*TORCHRUN, "train", str(config)]
+    return subprocess.run(command, cwd=config.parent, env=variables(), capture_output=True, text=True, timeout=LIMIT_S)
+
+
+def steps_of(folder: Path) -> list[dict[str, float]]:
+    rows = read_metrics(RunFolder(folder / "run").metrics)
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in rows]
+
+
+def left_in(folder: Path) -> list[str]:
+    """The processes that work in the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if Path(os.readlink(path / "cwd")) == folder:
+                found.append((path / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended meanwhile, or is another user's
+            continue
+    return found
+
+
+def test_two_processes_train_as_one_does_also_after_one_was_killed(tmp_path: Path) -> None:
+    whole = written(tmp_path / "one", "torch")
+    turngate_in(whole.parent, "train", whole)
+    config = written(tmp_path / "two", killed=True)
+    killed = torchrun(config)
+    assert killed.returncode == 1
+    assert f"exitcode  : -{signal.SIGKILL.value}" in killed.stderr
+    assert left_in(config.parent) == []
+    assert [row["step"] for row in steps_of(config.parent)] in ([1], [1, 2])
+    ended = torchrun(config)
+    assert ended.returncode == 0, ended.stderr
+    assert "step     1" not in ended.stdout
+    assert "step     3" in ended.stdout
+    expected, found = steps_of(whole.parent), steps_of(config.parent)
+    assert [row["step"] for row in found] == [1, 2, 3]
+    for row, other in zip(found, expected, strict=True):
+        assert row.keys() == other.keys()
+        for name, value in other.items():
+            np.testing.assert_allclose(row[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+    assert all(row["learner/grad_norm"] > 0 for row in found)
+    assert RunFolder(config.parent / "run").is_complete
+
+
+def test_an_error_in_the_second_process_is_told_by_the_first(tmp_path: Path) -> None:
+    config = written(tmp_path / "run", objective="fails", steps=1)
+    done = torchrun(config)
+    assert done.returncode == 1
+    assert done.stderr.count("RunError: rank 1 of 2: it has had enough") == 2, done.stderr  # by either
+    assert left_in(config.parent) == []
+
+
+def test_without_torchrun_the_error_names_the_command(tmp_path: Path) -> None:
+    config = written(tmp_path / "run")
+    done = turngate_in(config.parent, "train", config, command=COMMAND, code=2)
+    assert "start them with torchrun --nproc-per-node 2 -m turngate train CONFIG" in done.stderr
+    assert not (config.parent / "run").exists()

@@ -1,0 +1,98 @@
+"""Two processes learn what one learns: gradients, updates, measurements, files; and an error in one ends both.
+
+1. The gradient is that of the whole batch, however many passes each process makes, also where one has none.
+2. A file is the same whoever wrote it.
+3. A process that fails says why in the first one, and none is left waiting.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.helpers import models
+from tests.trainer.torch import team_cases
+from tests.trainer.torch.test_packing import batch_of
+from turngate.config import parse
+from turngate.errors import ConfigError
+from turngate.trainer.learner import Critic, FsdpLearnerPart, TorchLearnerPart
+from turngate.trainer.torch.batch_shares import joined, shares_of
+from turngate.trainer.torch.learner import TorchLearner
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m"]
+LIMIT_S = 600
+
+pytestmark = pytest.mark.timeout(2 * LIMIT_S)
+
+
+def in_two_processes(*arguments):
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [*TORCHRUN, "tests.trainer.torch.team_cases", *map(str, arguments)]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fsdp") / "results.json"
+    done = in_two_processes("compare", path)
+    assert done.returncode == 0, done.stderr
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", team_cases.CASES)
+def test_two_processes_are_as_one(name, results):
+    assert results[name] == ""
+
+
+def test_a_process_that_dies_ends_the_others(tmp_path):
+    done = in_two_processes("dies", tmp_path / "pids")
+    assert done.returncode == 1
+    told = (
+        "RunError: rank 0 of 2 lost the others: one of them has ended",
+        "stopped by SIGTERM",
+    )  # by torchrun, if sooner
+    assert any(line in done.stderr for line in told), done.stderr
+    assert "Signal 9 (SIGKILL)" in done.stderr
+    pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_shares_are_whole_trajectories_and_about_equal():
+    _, batch = batch_of()
+    for n in (1, 2, 3, 40):
+        shares = shares_of(batch, n)
+        np.testing.assert_array_equal(joined([share.batch.ids_L for share in shares]), batch.ids_L)
+        segments = [share.batch.segment_L + share.first_segment for share in shares]
+        np.testing.assert_array_equal(joined(segments), batch.segment_L)
+        assert not any(set(one) & set(other) for one, other in pairwise(segments))
+        assert {share.total for share in shares} == {float(batch.policy_weight_L.sum())}
+    longest = int(np.bincount(batch.segment_L).max())
+    sizes = [share.batch.n_tokens for share in shares_of(batch, 3)]
+    assert max(sizes) - min(sizes) <= longest
+
+
+def test_without_torchrun_a_run_is_refused_and_a_look_into_it_needs_one_process(monkeypatch):
+    part = FsdpLearnerPart()
+    with pytest.raises(ConfigError, match="start them with torchrun --nproc-per-node"), part.started():
+        pass
+    assert isinstance(part.open(models.model()), TorchLearner)
+    with pytest.raises(ConfigError, match="trains no critic"):
+        part.open(models.model(), critic=Critic())
+    with pytest.raises(ConfigError, match=r"learner.type 'fsdp' trains no critic.*unlike 'turn_gae'"):
+        parse({"warm_start": {"episodes": 4}, "credit": "turn_gae", "learner": {"type": "fsdp"}})
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": 1, "WORLD_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "1")
+    with (
+        pytest.raises(ConfigError, match="torchrun started 2 processes, and learner"),
+        TorchLearnerPart().started(),
+    ):
+        pass
+    with pytest.raises(ConfigError, match="--jobs 2 does not go with"), part.started(jobs=2):
+        pass

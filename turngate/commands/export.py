@@ -1,0 +1,84 @@
+"""``turngate export``: the trained model of a run as a Hugging Face folder, with a model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from turngate.config import Config, load_run
+from turngate.errors import ConfigError, UserError
+from turngate.report.model_card import model_card
+from turngate.rewards import Rubric
+from turngate.run.environments import Environments
+from turngate.run.models import load_model, require_torch, save_model, stop_at
+from turngate.runs import RunFolder
+from turngate.trainer.tried_steps import read_steps
+
+
+def export(console: Console, path: Path, out: Path, *, best: bool = False) -> None:
+    """Write the model of a run into the new folder ``out``, in float32 as it was trained.
+
+    ``best``: that of the best validated step, which a run that is not complete has too. Raises ConfigError for a run
+    without such a model and for a folder that exists.
+    """
+    run = RunFolder.of(path)
+    config = load_run(run)
+    if out.exists():
+        raise ConfigError(f"'{out}' exists already, and nothing is overwritten; name another folder")
+    source, steps = _best(run) if best else _trained(run, config)
+    require_torch()
+    model, tokenizer = load_model(str(source))
+    ends = config.policy.chat(model, tokenizer).ends
+    stop_at(model, tokenizer, ends)
+    rubrics = _rubrics(config)
+    for label, rubric in rubrics.items():
+        if isinstance(rubric, str):
+            console.print(f"the card does not describe the rubric of '{label}': {rubric}", markup=False, soft_wrap=True)
+    tokens = " or ".join(
+        f"`{tokenizer.decode([one], skip_special_tokens=False, clean_up_tokenization_spaces=False)}`"
+        for one in sorted(ends)
+    )
+    card = model_card(run, config, rubrics, steps=steps, ends=tokens)
+    save_model(model, tokenizer, out, card=card)
+    console.print(f"{source} → {out}; its README.md is the model card", markup=False, highlight=False, soft_wrap=True)
+
+
+def _trained(run: RunFolder, config: Config) -> tuple[Path, int]:
+    """The folder of the trained model, and the step that it is of. Raises ConfigError if there is none."""
+    if run.result.exists():
+        raise ConfigError(f"'{run.path}' is an evaluation, which has no model of its own; name the folder of a run")
+    known = read_steps(run)
+    kept = known.best if known is not None else None
+    if not run.is_complete:
+        advice = ", or export the best step so far: --best" if kept is not None else ""
+        raise ConfigError(
+            f"'{run.path}' has no trained model, because it is not complete; go on with it by the command that began it"
+            + advice
+        )
+    if known is not None and kept is not None and known.keep == "best":
+        return run.model, kept.number
+    return run.model, config.train.steps
+
+
+def _best(run: RunFolder) -> tuple[Path, int]:
+    """The folder of the best step's model, and the step. Raises ConfigError for a run that validated none."""
+    known = read_steps(run)
+    if known is None or known.best is None:
+        raise ConfigError(
+            f"--best has no effect: '{run.path}' validated no step; set [train.validation], or leave it out"
+        )
+    return run.best(known.best.number), known.best.number
+
+
+def _rubrics(config: Config) -> Mapping[str, Rubric | str]:
+    """By environment its rubric, or why it cannot be had here: a card needs no Docker and no data files."""
+    found: dict[str, Rubric | str] = {}
+    for section in config.env:
+        try:
+            with Environments([section], trained=False) as environments:
+                found[section.label] = environments.rubrics[section.label]
+        except UserError as error:
+            found[section.label] = section.rubric or str(error)
+    return found

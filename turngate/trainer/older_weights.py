@@ -1,0 +1,61 @@
+"""What a config needs, and what it may not have, where episodes are sampled by older weights than those that learn.
+
+That is so with ``train.ahead`` (see ``turngate.trainer.ahead``). No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from turngate.examine.base import Examiner
+from turngate.trainer.loss import LossSettings
+from turngate.trainer.loss.base import Objective
+
+
+def with_correction(loss: object) -> object:
+    """The section ``loss`` with truncated importance sampling, where it names no ``correction``.
+
+    An objective with a ratio then takes it to the learner's own weights before the update (``decoupled``), so that the
+    ratio to the sampler, which the correction weighs by, counts once. One with ``decoupled = false`` is left as it is:
+    its own ratio is that to the sampler. So is a loss that cannot be read, which validation reports.
+    """
+    given = loss.model_dump(exclude_unset=True) if isinstance(loss, LossSettings) else loss
+    if not isinstance(given, Mapping) or "correction" in given:
+        return loss
+    try:
+        objective = Objective.load(given["objective"]) if "objective" in given else _fallback()
+    except ValueError:
+        return loss
+    if objective.uses_ratio and given.get("decoupled") is False:
+        return loss
+    return {**given, "correction": [{"type": "tis"}], **({"decoupled": True} if objective.uses_ratio else {})}
+
+
+def check_ahead(steps: int, *, learner: str, examine: Sequence[Examiner], by_oracle: bool) -> None:
+    """Raise ValueError for what does not go with ``train.ahead``: runs in which nothing can overlap, and parts that
+    ask the learner's weights about episodes while they change, or the environments from its thread.
+
+    ``by_oracle``: whether the credit rule reads how likely the answers of the environments' oracles are.
+    """
+    if steps < 2:
+        raise ValueError(f"train.ahead has no effect with train.steps = {steps}: no step follows; leave it out")
+    if learner == "frozen":
+        raise ValueError(
+            'train.ahead has no effect: learner.type = "frozen" makes no updates to play beside; leave it out'
+        )
+    measuring = next((one for one in examine if one.measures), None)
+    if measuring is not None:
+        raise ValueError(
+            f"examiner '{measuring.type}' does not go with train.ahead: it measures under the learner's weights, which "
+            "change while episodes are played; set train.ahead = 0"
+        )
+    if by_oracle:
+        raise ValueError(
+            "a credit rule that reads gain_N does not go with train.ahead while the environments' oracles give the "
+            "answers, because they serve one thread; set signals.answer, or train.ahead = 0"
+        )
+
+
+def _fallback() -> Objective:
+    found: Objective = LossSettings.model_fields["objective"].default
+    return found
