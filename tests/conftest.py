@@ -87,6 +87,7 @@ SLOW = """
     commands/test_disk.py
     commands/test_doctor.py
     commands/test_end_to_end.py
+    commands/test_eval_vllm_serve.py
     commands/test_export.py
     commands/test_loss_and_probe.py
     commands/test_mistakes.py

@@ -136,7 +136,7 @@ def evaluate(
     context_tokens: Annotated[
         int, typer.Option("--context", min=16, help="Most tokens of an episode, all turns together.")
     ] = 1024,
-    policy: Annotated[str, typer.Option(help="local: the model runs here; openai: a server.")] = "local",
+    policy: Annotated[str, typer.Option(help="local: the model runs here; vllm: in vLLM; openai: a server.")] = "local",
     url: Annotated[str, typer.Option(help="Address of the server.")] = "",
     model: Annotated[str, typer.Option(help="Name of the model on the server, or the model of --config.")] = "",
     key_variable: Annotated[str, typer.Option(help="Environment variable with the server's key.")] = "OPENAI_API_KEY",

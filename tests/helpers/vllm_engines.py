@@ -39,6 +39,7 @@ def model(seed=0):
 
 def policy(source, *, lanes=5, **settings):
     """A policy whose server takes faults (``planted_vllm``). ``settings`` of the part."""
+    settings = {"extra": {"max_num_batched_tokens": 256}, **settings}  # fewer than all lanes may ask for at once
     part = VLLMPolicyPart(python=python(), context=models.LIMITS.context, lanes=lanes, **settings)
     opened = part.open(source, models.chat())
     server = {"server": "tests.helpers.planted_vllm:serve", "search": [str(ROOT)]}

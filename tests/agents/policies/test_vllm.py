@@ -54,7 +54,7 @@ def policy(engine, runner):
     engine._pace, engine._waits = FixedOrder(), True
     if engine._engine is not None:
         runner.run(plant(engine, ""))
-    push(runner, engine, vllm_engines.model(), 0)
+        push(runner, engine, vllm_engines.model(), 0)
 
 
 async def plant(policy, fault):
@@ -128,6 +128,15 @@ def test_a_turn_ends_by_its_own_or_by_its_budget(policy, runner):
         assert stopped or len(one.ids_K) == 5
         assert chat.eos_id not in one.ids_K[:-1]
         assert (one.text, one.policy_version) == (chat.decode(one.ids_K), 0)
+
+
+def test_prompts_that_exceed_a_step_of_the_engine_wait_for_the_next(policy, runner):
+    prompts = [[10 + number, *PROMPT] for number in range(5)]
+    seeds = range(5)
+    together = runner.run(complete(policy, *[request(ids, seed=s) for ids, s in zip(prompts, seeds, strict=True)]))
+    for ids, said in zip(prompts, together, strict=True):
+        naive = models.naive_logprobs(vllm_engines.model(), np.concatenate([ids, said.ids_K]))
+        np.testing.assert_allclose(said.logprobs_K, naive[len(ids) :], atol=TOLERANCE)
 
 
 def test_a_turn_that_does_not_fit_is_out_of_room(policy, runner):

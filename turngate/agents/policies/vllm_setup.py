@@ -25,11 +25,13 @@ PROBE_ROOM = 64  # tokens beyond policy.context, for probes whose turns are long
 LOOK_S = 60.0
 GIB = 2**30
 LEAST_CACHE = 2**26
+STEP_TOKENS = 8192  # of one step on a CPU
 OWN_ARGUMENTS = frozenset(
     """
     model tokenizer skip_tokenizer_init load_format weight_transfer_config dtype max_model_len max_num_seqs
     logprobs_mode enable_prefix_caching generation_config seed enforce_eager enable_sleep_mode gpu_memory_utilization
     kv_cache_memory_bytes tensor_parallel_size pipeline_parallel_size data_parallel_size enable_lora quantization
+    enable_chunked_prefill
     """.split()
 )
 """Engine arguments that follow from other settings, or that the push of weights cannot do."""
@@ -103,10 +105,18 @@ def arguments(
         "seed": 0,
         "enforce_eager": not on_gpu if enforce_eager is None else enforce_eager,
         "enable_sleep_mode": sleep,
-        **({"gpu_memory_utilization": gpu_memory} if on_gpu else {}),
+        **({"gpu_memory_utilization": gpu_memory} if on_gpu else _whole_prompts(longest)),
         **({} if cache is None else {"kv_cache_memory_bytes": cache}),
         **extra,
     }
+
+
+def _whole_prompts(longest: int) -> dict[str, JSON]:
+    """Arguments for a CPU, where a prompt that is split over steps would need a seed to be set back.
+
+    vLLM draws a token at the end of each part and drops it; a torch generator on a CPU cannot take that draw back.
+    """
+    return {"enable_chunked_prefill": False, "max_num_batched_tokens": max(longest, STEP_TOKENS)}
 
 
 def _cache_bytes(config: Any, *, tokens: int, width: int) -> int:
