@@ -64,7 +64,7 @@ def test_memory_that_runs_out_is_one_line_that_names_settings(train):
     run, stopped = train("0m")
     assert isinstance(stopped, OutOfMemory)
     assert str(stopped) == (
-        "the learner ran out of memory; lower learner.tokens_per_pass, which is 16384, or set "
+        "the learner ran out of memory; lower learner.tokens_per_pass, which is 4096, or set "
         'learner.checkpoint_activations = true, or set learner.optimizer = "adamw_8bit"'
     )
     assert len(rows(run)) == 1
