@@ -21,6 +21,7 @@ from turngate.agents.engines.engine_process import EngineDied
 from turngate.agents.pace import AsReady, FixedOrder
 from turngate.errors import ConfigError, MismatchError, OutOfRoom, PolicyError
 from turngate.trainer.canary import check_agreement, longest, probe
+from turngate.trainer.learner import Lora
 from turngate.trainer.loss import PolicyLoss
 from turngate.trainer.pack import pack, pack_demonstrations
 from turngate.types import EndedBy, Ending, Request, Sampling
@@ -50,11 +51,11 @@ def engine(runner):
 @pytest.fixture
 def policy(engine, runner):
     """The engine with the weights of ``vllm_engines.model()``, an empty cache and no faults."""
-    yield from [engine]
     engine._pace, engine._waits = FixedOrder(), True
     if engine._engine is not None:
         runner.run(plant(engine, ""))
-        push(runner, engine, vllm_engines.model(), 0)
+    push(runner, engine, vllm_engines.model(), 0)
+    return engine
 
 
 async def plant(policy, fault):
@@ -193,6 +194,17 @@ def test_it_stays_in_step_with_a_learner_over_updates(policy, runner):
     assert policy.version == 20
     assert max(worst) < TOLERANCE
     assert {one.policy_version for one in runner.run(complete(policy, request([5, 6, 7])))} == {20}
+
+
+def test_adapters_are_pushed_merged_and_a_push_without_them_is_found(policy, runner):
+    learner = models.learner(vllm_engines.model(), lr=1e-1, lora=Lora(rank=2))
+    learner.forward_backward(pack_demonstrations(models.play(models.local(vllm_engines.model()))), PolicyLoss())
+    learner.optim_step()
+    runner.run(policy.publish(learner.weights(), 1))
+    check_agreement(spoken(runner, policy), learner, tolerance=TOLERANCE)
+    push(runner, policy, vllm_engines.model(), 2)  # as if the adapters were ignored: they are all that was trained
+    with pytest.raises(MismatchError, match="sampler and learner differ at turn 0"):
+        check_agreement(spoken(runner, policy), learner, tolerance=TOLERANCE)
 
 
 @pytest.mark.parametrize(

@@ -62,13 +62,13 @@ class SharedWeights:
         if self._places.keys() != new.keys():
             raise PolicyError(f"weights do not fit the engine's: {sorted(self._places.keys() ^ new.keys())[:3]} differ")
         for name, place in self._places.items():
-            if tuple(new[name].shape) != place.shape:
+            tensor = new[name]  # once: an adapter may be merged into it at this moment
+            if tuple(tensor.shape) != place.shape:  # copy_ would broadcast
                 raise PolicyError(
-                    f"weights do not fit the engine's: '{name}' has shape {tuple(new[name].shape)}, there it has "
+                    f"weights do not fit the engine's: '{name}' has shape {tuple(tensor.shape)}, there it has "
                     f"{place.shape}"
                 )
-        for name in self._places:
-            self._view(name).copy_(new[name].detach())
+            self._view(name).copy_(tensor.detach())
         self.fingerprint = sums.fingerprint(map(self._view, self._places), self._dtype)
 
     def close(self) -> None:

@@ -90,6 +90,13 @@ class PolicyPart(Part):
         return Player(self.open(model, chat), chat, self.limits(), sampling=self.sampling)
 
 
+def check_top_k(top_k: int, model: LanguageModel) -> None:
+    """Raise ConfigError for a number that keeps the whole vocabulary."""
+    n_tokens = model.get_output_embeddings().weight.shape[0]
+    if top_k >= n_tokens:
+        raise ConfigError(f"policy.top_k {top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
+
+
 class LocalPolicyPart(PolicyPart):
     """The model itself, decoded in this process on a CPU or one GPU."""
 
@@ -112,9 +119,7 @@ class LocalPolicyPart(PolicyPart):
         """Raise ConfigError for a ``top_k`` that keeps the whole vocabulary, and for layers that are not known."""
         if problem := cache_refusal(model.config):
             raise ConfigError(f'policy.type "{self.type}": {problem}')
-        n_tokens = model.get_output_embeddings().weight.shape[0]
-        if self.top_k >= n_tokens:
-            raise ConfigError(f"policy.top_k {self.top_k} has no effect on a vocabulary of {n_tokens}; leave it out")
+        check_top_k(self.top_k, model)
 
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """A ``LocalPolicy``, which rounds the weights of ``model`` to ``dtype``; "learner" takes them as they are.
@@ -186,6 +191,10 @@ class VLLMPolicyPart(PolicyPart):
 
         interpreter(self.python)
 
+    def check(self, model: LanguageModel) -> None:
+        """Raise ConfigError for a ``top_k`` that keeps the whole vocabulary."""
+        check_top_k(self.top_k, model)
+
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """A ``VLLMPolicy``, whose engine starts with ``running``; it keeps a copy of the weights, not ``model``.
 
@@ -196,6 +205,7 @@ class VLLMPolicyPart(PolicyPart):
         from turngate.agents.policies.vllm import EngineSettings, VLLMPolicy
         from turngate.agents.policies.vllm_setup import arguments, interpreter, longest_request, model_config
 
+        self.check(model)
         device = next(model.parameters()).device
         if self.dtype != "learner":
             cast(model, precision_of(self.dtype, device))
