@@ -14,6 +14,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.helpers import vllm_venv
+
 pytest_plugins = ["tests.helpers.docker_daemon", "tests.helpers.pictures"]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tests never reach for a model hub
 
@@ -28,12 +30,6 @@ def _importable(module: str) -> Callable[[], bool]:
     return lambda: importlib.util.find_spec(module) is not None
 
 
-def _has_vllm() -> bool:
-    """In the environment of its own that `make test` makes, or where the variable says."""
-    python = os.environ.get("TURNGATE_VLLM_PYTHON") or str(Path(__file__).parents[1] / ".venv-vllm/bin/python")
-    return os.access(python, os.X_OK)
-
-
 # Every real component that some test uses → whether it is here. Found, not imported: that is for the tests.
 REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
     "sqlite3 with deserialize": lambda: hasattr(sqlite3.Connection, "deserialize"),
@@ -41,7 +37,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
     "a Docker daemon": lambda: (
         "DOCKER_HOST" in os.environ or os.path.exists("/var/run/docker.sock") or shutil.which("dockerd") is not None
     ),
-    "an interpreter with vllm": _has_vllm,
+    "an interpreter with vllm": lambda: vllm_venv.IS_HERE,
     **{
         package: _importable(package)
         for package in (

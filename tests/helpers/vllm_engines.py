@@ -1,31 +1,19 @@
 """vLLM engines for tests: where their interpreter is, a model that its attention on a CPU has kernels for, a policy."""
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.helpers import models
+from tests.helpers import models, vllm_venv
 from turngate.agents import tiny
 from turngate.agents.policies.parts import VLLMPolicyPart
-from turngate.agents.policies.vllm_setup import interpreter
-from turngate.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 
 
-@cache
-def python() -> str:
-    """The interpreter that has vllm; "" if there is none."""
-    try:
-        return interpreter(str(beside) if (beside := ROOT / ".venv-vllm/bin/python").exists() else "")
-    except ConfigError:
-        return ""
-
-
-needed = pytest.mark.skipif(not python(), reason="no interpreter with vllm; `make test` installs .venv-vllm")
+needed = pytest.mark.skipif(not vllm_venv.IS_HERE, reason="no interpreter with vllm; `make test` installs .venv-vllm")
 
 
 def model(seed=0):
@@ -40,7 +28,7 @@ def model(seed=0):
 def policy(source, *, lanes=5, **settings):
     """A policy whose server takes faults (``planted_vllm``). ``settings`` of the part."""
     settings = {"extra": {"max_num_batched_tokens": 256}, **settings}  # fewer than all lanes may ask for at once
-    part = VLLMPolicyPart(python=python(), context=models.LIMITS.context, lanes=lanes, **settings)
+    part = VLLMPolicyPart(python=vllm_venv.PYTHON, context=models.LIMITS.context, lanes=lanes, **settings)
     opened = part.open(source, models.chat())
     server = {"server": "tests.helpers.planted_vllm:serve", "search": [str(ROOT)]}
     opened._settings = replace(opened._settings, **server)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import vllm_engines
+from tests.helpers import vllm_engines, vllm_venv
 from tests.run.test_killed import ROOT, episodes, metrics
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -78,7 +78,7 @@ def begin(folder: Path, *, killed: bool) -> subprocess.Popen[bytes]:
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
-        "TURNGATE_VLLM_PYTHON": vllm_engines.python(),
+        "TURNGATE_VLLM_PYTHON": vllm_venv.PYTHON,
     }
     with (folder / "output.txt").open("a") as file:
         command = [sys.executable, "-m", "turngate", "train", str(config)]
