@@ -29,6 +29,7 @@ TORCH_HOMES = {
     "trainer/torch/prediction.py",
     "trainer/torch/rows.py",
     "trainer/torch/sharded.py",
+    "trainer/torch/shards.py",
     "trainer/torch/team.py",
     "trainer/torch/trained_weights.py",
     "trainer/torch/tree_attention.py",

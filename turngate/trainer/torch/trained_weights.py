@@ -40,12 +40,12 @@ class TrainedWeights:
                 parameter.copy_(saved[name])
 
 
-def whole_model(state: Mapping[str, Any], path: Path) -> Mapping[str, torch.Tensor]:
+def whole_model(state: Mapping[str, object], path: Path) -> Mapping[str, torch.Tensor]:
     """All weights of a saved state. Raises StoreError for one of adapters."""
     if "model" not in state:
         raise StoreError(f"'{path}' holds adapters; set learner.lora, with which it was saved")
-    weights: Mapping[str, torch.Tensor] = state["model"]
-    return weights
+    weights: Any = state["model"]
+    return dict(weights)
 
 
 def refuse_other(saved: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], path: Path) -> None:
