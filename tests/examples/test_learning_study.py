@@ -18,10 +18,11 @@ from turngate.runs import RunFolder
 SMALL = (
     ("layers = 3\nwidth = 128\nheads = 4", "layers = 1\nwidth = 32\nheads = 2"),
     ("episodes = 400", "episodes = 12"),
-    ("episodes = 160", "episodes = 12"),
+    ("episodes = 200", "episodes = 12"),
     ("epochs = 12", "epochs = 2"),
-    ("epochs = 18", "epochs = 2"),
+    ("epochs = 16", "epochs = 2"),
     ("tasks = 40\nevery = 3", "tasks = 2\nevery = 1"),
+    ("tasks = 40\nevery = 4", "tasks = 2\nevery = 1"),
     ("turn_tokens = 14", "turn_tokens = 8"),
     ("turn_tokens = 10", "turn_tokens = 8"),
     ("lanes = 128", "lanes = 8"),
