@@ -29,27 +29,12 @@ def reward(completions: list[list[dict[str, Any]]], environments: list[Tools], *
     return [world._settle(calls) for world, calls in zip(environments, last, strict=True)]
 
 
-def main() -> None:
-    """Train for some steps."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--world", choices=list(WORLDS), required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--tasks", type=Path, required=True, help="ids of the tasks, in order; one per group")
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--group", type=int, required=True)
-    parser.add_argument("--batch", type=int, required=True, help="episodes per pass through the model")
-    parser.add_argument("--device", required=True)
-    asked = parser.parse_args()
+def config_of(asked: argparse.Namespace, episodes: int) -> Any:
+    """TRL's settings for steps of so many episodes."""
+    from trl import GRPOConfig
 
-    import torch
-    from datasets import Dataset
-    from transformers import TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
-
-    world, ids = WORLDS[asked.world], json.loads(asked.tasks.read_text())
-    episodes = len(ids) // asked.steps * asked.group
-    on_gpu = asked.device == "cuda"
-    config = GRPOConfig(
+    world, on_gpu = WORLDS[asked.world], asked.device == "cuda"
+    return GRPOConfig(
         output_dir=str(asked.tasks.with_suffix(".trl")),
         use_cpu=not on_gpu,
         bf16=on_gpu,
@@ -74,6 +59,13 @@ def main() -> None:
         disable_tqdm=True,
         seed=0,
     )
+
+
+def trainer_of(asked: argparse.Namespace, ids: list[str]) -> Any:
+    """A ``GRPOTrainer`` that prints a line after each step."""
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import GRPOTrainer
 
     class Counting(GRPOTrainer):  # type: ignore[misc]
         """Notes how long episodes take, and how many tokens were sampled in them."""
@@ -114,11 +106,29 @@ def main() -> None:
     trainer = Counting(
         model=asked.model,
         reward_funcs=reward,
-        args=config,
+        args=config_of(asked, len(ids) // asked.steps * asked.group),
         train_dataset=Dataset.from_list([{"prompt": [{"role": "user", "content": ""}], "task": one} for one in ids]),
         environment_factory=partial(tools_of, asked.world),
         callbacks=[Steps()],
     )
     trainer._env_tools = {None: [dict(tool) for tool in schemas(asked.world)]}
+    return trainer
+
+
+def main() -> None:
+    """Train for some steps."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--world", choices=list(WORLDS), required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--tasks", type=Path, required=True, help="ids of the tasks, in order; one per group")
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--group", type=int, required=True)
+    parser.add_argument("--batch", type=int, required=True, help="episodes per pass through the model")
+    parser.add_argument("--device", required=True)
+    asked = parser.parse_args()
+
+    import torch
+
+    trainer = trainer_of(asked, json.loads(asked.tasks.read_text()))
     torch.manual_seed(0)
     trainer.train()

@@ -230,6 +230,10 @@ class RunFolder:
         """The folder of the model after a validated step, if it is kept."""
         return self.path / "best" / f"step={step:06d}"
 
+    def best_adapter(self, step: int) -> Path:
+        """The adapters of that step, where there are any."""
+        return self.best(step) / "adapter"
+
     def control(self, name: str) -> RunFolder:
         """The folder of a control."""
         return RunFolder(self.path / "controls" / name)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.tiny_run import tiny
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -32,28 +33,8 @@ id = "tests.run.killing_parts:test/KillingLock-v0"
 [env.kwargs]
 marker = "{folder}/marker"
 
-[model]
-layers = 1
-width = 32
-heads = 2
-vocabulary = 300
-
-[warm_start]
-episodes = 16
-epochs = 1
-episodes_per_batch = 8
-lr = 5e-3
-
-[policy]
-turn_tokens = 8
-context = 256
-lanes = 8
-
 [learner]
 lr = 1e-3
-
-[credit]
-type = "tests.helpers.thinking_lock:alternating"
 
 [train]
 steps = 3
@@ -63,7 +44,7 @@ filters = []
 
 [eval]
 tasks = 1
-"""
+""" + tiny()
 WAVES = """
 [guide]
 type = "tests.run.killing_parts:WavesPart"

@@ -21,6 +21,7 @@ from turngate.run.job import Job
 from turngate.runs import RunFolder
 from turngate.store import Store
 from turngate.trainer.torch.shards import read_state
+from turngate.trainer.tried_steps import read_steps
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 600
@@ -116,6 +117,20 @@ def test_a_killed_run_goes_on_bit_for_bit(whole, tmp_path):
     assert (run.model / "model.safetensors").read_bytes() == (whole.model / "model.safetensors").read_bytes()
     played, expected = (list(Store(one.path).read(None, "train")) for one in (run, whole))
     assert [group.trajectories for group in played] == [group.trajectories for group in expected]
+
+
+def test_the_best_step_leaves_its_model_and_its_adapters(tmp_path):
+    train = {"steps": 4, "tasks_per_step": 2, "group_size": 4, "filters": [], "validation": {"tasks": 6, "every": 1}}
+    start = {"episodes": 96, "epochs": 4, "episodes_per_batch": 8, "lr": 5e-3}
+    run = trained(written(tmp_path, {"lr": 3e-2, "max_kl": 1e9}, steps=4, train=train, warm_start=start, seed=1))
+    steps = read_steps(run)
+    assert steps.best.number < 4, "the best step is the last one, so nothing is shown; another seed helps"
+    end, best = (load_file(folder / "model.safetensors") for folder in (run.model, run.best(steps.best.number)))
+    assert all(torch.equal(end[name], weight) for name, weight in best.items())
+    base, _ = tiny.load(str(run.warm_start))
+    added = PeftModel.from_pretrained(base, run.adapter).merge_and_unload()
+    for name, weight in added.named_parameters():
+        torch.testing.assert_close(weight, end[name])
 
 
 def test_adapters_that_are_not_published_stop_the_run(tmp_path, capsys):

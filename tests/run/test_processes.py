@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.commands.small_run import COMMAND, turngate_in, variables
+from tests.helpers.tiny_run import tiny
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
 
@@ -30,29 +31,9 @@ id = "tests.run.killing_parts:test/KillingLock-v0"
 [env.kwargs]
 marker = "{folder}/marker"
 
-[model]
-layers = 1
-width = 32
-heads = 2
-vocabulary = 300
-
-[warm_start]
-episodes = 16
-epochs = 1
-episodes_per_batch = 8
-lr = 5e-3
-
-[policy]
-turn_tokens = 8
-context = 256
-lanes = 8
-
 [learner]
 type = "{learner}"
 lr = 1e-3
-
-[credit]
-type = "tests.helpers.thinking_lock:alternating"
 
 [loss]
 objective = {{type = "tests.run.rank_parts:{objective}"{more}}}
@@ -69,7 +50,7 @@ trees = 2
 
 [eval]
 tasks = 1
-"""
+""" + tiny()
 
 pytestmark = pytest.mark.timeout(4 * LIMIT_S)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import vllm_engines, vllm_venv
+from tests.helpers.tiny_run import tiny
 from tests.run.test_killed import ROOT, episodes, metrics
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -30,29 +31,8 @@ id = "tests.run.late_killing:test/LateKillingLock-v0"
 run = "{folder}/run"
 steps = 3
 
-[model]
-layers = 2
-width = 64
-heads = 2
-vocabulary = 300
-
-[warm_start]
-episodes = 16
-epochs = 1
-episodes_per_batch = 8
-lr = 5e-3
-
-[policy]
-type = "vllm"
-turn_tokens = 8
-context = 256
-lanes = 8
-
 [learner]
 lr = 1e-3
-
-[credit]
-type = "tests.helpers.thinking_lock:alternating"
 
 [train]
 steps = 6
@@ -62,7 +42,7 @@ filters = []
 
 [eval]
 tasks = 1
-"""
+""" + tiny(layers=2, width=64, policy='type = "vllm"')
 
 pytestmark = [vllm_engines.needed, pytest.mark.component]
 

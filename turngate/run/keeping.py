@@ -24,7 +24,6 @@ from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.run_parts import Run
 from turngate.trainer.tried_steps import TriedStep, TriedSteps, read_steps, write_steps
 
-ADAPTER = "adapter"
 STEPS_KEY = "train.validation"
 
 
@@ -69,7 +68,7 @@ class Keeping:
             folder = self.folder.best(step)
             shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed before the next line
             save_model(self.model, self.tokenizer, folder, run.learner.weights())
-            self.config.learner.write_adapter(run.learner, folder / ADAPTER, base=self.base)
+            self.config.learner.write_adapter(run.learner, self.folder.best_adapter(step), base=self.base)
         write_steps(self.folder, found)
         self._delete_others(found)
         self.say(f"step {step}: validation: {one.line}{'; the best so far' if is_best else ''}")
@@ -87,8 +86,8 @@ class Keeping:
                 f"'{folder}', the weights of the best step, is missing; restore it from a backup, or remove "
                 f"'{self.folder.validated}' and the checkpoints to train again"
             )
-        if (folder / ADAPTER).exists():
-            shutil.copytree(folder / ADAPTER, self.folder.adapter, dirs_exist_ok=True)
+        if (adapter := self.folder.best_adapter(best)).exists():
+            shutil.copytree(adapter, self.folder.adapter, dirs_exist_ok=True)
         weights = saved_weights(folder)
         put_weights(self.model, weights)
         await run.policy.publish(weights, best)

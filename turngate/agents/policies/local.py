@@ -8,20 +8,20 @@ cumulative distribution with uniforms derived from the request's seed, so a comp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 
 from turngate.agents.architecture import logit_cap
 from turngate.agents.chat import Chat
-from turngate.agents.pace import AsReady, FixedOrder, Pace
-from turngate.agents.policies.base import Policy, Weights
+from turngate.agents.policies.base import Weights
 from turngate.agents.policies.forward import Feed, capped
 from turngate.agents.policies.lean import forward_of
+from turngate.agents.policies.paced import PacedPolicy
 from turngate.agents.policies.prefix_memory import PrefixMemory
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.policies.truncation import truncated_logits
@@ -29,7 +29,6 @@ from turngate.agents.protocols import LanguageModel
 from turngate.errors import PolicyError
 from turngate.types import Completion, EndedBy, IntArray, Request
 
-T = TypeVar("T")
 PREFILL_TOKENS = 16_384  # most tokens of one prefill pass: bounds its memory
 
 
@@ -58,32 +57,28 @@ class _Job:
     logprobs: list[float] = field(default_factory=list)
 
 
-class LocalPolicy(Policy):
+class LocalPolicy(PacedPolicy):
     """Samples from ``model`` (a transformers causal language model). ``order``: see ``turngate.agents.pace``."""
 
     name = "local"
 
     def __init__(self, model: LanguageModel, chat: Chat, *, lanes: int = 64, order: str = "fixed") -> None:
-        self.lanes, self.version = lanes, 0
+        super().__init__(lanes=lanes, order=order)
         self._model, self._chat = model.eval(), chat
         self._head, self._cap = model.get_output_embeddings(), logit_cap(model.config)
         parameter = next(model.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         self._cache = SlotCache(model.config, lanes, device=parameter.device, dtype=parameter.dtype)
         self._forward = forward_of(model, self._cache)
-        self._pace: Pace = FixedOrder() if order == "fixed" else AsReady()
         self._rows: list[_CacheRow] = []
         self._memory: PrefixMemory | None = None
         self._waiting: list[_Job] = []
-        self._engine: asyncio.Task[None] | None = None
-        self._room = asyncio.Semaphore(lanes)
 
     # --- the policy's interface ---------------------------------------------------------------------------------------
 
     async def complete(self, request: Request) -> Completion:
         """Sample one turn. Call it inside ``async with policy.lane()``."""
-        if not self._pace.lanes:
-            raise RuntimeError("no lane is open, so nothing would be decoded; use 'async with policy.lane()'")
+        self._need_lane()
         rng = np.random.Generator(np.random.Philox(request.seed))
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         job = _Job(request, future, rng.random(request.max_tokens))
@@ -135,24 +130,6 @@ class LocalPolicy(Policy):
             yield
         finally:
             self._memory = None
-
-    @asynccontextmanager
-    async def lane(self) -> AsyncIterator[None]:
-        """A lane is open: the engine runs as long as one is. Waits while all are taken, also by other calls."""
-        async with self._room:
-            self._pace.lanes += 1
-            if self._engine is None or self._engine.done():
-                self._engine = asyncio.get_running_loop().create_task(self._run())
-            try:
-                yield
-            finally:
-                self._pace.lanes -= 1
-                if not self._pace.lanes:
-                    await self._engine
-
-    async def outside(self, call: Awaitable[T]) -> T:
-        """See ``Pace.outside``."""
-        return await self._pace.outside(call)
 
     # --- the engine ---------------------------------------------------------------------------------------------------
 

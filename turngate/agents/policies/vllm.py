@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -24,12 +23,11 @@ from turngate.agents.chat import Chat
 from turngate.agents.engines.engine_process import EngineDied, EngineProcess
 from turngate.agents.engines.link import Message
 from turngate.agents.engines.shared_weights import SharedWeights
-from turngate.agents.pace import AsReady, FixedOrder, Pace
-from turngate.agents.policies.base import Policy, Weights
+from turngate.agents.policies.base import Weights
+from turngate.agents.policies.paced import PacedPolicy
 from turngate.errors import ConfigError, MismatchError, OutOfRoom, PolicyError
 from turngate.types import JSON, Completion, EndedBy, Request
 
-T = TypeVar("T")
 SERVER = "turngate.agents.engines.vllm_server:serve"
 SEEDS = 2**63  # vLLM takes seeds below this
 ENVIRON = {
@@ -75,7 +73,7 @@ class _Turn:
     deaths: int = 0
 
 
-class VLLMPolicy(Policy):
+class VLLMPolicy(PacedPolicy):
     """Samples by an engine that runs as long as ``running`` lasts. ``weights``: those that it begins with.
 
     ``order``: see ``turngate.agents.pace``; with "fixed" the steps of the engine are steps of this process, so a run on
@@ -87,18 +85,15 @@ class VLLMPolicy(Policy):
     def __init__(
         self, settings: EngineSettings, weights: SharedWeights, chat: Chat, *, lanes: int = 64, order: str = "fixed"
     ) -> None:
-        self.lanes, self.version = lanes, 0
+        super().__init__(lanes=lanes, order=order)
         self._settings, self._weights, self._chat = settings, weights, chat
         self._waits = order == "fixed"
-        self._pace: Pace = FixedOrder() if order == "fixed" else AsReady()
         self._engine: EngineProcess | None = None
         self._is_running, self._is_asleep = False, False
         self._names = itertools.count()
         self._waiting: list[_Turn] = []
         self._at_work: dict[str, _Turn] = {}
         self._dropped: list[str] = []
-        self._stepping: asyncio.Task[None] | None = None
-        self._room = asyncio.Semaphore(lanes)
 
     # --- the policy's interface ---------------------------------------------------------------------------------------
 
@@ -121,8 +116,7 @@ class VLLMPolicy(Policy):
 
         Raises OutOfRoom for one that the engine's context has no room for, PolicyError if the engine keeps dying.
         """
-        if not self._pace.lanes:
-            raise RuntimeError("no lane is open, so nothing would be decoded; use 'async with policy.lane()'")
+        self._need_lane()
         longest = self._settings.context
         if len(request.ids) + request.max_tokens > longest:
             raise OutOfRoom(
@@ -164,23 +158,11 @@ class VLLMPolicy(Policy):
 
     @asynccontextmanager
     async def lane(self) -> AsyncIterator[None]:
-        """A lane is open: the engine is at work as long as one is. Waits while all are taken, also by other calls."""
+        """See ``PacedPolicy``. Raises RuntimeError outside of ``running``."""
         if not self._is_running:
             raise RuntimeError("the engine is not running; use 'async with policy.running()' around all of its use")
-        async with self._room:
-            self._pace.lanes += 1
-            if self._stepping is None or self._stepping.done():
-                self._stepping = asyncio.get_running_loop().create_task(self._run())
-            try:
-                yield
-            finally:
-                self._pace.lanes -= 1
-                if not self._pace.lanes:
-                    await self._stepping
-
-    async def outside(self, call: Awaitable[T]) -> T:
-        """See ``Pace.outside``."""
-        return await self._pace.outside(call)
+        async with super().lane():
+            yield
 
     # --- turns --------------------------------------------------------------------------------------------------------
 

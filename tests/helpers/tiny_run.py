@@ -1,0 +1,28 @@
+"""What a config says of a tiny model that plays the toy in short turns, for tests that start runs of their own."""
+
+
+def tiny(*, layers: int = 1, width: int = 32, policy: str = "") -> str:
+    """Its sections ``model``, ``warm_start`` and ``policy``, with more lines of the latter, and a rule whose credit is
+    never 0."""
+    return f"""
+[model]
+layers = {layers}
+width = {width}
+heads = 2
+vocabulary = 300
+
+[warm_start]
+episodes = 16
+epochs = 1
+episodes_per_batch = 8
+lr = 5e-3
+
+[policy]
+turn_tokens = 8
+context = 256
+lanes = 8
+{policy}
+
+[credit]
+type = "tests.helpers.thinking_lock:alternating"
+"""
