@@ -70,6 +70,7 @@ REQUIRED_COMPONENTS: dict[str, Callable[[], bool]] = {
 
 # What `make quick` leaves out: a folder, a file or a test that took seconds (`pytest --durations=0` says how many).
 SLOW = """
+    agents/policies/test_captured.py
     agents/policies/test_lean.py
     agents/policies/test_local.py
     agents/policies/test_prefix_memory.py

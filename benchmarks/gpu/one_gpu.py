@@ -6,8 +6,10 @@ A model of Qwen3's architecture with random weights plays and learns as in the d
 prompt, turns of at most 32 tokens, observations of 24 tokens between them. Each update samples all episodes, measures
 their log-probabilities with the learner (the canary: how far they are from the sampler's), learns, and publishes. The
 first update warms up and is left out of the means. A profile of one more decode and one more gradient says which
-operations take the time. Shape 0.6b is that of Qwen3-0.6B; it is meant for a GPU. Needs torch, transformers, numpy and
-pyarrow beside turngate itself. Prints a table, and writes it as JSON with machine and versions.
+operations take the time. Before that, the same episodes are sampled with decode steps as captured graphs and without,
+in turn; without a GPU what would be captured runs as it is. Shape 0.6b is that of Qwen3-0.6B; it is meant for a GPU.
+Needs torch, transformers, numpy and pyarrow beside turngate itself. Prints a table, and writes it as JSON with machine
+and versions.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from turngate import __version__
 from turngate.agents.chat import Chat
-from turngate.agents.policies.forward import cast, precision_of
+from turngate.agents.policies.captured import CapturedForward
+from turngate.agents.policies.forward import HubForward, cast, precision_of
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.tiny import train_tokenizer
 from turngate.store import machine
@@ -162,7 +165,9 @@ def measure(shape: Shape, *, dtype: Any, updates: int) -> dict[str, Any]:
     sampler = copy.deepcopy(model)
     cast(sampler, precision_of(dtype, DEVICE))
     tokenizer = train_tokenizer(["press red", "press blue"] * 8, vocabulary=shape.model["vocab_size"])
-    policy = LocalPolicy(sampler, Chat(tokenizer), lanes=shape.tasks * shape.siblings)
+    chat = Chat(tokenizer)
+    decode = decoding(sampler, chat, shape, rounds=updates)
+    policy = LocalPolicy(sampler, chat, lanes=shape.tasks * shape.siblings)
     learner = TorchLearner(model, lr=1e-6, dtype=dtype)
     rows, apart, batch = [], [], None
     for update in range(updates + 1):
@@ -185,6 +190,7 @@ def measure(shape: Shape, *, dtype: Any, updates: int) -> dict[str, Any]:
         "sampled_per_update": (said := mean.pop("said")),
         "seconds": mean,
         "sampled_tokens_per_s": said / mean["sample"],
+        **decode,
         "learned_tokens_per_s": statistics.mean(row["tokens"] / row["gradient"] for row in counted),
         "canary_nats": apart,
         "peak_memory_gib": peak_gib(),
@@ -192,6 +198,32 @@ def measure(shape: Shape, *, dtype: Any, updates: int) -> dict[str, Any]:
             "decode": profiled(lambda: asyncio.run(play(policy, shape, seed=99))),
             "gradient": profiled(lambda: learner.forward_backward(batch, PolicyLoss())),
         },
+    }
+
+
+def decoding(model: Any, chat: Chat, shape: Shape, *, rounds: int) -> dict[str, Any]:
+    """Sampled tokens per second with decode steps that are captured and without: medians of paired rounds."""
+    lanes = shape.tasks * shape.siblings
+    recorder = None if DEVICE.type == "cuda" else lambda _: lambda work: work
+    captured = LocalPolicy(model, chat, lanes=lanes, forward=lambda *of: CapturedForward(*of, recorder=recorder))
+    plain = LocalPolicy(model, chat, lanes=lanes, forward=HubForward)
+    rates: list[list[float]] = []
+    for number in range(rounds + 1):
+        rates.append([])
+        for policy in (captured, plain):
+            clock = Phases()
+            played = clock.time("sample", lambda: asyncio.run(play(policy, shape, seed=number)))  # noqa: B023
+            rates[-1].append(sum(int(one.said.sum()) for one in played) / clock.seconds["sample"])
+    forward: Any = captured._forward
+    with_graphs, without = zip(*rates[1:], strict=True)  # the first round warms up, and captures most sizes
+    if DEVICE.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    return {
+        "captured_sizes": len(forward.buckets),
+        "not_captured_because": forward.problem,
+        "captured_tokens_per_s": statistics.median(with_graphs),
+        "plain_tokens_per_s": statistics.median(without),
+        "captured_to_plain": statistics.median(a / b for a, b in zip(with_graphs, without, strict=True)),
     }
 
 
@@ -246,6 +278,8 @@ def table(found: dict[str, Any]) -> str:
     whole = sum(found["seconds"].values())
     lines = [f"{name:<24}{found[name]:>14.6g}" for name in found if isinstance(found[name], int | float)]
     lines += [f"{name + ' s':<24}{s:>14.4f}{s / whole:>8.0%}" for name, s in found["seconds"].items()]
+    if found["not_captured_because"]:
+        lines.append(f"decode steps were not captured: {found['not_captured_because']}")
     lines.append(f"{'canary, largest nats':<24}{max(found['canary_nats']):>14.4f}")
     for name, events in found["profile"].items():
         lines += [f"{name}: {event[:44]:<46}{ms:>10.3f} ms" for event, ms in events.items()]

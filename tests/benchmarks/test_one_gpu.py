@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from benchmarks.gpu import one_gpu
 
 
@@ -14,6 +16,9 @@ def test_it_runs_to_the_end_and_writes_what_it_prints(tmp_path, capsys):
     assert found["sampled_per_update"] > 0.9 * 2 * 4 * 2 * one_gpu.SAID  # random weights seldom end a turn
     assert found["sampled_tokens_per_s"] > 0
     assert found["learned_tokens_per_s"] > 0
+    assert (found["captured_sizes"], found["not_captured_because"]) == (2, "")  # 128 and 256 columns
+    ratio = found["captured_tokens_per_s"] / found["plain_tokens_per_s"]
+    assert found["captured_to_plain"] == pytest.approx(ratio)
     assert len(found["canary_nats"]) == 2
     assert 0 < max(found["canary_nats"]) < one_gpu.AGREE["bfloat16"]
     assert set(found["seconds"]) == {"sample", "measure", "gradient", "update", "publish"}

@@ -10,28 +10,20 @@ import pytest
 import torch
 
 from tests.helpers import models
-from turngate.agents.policies.local import _Job
+from turngate.agents.policies.drawing import Draws
 from turngate.agents.policies.truncation import truncated_log_softmax
-from turngate.types import PLAIN, Request, Sampling
+from turngate.types import PLAIN, Sampling
 
 LOGITS = torch.tensor(np.log([0.3, 0.05, 0.5, 0.15]), dtype=torch.float32)
 
 
 def job(uniform, *, temperature=1.0, top_p=1.0, top_k=0):
-    order = Request(
-        episode="e",
-        task_id="t",
-        ids=np.zeros(1, np.int32),
-        turn=0,
-        seed=0,
-        max_tokens=1,
-        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k),
-    )
-    return _Job(order, None, np.array([uniform]))
+    return Sampling(temperature=temperature, top_p=top_p, top_k=top_k), uniform
 
 
 def draw(jobs, logits=LOGITS):
-    return models.local()._draw(jobs, logits.repeat(len(jobs), 1))
+    samplings, uniforms = zip(*jobs, strict=True)
+    return Draws.of(samplings, uniforms, torch.device("cpu")).tokens(logits.repeat(len(jobs), 1))
 
 
 def test_every_uniform_meets_its_part_of_the_cut_distribution():

@@ -1,8 +1,9 @@
 """One pass of the model over whatever is new, whoever it belongs to: a token for rows that decode, a prompt or an
 observation for rows that begin a turn.
 
-``HubForward`` runs any transformers model, padded to rows of equal length. ``LeanForward`` (``lean.py``) runs the
-common dense architectures on a CPU without padding and without the cost of the modules.
+``HubForward`` runs any transformers model, padded to rows of equal length; on a GPU ``CapturedForward``
+(``captured.py``) repeats its decode steps as captured graphs. ``LeanForward`` (``lean.py``) runs the common dense
+architectures on a CPU without padding and without the cost of the modules.
 """
 
 from __future__ import annotations
@@ -95,22 +96,32 @@ class HubForward(Forward):
         n_new = [len(feed.ids) for feed in feeds]
         ids = np.zeros((len(feeds), max(n_new)), np.int64)
         columns = np.full_like(ids, self._cache.scratch)
-        positions = np.zeros_like(ids)  # padding attends to column 0: no row of the mask may be empty (NaN)
         for r, feed in enumerate(feeds):
             ids[r, : n_new[r]] = feed.ids
-            columns[r, : n_new[r]] = positions[r, : n_new[r]] = np.arange(feed.start, feed.end)
-        width = max(feed.end for feed in feeds)
-        self._cache.aim([feed.row for feed in feeds], self._tensor(columns), width)
-        reach = self._tensor(positions)
+            columns[r, : n_new[r]] = np.arange(feed.start, feed.end)
+        last = self._tensor(n_new) - 1  # before the pass: a copy to the device waits for what it was given
+        rows, width = [feed.row for feed in feeds], max(feed.end for feed in feeds)
+        hidden = self.states(rows, self._tensor(ids), self._tensor(columns), width)
+        return hidden[torch.arange(len(feeds), device=self._device), last]
+
+    def states(self, rows: Sequence[int], ids: torch.Tensor, columns: torch.Tensor, width: int) -> torch.Tensor:
+        """Hidden states [r, q, hidden] of tokens ``ids`` [r, q] of the cache's ``rows``, at ``columns`` [r, q].
+
+        A token at the scratch column is padding. Attention reads ``width`` columns. If the rows follow each other,
+        nothing is copied from or to the host.
+        """
+        self._cache.aim(rows, columns, width)
+        # padding attends to column 0: no row of the mask may be empty (NaN)
+        reach = columns.masked_fill(columns == self._cache.scratch, 0)
         output = self._base(
-            input_ids=self._tensor(ids),
+            input_ids=ids,
             attention_mask=self._masks(reach, width),
             position_ids=reach,
             past_key_values=self._cache,
             use_cache=True,
         )
         hidden: torch.Tensor = output.last_hidden_state
-        return hidden[torch.arange(len(feeds), device=self._device), self._tensor(n_new) - 1]
+        return hidden
 
     def _masks(self, reach: torch.Tensor, width: int) -> Any:
         """What each token sees, [r, 1, q, width]: one mask, or one for each kind of layer by its name."""

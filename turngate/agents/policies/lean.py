@@ -11,7 +11,7 @@ For each layer, with RMS(x) = x / √(mean x² + ε):
     h ← h + W_down (silu(W_gate x) · (W_up x)),   x = RMS(h) · g₂
 
 Weights are read where the model keeps them, so what is published is seen at once. Everything else (other
-architectures, other precisions, accelerators) goes through ``HubForward``.
+architectures, other precisions, accelerators) goes through ``HubForward``, or ``CapturedForward`` on a GPU.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from turngate.agents.policies.captured import CapturedForward
 from turngate.agents.policies.forward import Feed, Forward, HubForward
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.protocols import LanguageModel
@@ -35,7 +36,10 @@ ROTATIONS = ("default", "llama3")  # frequencies that do not depend on the lengt
 
 def forward_of(model: LanguageModel, cache: SlotCache) -> Forward:
     """The fastest pass that computes what ``model`` does."""
-    return LeanForward(model, cache) if is_lean(model) else HubForward(model, cache)
+    if is_lean(model):
+        return LeanForward(model, cache)
+    on_cuda = next(model.parameters()).device.type == "cuda"
+    return CapturedForward(model, cache) if on_cuda else HubForward(model, cache)
 
 
 def is_lean(model: LanguageModel) -> bool:

@@ -8,7 +8,7 @@ cumulative distribution with uniforms derived from the request's seed, so a comp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,12 +19,12 @@ import torch
 from turngate.agents.architecture import logit_cap
 from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Weights
-from turngate.agents.policies.forward import Feed, capped
+from turngate.agents.policies.drawing import Draws
+from turngate.agents.policies.forward import Feed, Forward, capped
 from turngate.agents.policies.lean import forward_of
 from turngate.agents.policies.paced import PacedPolicy
 from turngate.agents.policies.prefix_memory import PrefixMemory
 from turngate.agents.policies.slots import SlotCache
-from turngate.agents.policies.truncation import truncated_logits
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import PolicyError
 from turngate.types import Completion, EndedBy, IntArray, Request
@@ -58,18 +58,29 @@ class _Job:
 
 
 class LocalPolicy(PacedPolicy):
-    """Samples from ``model`` (a transformers causal language model). ``order``: see ``turngate.agents.pace``."""
+    """Samples from ``model`` (a transformers causal language model). ``order``: see ``turngate.agents.pace``.
+
+    ``forward`` makes the pass that the engine goes through; ``forward_of`` chooses the fastest one.
+    """
 
     name = "local"
 
-    def __init__(self, model: LanguageModel, chat: Chat, *, lanes: int = 64, order: str = "fixed") -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        chat: Chat,
+        *,
+        lanes: int = 64,
+        order: str = "fixed",
+        forward: Callable[[LanguageModel, SlotCache], Forward] = forward_of,
+    ) -> None:
         super().__init__(lanes=lanes, order=order)
         self._model, self._chat = model.eval(), chat
         self._head, self._cap = model.get_output_embeddings(), logit_cap(model.config)
         parameter = next(model.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         self._cache = SlotCache(model.config, lanes, device=parameter.device, dtype=parameter.dtype)
-        self._forward = forward_of(model, self._cache)
+        self._forward = forward(model, self._cache)
         self._rows: list[_CacheRow] = []
         self._memory: PrefixMemory | None = None
         self._waiting: list[_Job] = []
@@ -175,6 +186,7 @@ class LocalPolicy(PacedPolicy):
         working = [index for index, row in enumerate(self._rows) if row.job]
         if not working:
             return
+        draws = self._draws(working)
         feeding = [index for index in working if index not in twins]
         hidden = torch.cat([self._forward(chunk) for chunk in self._chunks(feeding)])
         for target, source in twins.items():
@@ -184,7 +196,7 @@ class LocalPolicy(PacedPolicy):
         if twins:
             place = {index: at for at, index in enumerate(feeding)}
             hidden = hidden[[place[twins.get(index, index)] for index in working]]
-        self._sample(working, self._logits(hidden))
+        self._book(working, *self._draw(draws, self._logits(hidden)))
 
     def _admit(self, job: _Job) -> int:
         """The row of the job's episode, cut back to what still agrees with the request's context."""
@@ -242,9 +254,8 @@ class LocalPolicy(PacedPolicy):
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return capped(self._head(hidden).float(), self._cap)
 
-    def _sample(self, indices: Sequence[int], logits: torch.Tensor) -> None:
-        """Choose a token per row and finish the turns that end with it."""
-        tokens, logprobs = self._draw([self._job(index) for index in indices], logits)
+    def _book(self, indices: Sequence[int], tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Append a token to each row's turn and finish the turns that end with it."""
         for index, token, logprob in zip(indices, tokens, logprobs, strict=True):
             job = self._job(index)
             job.ids.append(token)
@@ -252,28 +263,13 @@ class LocalPolicy(PacedPolicy):
             if token in self._chat.ends or len(job.ids) == job.request.max_tokens:
                 self._finish(index)
 
-    def _draw(self, jobs: Sequence[_Job], logits: torch.Tensor) -> tuple[list[int], list[float]]:
-        """A token and its log-probability for each job, under the distribution that its request asks for.
-
-        The log-probability is that of the cut and renormalised distribution; temperature 0 takes the likeliest token.
-        """
-        temperatures = [job.request.sampling.temperature for job in jobs]
-        logits = _distribution([job.request for job in jobs], logits)
-        probability = torch.softmax(logits, dim=-1)
-        cumulative = probability.cumsum(-1, dtype=torch.float64)  # in float32 a large vocabulary loses its tail
-        total = cumulative[:, -1:]
+    def _draws(self, indices: Sequence[int]) -> Draws:
+        jobs = [self._job(index) for index in indices]
         uniforms = [job.uniforms[len(job.ids)] for job in jobs]
-        uniform = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
-        # strictly below the total, or rounding could choose what stands after the last token that was kept
-        target = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
-        chosen = torch.searchsorted(cumulative, target, right=True)
-        chosen = chosen.clamp_(max=logits.shape[-1] - 1)  # logits that are no numbers; the canary reports them
-        if 0 in temperatures:
-            greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits.device)
-            chosen = torch.where(greedy[:, None], logits.argmax(-1, keepdim=True), chosen)
-        logprob = probability.gather(1, chosen).log()
-        tokens, logprobs = torch.cat([chosen.double(), logprob.double()], 1).T.tolist()  # one wait for the device
-        return [int(token) for token in tokens], logprobs
+        return Draws.of([job.request.sampling for job in jobs], uniforms, self._device)
+
+    def _draw(self, draws: Draws, logits: torch.Tensor) -> tuple[list[int], list[float]]:
+        return draws.tokens(logits)
 
     def _finish(self, index: int) -> None:
         row, job = self._rows[index], self._job(index)
@@ -302,17 +298,3 @@ class LocalPolicy(PacedPolicy):
         job = self._rows[index].job
         assert job is not None
         return job
-
-
-def _distribution(requests: Sequence[Request], logits: torch.Tensor) -> torch.Tensor:
-    """Logits of what each request samples from: its temperature, then its top-k and top-p. Row r is request r's."""
-    sampling = [request.sampling for request in requests]
-    if any(one.temperature not in (0, 1) for one in sampling):
-        divisor = [one.temperature or 1.0 for one in sampling]
-        logits = logits / torch.tensor(divisor, device=logits.device)[:, None]
-    cuts = {(one.top_p, one.top_k) for one in sampling if one.truncates}
-    for top_p, top_k in sorted(cuts):
-        asked = [(one.top_p, one.top_k) == (top_p, top_k) for one in sampling]
-        cut = truncated_logits(logits, 1.0, top_p, top_k)
-        logits = cut if all(asked) else torch.where(torch.tensor(asked, device=logits.device)[:, None], cut, logits)
-    return logits

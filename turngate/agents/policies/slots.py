@@ -28,7 +28,7 @@ class SlotCache:
         self._lines = shape.heads if self._beside else 2 * shape.heads
         self._dim = shape.keys + shape.values if self._beside else shape.keys
         self._layers: int = config.num_hidden_layers
-        self._slots, self._device, self._dtype = slots, device, dtype
+        self.slots, self._device, self._dtype = slots, device, dtype
         self.capacity = 0
         self._stores: list[torch.Tensor] = []
         self._rows = torch.zeros(0, dtype=torch.long)
@@ -84,9 +84,13 @@ class SlotCache:
 
         ``width``: how many columns attention reads. When ``rows`` follow each other, no copy is made.
         """
-        self._rows = torch.as_tensor(rows, device=self._device)[:, None]
+        first, last = rows[0], rows[0] + len(rows)
+        self._first = first if list(rows) == list(range(first, last)) else None
+        if self._first is None:
+            self._rows = torch.as_tensor(rows, device=self._device)[:, None]
+        else:  # made where it is needed, so that a captured graph holds it too
+            self._rows = torch.arange(first, last, device=self._device)[:, None]
         self._columns, self._width = columns, width
-        self._first = rows[0] if list(rows) == list(range(rows[0], rows[0] + len(rows))) else None
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: object, **__: object
@@ -109,7 +113,7 @@ class SlotCache:
         return rows[:, : self._heads], rows[:, self._heads :]
 
     def _grown(self, layer: int, capacity: int) -> torch.Tensor:
-        shape = (self._slots, self._lines, capacity + 1, self._dim)
+        shape = (self.slots, self._lines, capacity + 1, self._dim)
         grown = torch.zeros(shape, device=self._device, dtype=self._dtype)
         if self._stores:
             grown[:, :, : self.capacity] = self._stores[layer][:, :, : self.capacity]
