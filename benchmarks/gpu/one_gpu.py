@@ -205,7 +205,9 @@ def decoding(model: Any, chat: Chat, shape: Shape, *, rounds: int) -> dict[str, 
     """Sampled tokens per second with decode steps that are captured and without: medians of paired rounds."""
     lanes = shape.tasks * shape.siblings
     recorder = None if DEVICE.type == "cuda" else lambda _: lambda work: work
-    captured = LocalPolicy(model, chat, lanes=lanes, forward=lambda *of: CapturedForward(*of, recorder=recorder))
+    captured = LocalPolicy(
+        model, chat, lanes=lanes, forward=lambda model, cache: CapturedForward(model, cache, recorder)
+    )
     plain = LocalPolicy(model, chat, lanes=lanes, forward=HubForward)
     rates: list[list[float]] = []
     for number in range(rounds + 1):

@@ -84,6 +84,7 @@ def test_it_tells_what_the_files_hold_and_what_the_model_is_shown(whole, told):
     assert found["a turn ends with"] == "<|im_end|>"
     assert found["thoughts"] == "<think> and </think> are tokens"
     assert found["earlier turns"].startswith("the chat template shows a turn otherwise once another one follows")
+    assert found["decode steps"].startswith("on a GPU captured as graphs")
     assert found["prefix trees"].startswith("possible")
     first, *prompt = [line for line in found["prompt"].split("\n") if line]
     assert first.startswith("task 'lock/train/0' of 'turngate/Lock-v1' begins with 255 tokens of policy.context 1024")
@@ -151,6 +152,15 @@ def test_trees_that_are_asked_for_and_not_possible_are_refused(tmp_path, told):
     assert "each token goes through 2 experts; sliding layers see 24 tokens" in found["attention"]
     code, found, _ = told(folder, LOCK, "--learner.packing=tree")
     assert (code, found["prefix trees"].startswith("refused: not possible")) == (1, True)
+
+
+def test_a_model_that_cannot_be_captured_is_told_and_not_refused(whole, told, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "model")
+    _config(rope_parameters={"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0})(folder)
+    code, found, _ = told(folder, LOCK)
+    assert code == 0
+    assert found["decode steps"].startswith("on a GPU not captured as graphs, each goes through the model's modules (")
+    assert "makes the host wait for a number" in found["decode steps"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from turngate.agents.architecture import SCORES, logit_cap, window
 from turngate.agents.chat import Chat
+from turngate.agents.policies.parts import LocalPolicyPart
 from turngate.agents.protocols import LanguageModel, Tokenizer
 from turngate.config import Config
 from turngate.errors import ConfigError, UserError
@@ -21,7 +22,7 @@ from turngate.parts import when_used
 from turngate.run.credit import needs_reference, trains_reward_model
 from turngate.run.environments import Environments
 from turngate.run.job import Job
-from turngate.run.learners import bytes_of_passes, device_here
+from turngate.run.learners import bytes_of_passes, device_here, sampler_precision
 from turngate.run.models import memory_here, outlined
 from turngate.run.needed_memory import (
     LEARNER_PASS,
@@ -38,6 +39,7 @@ from turngate.tools.notations.base import THOUGHT
 from turngate.trainer.learner import tokens_of_a_pass
 from turngate.types import Task
 
+captured = when_used("turngate.agents.policies.captured")
 packing = when_used("turngate.trainer.torch.packing")
 
 HELP = {
@@ -76,6 +78,8 @@ def findings(config: Config) -> Iterator[DoctorLine]:
         yield DoctorLine(about="chat", line=str(error), refused=True)
         return
     yield from _about_chat(chat)
+    if isinstance(config.policy, LocalPolicyPart):
+        yield _about_decoding(config, model)  # before trees, which choose how experts are computed
     yield _about_trees(config, model)
     shortest = 0
     try:
@@ -129,6 +133,14 @@ def _about_chat(chat: Chat) -> Iterator[DoctorLine]:
     yield DoctorLine(
         about="earlier turns", line=chat.about_history or "the chat template keeps them as they were written"
     )
+
+
+def _about_decoding(config: Config, model: LanguageModel) -> DoctorLine:
+    problem = captured.capture_problem(model, sampler_precision(config))
+    line = "on a GPU captured as graphs, each of which is compared with a plain step at first"
+    if problem:
+        line = f"on a GPU not captured as graphs, each goes through the model's modules ({problem})"
+    return DoctorLine(about="decode steps", line=line)
 
 
 def _about_trees(config: Config, model: LanguageModel) -> DoctorLine:

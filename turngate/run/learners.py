@@ -37,10 +37,15 @@ def bytes_of_passes(config: Config) -> tuple[int, int]:
     from turngate.agents.policies.forward import precision_of
 
     device = torch.device(device_here())
-    asked: Any = getattr(config.policy, "dtype", "learner")
-    learner = config.learner.dtype
-    sampler: Precision = learner if asked == "learner" else asked
+    learner, sampler = config.learner.dtype, sampler_precision(config)
     return precision_of(learner, device).itemsize, precision_of(sampler, device).itemsize
+
+
+def sampler_precision(config: Config) -> Precision:
+    """The precision that the config asks of the sampler, by its own setting or the learner's."""
+    asked: Any = getattr(config.policy, "dtype", "learner")
+    sampler: Precision = config.learner.dtype if asked == "learner" else asked
+    return sampler
 
 
 def rounding_of(config: Config, sampler: LanguageModel) -> str:

@@ -23,9 +23,17 @@ from tests.helpers import architectures, models, templates
 from tests.helpers.tapes import Tapes
 from turngate.agents.chat import Chat
 from turngate.agents.policies import captured
-from turngate.agents.policies.captured import Bucket, CapturedForward, FixedWork, bucket_of, decode_step
+from turngate.agents.policies.captured import (
+    Bucket,
+    CapturedForward,
+    FixedWork,
+    bucket_of,
+    capture_problem,
+    decode_step,
+)
 from turngate.agents.policies.forward import Feed, HubForward, cast
 from turngate.agents.policies.local import LocalPolicy
+from turngate.agents.policies.parts import LocalPolicyPart
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.rollout import TokenLimits
 
@@ -132,6 +140,7 @@ def test_the_step_needs_nothing_of_the_host(name):
     with torch.inference_mode(), _Only(here), FixedWork():
         states = decode_step(forward, torch.zeros(3 * SLOTS, dtype=torch.long, device=here), Bucket(4, 128))
     assert (states.shape, states.device) == ((4, 32), here)
+    assert capture_problem(architectures.model(name).to(here), "auto") == ""
 
 
 class _Only(TorchDispatchMode):
@@ -231,6 +240,7 @@ def test_a_model_whose_work_depends_on_the_numbers_goes_the_plain_way(make, why,
     (message,) = warned()
     assert message.startswith(f"decode steps of {type(make()).__name__} cannot be captured ({pair.captured.problem})")
     assert (pair.captured.buckets, pair.recorder.recorded) == ((), 0)
+    assert why in capture_problem(make().to("meta"), "bfloat16")
 
 
 def test_a_recording_that_fails_is_told(warned):
@@ -383,7 +393,7 @@ def test_on_a_gpu_it_is_what_the_engine_goes_through(monkeypatch):
                 if weight is not None:
                     there = FakeTensor(mode, weight.detach().to("meta"), torch.device("cuda:0"))
                     part._parameters[name] = torch.nn.Parameter(there, requires_grad=False)
-        policy = models.local(source)
+        policy = LocalPolicyPart(lanes=3).open(source, models.chat())
         assert type(policy._forward) is CapturedForward
         assert policy._forward._fed.device.type == "cuda"
     cast(source := models.model(), torch.bfloat16)

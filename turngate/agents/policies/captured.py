@@ -13,6 +13,7 @@ published in place is seen; a cache that grew lies elsewhere, so its graphs are 
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -22,9 +23,9 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from turngate.agents.policies.forward import Feed, Forward, HubForward
+from turngate.agents.policies.forward import Feed, Forward, HubForward, cast
 from turngate.agents.policies.slots import SlotCache
-from turngate.agents.protocols import LanguageModel
+from turngate.agents.protocols import LanguageModel, Precision
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class CapturedForward(Forward):
             replay = self._recorder(work)
             states = replay()[: len(feeds)].clone()
         except RuntimeError as error:
-            why = str(error).partition("\n")[0]
+            why = _first_line(error)
         plain = self._plain(feeds)
         if states is not None:
             apart = float(((states - plain).float().norm(dim=-1) / plain.float().norm(dim=-1)).max())
@@ -154,6 +155,22 @@ def decode_step(forward: HubForward, fed: torch.Tensor, bucket: Bucket) -> torch
     ids, columns, order = fed[: 3 * bucket.rows].view(3, bucket.rows)
     hidden = forward.states(range(bucket.rows), ids[:, None], columns[:, None], bucket.width)
     return hidden[:, 0].index_select(0, order)
+
+
+def capture_problem(outline: LanguageModel, precision: Precision) -> str:
+    """Why the decode steps of a model cannot be captured on a GPU; "" if they can, as far as is seen without its
+    weights (``tiny.outline``). "auto" is bfloat16, as on most GPUs."""
+    model = copy.deepcopy(outline)
+    dtype = torch.float32 if precision == "float32" else torch.bfloat16
+    cast(model, dtype)
+    here = next(model.parameters()).device
+    forward = HubForward(model, SlotCache(model.config, 1, device=here, dtype=dtype))
+    try:
+        with torch.inference_mode(), FixedWork():  # type: ignore[no-untyped-call]
+            decode_step(forward, torch.zeros(3, dtype=torch.long, device=here), Bucket(1, NARROWEST))
+    except RuntimeError as error:
+        return _first_line(error)
+    return ""
 
 
 class FixedWork(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -214,14 +231,18 @@ def _problem(func: Any, args: Any, kwargs: Any) -> str:
     if torch.Tag.data_dependent_output in func.tags:
         return "makes the host wait for a number"
     if func.overloadpacket in _COPIES:
-        devices = {arg.device for arg in args if isinstance(arg, torch.Tensor)}
-        if len(devices | ({kwargs["device"]} if kwargs.get("device") else set())) > 1:
+        devices = {arg.device.type for arg in args if isinstance(arg, torch.Tensor)}
+        if len(devices | ({kwargs["device"].type} if kwargs.get("device") else set())) > 1:
             return "copies from one device to another"
     return ""
 
 
 _INDEXING = (torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_)
 _COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
+
+
+def _first_line(error: RuntimeError) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _power_of_two(n: int) -> int:
