@@ -223,6 +223,8 @@ def _problem(func: Any, args: Any, kwargs: Any) -> str:
     """Why a graph cannot hold a call of an operation; "" if it can."""
     if func.namespace not in ("aten", "prims"):
         return "is an operation of another library"
+    if func.overloadpacket is torch.ops.aten.lift_fresh:
+        return "makes a tensor from numbers of the host"
     if func.overloadpacket in _INDEXING:
         masks = any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
         return "selects by a mask, so its shape depends on the numbers" if masks else ""
