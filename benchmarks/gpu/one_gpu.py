@@ -34,8 +34,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from turngate import __version__
 from turngate.agents.chat import Chat
-from turngate.agents.policies.captured import CapturedForward
 from turngate.agents.policies.forward import HubForward, cast, precision_of
+from turngate.agents.policies.lean import captured_of
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.tiny import train_tokenizer
 from turngate.store import machine
@@ -205,9 +205,7 @@ def decoding(model: Any, chat: Chat, shape: Shape, *, rounds: int) -> dict[str, 
     """Sampled tokens per second with decode steps that are captured and without: medians of paired rounds."""
     lanes = shape.tasks * shape.siblings
     recorder = None if DEVICE.type == "cuda" else lambda _: lambda work: work
-    captured = LocalPolicy(
-        model, chat, lanes=lanes, forward=lambda model, cache: CapturedForward(model, cache, recorder)
-    )
+    captured = LocalPolicy(model, chat, lanes=lanes, forward=lambda model, cache: captured_of(model, cache, recorder))
     plain = LocalPolicy(model, chat, lanes=lanes, forward=HubForward)
     rates: list[list[float]] = []
     for number in range(rounds + 1):

@@ -7,11 +7,11 @@ from torch.utils._pytree import tree_leaves
 
 
 class Tape(TorchDispatchMode):
-    """Records while it is entered; ``play`` repeats what it recorded."""
+    """Records (operation, arguments, settings, result) while it is entered; ``play`` repeats what it recorded."""
 
     def __init__(self):
         super().__init__()
-        self._calls = []
+        self.calls = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -19,11 +19,11 @@ class Tape(TorchDispatchMode):
             result = func.decompose(*args, **kwargs)
         if result is NotImplemented:
             result = func(*args, **kwargs)
-            self._calls.append((func, args, kwargs, result))
+            self.calls.append((func, args, kwargs, result))
         return result
 
     def play(self):
-        for func, args, kwargs, result in self._calls:
+        for func, args, kwargs, result in self.calls:
             again = func(*args, **kwargs)
             for there, new in zip(tree_leaves(result), tree_leaves(again), strict=True):
                 if isinstance(there, torch.Tensor) and there.data_ptr() != new.data_ptr():  # a view is there already

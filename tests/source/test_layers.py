@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "turngate"
 TORCH_HOMES = {
     "agents/engines/weight_sums.py",
+    "agents/policies/captured.py",
+    "agents/policies/drawing.py",
     "agents/policies/forward.py",
     "agents/policies/lean.py",
     "agents/policies/local.py",

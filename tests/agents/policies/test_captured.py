@@ -32,6 +32,7 @@ from turngate.agents.policies.captured import (
     decode_step,
 )
 from turngate.agents.policies.forward import Feed, HubForward, cast
+from turngate.agents.policies.lean import LeanStep
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import LocalPolicyPart
 from turngate.agents.policies.slots import SlotCache
@@ -348,10 +349,12 @@ def played(forward, *, source=None, **sampling):
     return policy, models.play(policy, n_tasks=5, siblings=4, **sampling)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6, 0.0])
-def test_an_engine_samples_the_same_with_captured_steps(temperature, warned):
+@pytest.mark.parametrize(("temperature", "step"), [(1.0, None), (0.6, LeanStep), (0.0, None), (0.0, LeanStep)])
+def test_an_engine_samples_the_same_with_captured_steps(temperature, step, warned):
     tapes = Tapes()
-    policy, ours = played(lambda model, cache: CapturedForward(model, cache, tapes), temperature=temperature)
+    policy, ours = played(
+        lambda model, cache: CapturedForward(model, cache, tapes, step and step(model, cache)), temperature=temperature
+    )
     _, plain = played(HubForward, temperature=temperature)
     for one, other in zip(ours, plain, strict=True):
         np.testing.assert_array_equal(one.ids(), other.ids())
@@ -395,10 +398,11 @@ def test_an_engine_in_bfloat16_samples_what_its_model_says(name, warned, monkeyp
     assert warned() == []
 
 
-def test_on_a_gpu_it_is_what_the_engine_goes_through(monkeypatch):
+@pytest.mark.parametrize(("name", "step"), [("qwen3", LeanStep), ("gemma3", HubForward)])
+def test_on_a_gpu_it_is_what_the_engine_goes_through(name, step, monkeypatch):
     """With weights that only claim to be there."""
     monkeypatch.setattr(captured, "CudaGraphs", Tapes())
-    source = models.model()
+    source = architectures.model(name)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         for part in source.modules():
             for name, weight in part._parameters.items():
@@ -407,6 +411,7 @@ def test_on_a_gpu_it_is_what_the_engine_goes_through(monkeypatch):
                     part._parameters[name] = torch.nn.Parameter(there, requires_grad=False)
         policy = LocalPolicyPart(lanes=3).open(source, models.chat())
         assert type(policy._forward) is CapturedForward
+        assert type(policy._forward._body) is step
         assert policy._forward._fed.device.type == "cuda"
     cast(source := models.model(), torch.bfloat16)
     assert type(models.local(source)._forward) is HubForward

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers import models
+from tests.helpers.tapes import Tape, Tapes
+from turngate.agents.policies.captured import Bucket, FixedWork, decode_step
 from turngate.agents.policies.forward import Feed, HubForward, _alike
-from turngate.agents.policies.lean import LeanForward, _runs, forward_of, is_lean
+from turngate.agents.policies.lean import LeanForward, LeanStep, _runs, captured_of, forward_of, is_lean
 from turngate.agents.policies.slots import SlotCache
 
 VOCABULARY, SLOTS = 50, 6
@@ -246,3 +248,57 @@ def test_an_engine_samples_the_same_on_either_pass():
         np.testing.assert_array_equal(one.ids(), other.ids())
         for mine, its in zip(one.turns, other.turns, strict=True):
             np.testing.assert_allclose(mine.completion.logprobs_K, its.completion.logprobs_K, atol=1e-5)
+
+
+# --- 5: a decode step to be captured ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_captured_steps_compute_what_the_model_computes(kind):
+    model, schedule, tapes = built(kind), script(0), Tapes()
+    schedule += [{row: [row + n] for row in range(SLOTS)} for n in range(4)]
+    forward = captured_of(model, cache_for(model), tapes)
+    assert_alike(fed(forward, schedule), expected(model, schedule), 1e-5)
+    assert (forward.problem, forward.buckets, tapes.recorded) == ("", (Bucket(6, 128),), 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_captured_steps_in_bfloat16_agree_to_rounding_with_the_modules(kind):
+    model, schedule = built(kind).bfloat16(), script(1)
+    schedule += [{row: [row + n] for row in range(SLOTS)} for n in range(4)]
+    forward = captured_of(model, cache_for(model), Tapes())
+    assert type(forward._body) is LeanStep
+    ours, theirs = fed(forward, schedule), fed(HubForward(model, cache_for(model)), schedule)
+    apart = [
+        float((one[row] - other[row]).float().norm() / other[row].float().norm())
+        for one, other in zip(ours, theirs, strict=True)
+        for row in one
+    ]
+    assert 0 < max(apart) < 0.05
+    assert forward.problem == ""
+
+
+def test_norms_round_as_those_of_the_modules():
+    model = built("qwen3").bfloat16()
+    norm, step = model.base_model.layers[0].input_layernorm, LeanStep(model, cache_for(model))
+    x = torch.linspace(-3, 3, 40 * 32).sin().view(40, 32).bfloat16()
+    with torch.no_grad():
+        assert torch.equal(step._rms(x, norm.weight), norm(x))
+
+
+def test_a_step_needs_nothing_of_the_host_and_copies_no_keys():
+    here = torch.device("meta")
+    model = built("qwen3").bfloat16().to(here)
+    cache = SlotCache(model.config, SLOTS, device=here, dtype=torch.bfloat16)
+    ids = torch.zeros(3 * 4, dtype=torch.long, device=here)
+    sizes = {}
+    for step in (HubForward(model, cache), LeanStep(model, cache)):
+        with torch.inference_mode(), Tape() as tape, FixedWork():
+            assert decode_step(step, ids, Bucket(4, 256)).shape == (4, 32)
+        computed = [made for func, _, _, made in tape.calls if isinstance(made, torch.Tensor) and not func.is_view]
+        copies = [made for func, _, _, made in tape.calls if func is torch.ops.aten.clone.default]
+        assert all(made.device == here for made in computed if made.ndim)
+        sizes[type(step)] = len(computed), max(made.numel() for made in copies)
+    assert sizes[LeanStep][0] < 0.8 * sizes[HubForward][0]
+    one_layer_of_keys = 4 * 256 * 2 * 8
+    assert sizes[LeanStep][1] < one_layer_of_keys < sizes[HubForward][1]

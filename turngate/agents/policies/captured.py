@@ -7,7 +7,8 @@ attention reads come from few sizes (``Bucket``). The first step of each size is
 one is a copy of a few numbers and one launch. Rows that do not take part are padding: they write to the cache's scratch
 column and see column 0.
 
-What is recorded is ``HubForward.states``, the model's own ``forward``. Weights are read where they lie, so what is
+What is recorded is ``HubForward.states``, the model's own ``forward``, or for the common dense architectures
+``LeanStep``, which has fewer operations and copies no keys and values. Weights are read where they lie, so what is
 published in place is seen; a cache that grew lies elsewhere, so its graphs are dropped.
 """
 
@@ -17,7 +18,7 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -44,6 +45,13 @@ much more than rounding makes it, much less than a token does that is seen and s
 _CAPTURING = threading.Lock()
 
 
+class StaticStep(Protocol):
+    """What a decode step computes, without the host."""
+
+    def states(self, rows: Sequence[int], ids: torch.Tensor, columns: torch.Tensor, width: int) -> torch.Tensor:
+        """See ``HubForward.states``, for rows that follow each other and one token of each."""
+
+
 class Bucket(NamedTuple):
     """The size of a captured step: the first ``rows`` rows of the cache, of which attention reads ``width`` columns."""
 
@@ -57,7 +65,8 @@ def bucket_of(n_rows: int, n_columns: int, slots: int) -> Bucket:
 
 
 class CapturedForward(Forward):
-    """Decode steps through what ``recorder`` makes of them, everything else through ``HubForward``.
+    """Decode steps through what ``recorder`` makes of ``step``, everything else through ``HubForward``, which also is
+    the step if there is none.
 
     In a pass of both, rows that feed one token are a captured step, the others a plain pass. The first step of each
     bucket is also computed plainly. If the states differ by more than rounding, or the step cannot be recorded, that is
@@ -65,10 +74,15 @@ class CapturedForward(Forward):
     """
 
     def __init__(
-        self, model: LanguageModel, cache: SlotCache, recorder: Callable[[torch.device], Recorder] | None = None
+        self,
+        model: LanguageModel,
+        cache: SlotCache,
+        recorder: Callable[[torch.device], Recorder] | None = None,
+        step: StaticStep | None = None,
     ) -> None:
         super().__init__(model, cache)
         self._plain, self._name = HubForward(model, cache), type(model).__name__
+        self._body: StaticStep = step or self._plain
         self._new_recorder = recorder or CudaGraphs
         self._fed = torch.zeros(3 * cache.slots, dtype=torch.long, device=self._device)
         self._agree = AGREE.get(self._dtype, 1e-3)
@@ -121,7 +135,7 @@ class CapturedForward(Forward):
         """Record the step and compare it with the plain pass, which comes last, so that its keys and values stay."""
 
         def work() -> torch.Tensor:
-            return decode_step(self._plain, self._fed, bucket)
+            return decode_step(self._body, self._fed, bucket)
 
         states, why = None, ""
         try:
@@ -150,10 +164,10 @@ class CapturedForward(Forward):
         )
 
 
-def decode_step(forward: HubForward, fed: torch.Tensor, bucket: Bucket) -> torch.Tensor:
+def decode_step(step: StaticStep, fed: torch.Tensor, bucket: Bucket) -> torch.Tensor:
     """States [rows, hidden] in the order of the feeds, for what lies in ``fed`` (``CapturedForward._feed``)."""
     ids, columns, order = fed[: 3 * bucket.rows].view(3, bucket.rows)
-    hidden = forward.states(range(bucket.rows), ids[:, None], columns[:, None], bucket.width)
+    hidden = step.states(range(bucket.rows), ids[:, None], columns[:, None], bucket.width)
     return hidden[:, 0].index_select(0, order)
 
 

@@ -11,12 +11,13 @@ For each layer, with RMS(x) = x / √(mean x² + ε):
     h ← h + W_down (silu(W_gate x) · (W_up x)),   x = RMS(h) · g₂
 
 Weights are read where the model keeps them, so what is published is seen at once. Everything else (other
-architectures, other precisions, accelerators) goes through ``HubForward``, or ``CapturedForward`` on a GPU.
+architectures, other precisions, accelerators) goes through ``HubForward``, or on a GPU through ``CapturedForward``, to
+which ``LeanStep`` is given for these architectures: the same layers for decode steps, in any precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from turngate.agents.policies.captured import CapturedForward
+from turngate.agents.policies.captured import CapturedForward, Recorder
 from turngate.agents.policies.forward import Feed, Forward, HubForward
 from turngate.agents.policies.slots import SlotCache
 from turngate.agents.protocols import LanguageModel
@@ -38,16 +39,28 @@ def forward_of(model: LanguageModel, cache: SlotCache) -> Forward:
     """The fastest pass that computes what ``model`` does."""
     if is_lean(model):
         return LeanForward(model, cache)
-    on_cuda = next(model.parameters()).device.type == "cuda"
-    return CapturedForward(model, cache) if on_cuda else HubForward(model, cache)
+    on_gpu = next(model.parameters()).device.type == "cuda"
+    return captured_of(model, cache) if on_gpu else HubForward(model, cache)
+
+
+def captured_of(
+    model: LanguageModel, cache: SlotCache, recorder: Callable[[torch.device], Recorder] | None = None
+) -> CapturedForward:
+    """Decode steps that are captured, by the step that has the fewest operations for ``model``."""
+    return CapturedForward(model, cache, recorder, LeanStep(model, cache) if is_known(model) else None)
 
 
 def is_lean(model: LanguageModel) -> bool:
     """Whether ``LeanForward`` computes what ``model`` does."""
-    config, weights = model.config, list(model.parameters())
+    on_cpu = all(weight.device.type == "cpu" and weight.dtype == torch.float32 for weight in model.parameters())
+    return on_cpu and is_known(model)
+
+
+def is_known(model: LanguageModel) -> bool:
+    """Whether ``model`` is one of the architectures that are computed here, in whatever precision."""
+    config = model.config
     return (
         type(model.base_model).__name__ in BASES
-        and all(weight.device.type == "cpu" and weight.dtype == torch.float32 for weight in weights)
         and set(getattr(config, "layer_types", None) or ()) <= {"full_attention"}
         and config.rope_parameters["rope_type"] in ROTATIONS
         and config.hidden_act == "silu"
@@ -140,7 +153,9 @@ class LeanForward(Forward):
 
     def __call__(self, feeds: Sequence[Feed]) -> torch.Tensor:
         """See ``Forward``."""
-        plan = self._plan(feeds)
+        return self._hidden(self._plan(feeds))
+
+    def _hidden(self, plan: _Pass) -> torch.Tensor:
         h = F.embedding(plan.ids, self._base.embed_tokens.weight)
         for number, layer in enumerate(self._layers):
             attended = self._attend(plan, number, self._heads(plan, layer, self._rms(h, layer.before_attention)))
@@ -175,8 +190,8 @@ class LeanForward(Forward):
         """Have tables of the rotation for that many positions, as the model makes them."""
         if n_positions <= len(self._cos):
             return
-        positions = torch.arange(self._cache.capacity)[None]
-        cos, sin = self._base.rotary_emb(torch.zeros(1), positions)
+        positions = torch.arange(self._cache.capacity, device=self._device)[None]
+        cos, sin = self._base.rotary_emb(torch.zeros(1, dtype=self._dtype, device=self._device), positions)
         sin = torch.cat((-sin[..., : self._dim // 2], sin[..., self._dim // 2 :]), -1)
         self._cos, self._sin = cos[0, :, None], sin[0, :, None]
 
@@ -229,6 +244,43 @@ def _added(h: torch.Tensor, linear: Any, x: torch.Tensor) -> torch.Tensor:
     """h + W x (+ b)."""
     total = torch.addmm(h, x, linear.weight.t())
     return total if linear.bias is None else total.add_(linear.bias)
+
+
+class LeanStep(LeanForward):
+    """One token for each of the first rows of the cache, in fixed memory: a decode step to be captured.
+
+    In any precision, on any device. Norms round where the modules round, before their weight and after it.
+    """
+
+    def states(self, rows: Sequence[int], ids: torch.Tensor, columns: torch.Tensor, width: int) -> torch.Tensor:
+        """As ``HubForward.states``, with q = 1 and rows that follow each other."""
+        self._reach(self._cache.capacity)
+        first, last = rows[0], rows[0] + len(rows)
+        column = columns[:, 0]
+        reach = column.masked_fill(column == self._cache.scratch, 0)
+        mask = torch.zeros(len(rows), 1, 1, width, dtype=self._dtype, device=self._device)
+        mask.masked_fill_(torch.arange(width, device=self._device) > reach[:, None, None, None], float("-inf"))
+        plan = _Pass(
+            ids=ids[:, 0],
+            places=self._cache.places(torch.arange(first, last, device=self._device), column),
+            cos=self._cos[reach],
+            sin=self._sin[reach],
+            runs=[_RowRun(0, len(rows), first, last, width, mask)],
+            last=None,
+        )
+        return self._hidden(plan)[:, None]
+
+    def _rms(self, x: torch.Tensor, weight: Any) -> torch.Tensor:
+        return super()._rms(x, None).mul_(weight)
+
+    def _attend(self, plan: _Pass, layer: int, heads: torch.Tensor) -> torch.Tensor:
+        """As of ``LeanForward``, for tokens of which each is alone in its row."""
+        self._cache.write(layer, plan.places, heads[:, self._n_queries :])
+        (run,) = plan.runs
+        keys, values = self._cache.read(layer, run.first, run.last, run.width)
+        queries = heads[:, : self._n_queries].reshape(len(heads), self._n_keys, -1, self._dim)
+        mask = run.mask.expand(-1, 1, queries.shape[2], -1)
+        return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask).reshape(len(heads), -1)
 
 
 def _runs(rows: Any, n_new: Any, ends: Any, column: torch.Tensor) -> list[_RowRun]:
