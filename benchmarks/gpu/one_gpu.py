@@ -169,9 +169,9 @@ def measure(shape: Shape, *, dtype: Any, updates: int) -> dict[str, Any]:
         clock = Phases()
         played = clock.time("sample", lambda: asyncio.run(play(policy, shape, seed=update)))  # noqa: B023
         batches.append(batch := batch_of(played, seed=update))
-        logprob_L = clock.time("measure", lambda: learner.logprobs(batch))  # noqa: B023
+        logprob_L = clock.time("measure", lambda: learner.logprobs(batch))
         apart.append(float(np.abs(logprob_L - batch.logprob_L)[batch.policy_weight_L != 0].max()))
-        clock.time("gradient", lambda: learner.forward_backward(batch, PolicyLoss()))  # noqa: B023
+        clock.time("gradient", lambda: learner.forward_backward(batch, PolicyLoss()))
         clock.time("update", learner.optim_step)
         clock.time("publish", lambda: asyncio.run(policy.publish(learner.weights(), update)))  # noqa: B023
         rows.append({"said": sum(int(one.said.sum()) for one in played), "tokens": batch.n_tokens, **clock.seconds})
