@@ -10,6 +10,8 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import turngate
 from turngate.envs.tooluse.env import ToolUseEnv
@@ -42,19 +44,24 @@ def at_random(env: ToolUseEnv, task: Task, seen: Callable[[], str]) -> Iterator[
 
 
 def _value(parameter: Parameter, rng: random.Random, words: list[str]) -> object:
-    made = {str: lambda: rng.choice(words), int: lambda: rng.randint(0, 9), float: lambda: rng.uniform(0, 9)}
+    made: dict[object, Callable[[], object]] = {
+        str: lambda: rng.choice(words),
+        int: lambda: rng.randint(0, 9),
+        float: lambda: rng.uniform(0, 9),
+    }
     if parameter.annotation in made:
         return made[parameter.annotation]()
-    return {list[str]: [rng.choice(words)], list[float]: [rng.uniform(0, 9)], bool: True}.get(parameter.annotation, {})
+    others: dict[object, object] = {list[str]: [rng.choice(words)], list[float]: [rng.uniform(0, 9)], bool: True}
+    return others.get(parameter.annotation, {})
 
 
-def play(env: ToolUseEnv, agent: Agent) -> tuple[int, int, int, int]:
+def play(env: Any, agent: Agent) -> tuple[int, int, int, int]:
     """How many episodes are paid, how many turns of users are served, of how many, and how many turns were played."""
     paid = served = asked = turns = 0
     for number in range(env.tasks.size("train")):
         task = env.tasks.task("train", number)
         text = [env.reset(options={"task": task})[0].text]
-        for line in agent(env, task, lambda text=text: text[-1]):
+        for line in agent(env, task, partial(text.__getitem__, -1)):
             observation, _, terminated, truncated, info = env.step(line)
             text[-1], turns = observation.text, turns + 1
             of_turn = [fact.value for fact in info["evidence"] if fact.name == "turn_served"]

@@ -62,7 +62,7 @@ def share(env: CodeRepairEnv, tasks: Sequence[Task]) -> int:
         for action in env.oracle(task):
             *_, info = env.step(action)
             turns += 1
-        if info["score"].outcome != 1.0:
+        if info["score"] is None or info["score"].outcome != 1.0:
             raise SystemExit(f"the oracle failed on {task.id}")
     return turns
 

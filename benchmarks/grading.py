@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from tests.envs.code.conftest import make_problem
 from turngate.envs.code.grading import bench as benches
@@ -28,7 +29,7 @@ def main(folder: str = "") -> None:
     runs: list[float] = []
     run_tests = benches.run_tests
 
-    def counted(*args, **options):
+    def counted(*args: Any, **options: Any) -> Any:
         report = run_tests(*args, **options)
         runs.append(report.time_s)
         return report

@@ -42,7 +42,7 @@ from turngate.agents.tiny import random_model, train_tokenizer
 from turngate.envs.base import Outcome
 from turngate.envs.lock import LockEnv, LockTasks
 from turngate.envs.pool import EnvPool
-from turngate.types import Action, Observation, Request, Task, derive_seed
+from turngate.types import Action, Observation, Request, Task, Turn, derive_seed
 
 SHAPES = {"sigma 0.5, 3 turns": (0.5, 3), "sigma 1.5, 16 turns": (1.5, 16)}
 WAYS = ("lockstep", "ready", "fixed")
@@ -108,8 +108,8 @@ async def lockstep(player: Player, pool: EnvPool, episodes: Sequence[Episode]) -
                     contexts[index] = np.concatenate([contexts[index], one.ids_K, follow_up])
                     going.append(index)
             live, turn = going, turn + 1
-        for one in episodes:
-            policy.release(one.id)
+        for episode in episodes:
+            policy.release(episode.id)
     return n_turns, n_tokens
 
 
@@ -122,7 +122,7 @@ def _request(player: Player, episode: Episode, ids: Any, turn: int) -> Request:
 
 async def no_barrier(player: Player, pool: EnvPool, episodes: Sequence[Episode]) -> tuple[int, int]:
     """Turns and tokens of all episodes, as training plays them. Raises RuntimeError for an episode that broke."""
-    turns = []
+    turns: list[Turn] = []
     for trajectory in await player.play(pool, episodes):
         if not trajectory.ending.usable:
             raise RuntimeError(f"episode '{trajectory.id}' broke: {trajectory.error}")

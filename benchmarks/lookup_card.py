@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from time import perf_counter
 
@@ -19,7 +19,6 @@ from turngate.envs.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.skeleton import skeleton
 from turngate.envs.sql.sources import LookupSql
-from turngate.run.demonstrations import texts_of
 from turngate.run.models import new_model
 from turngate.sections import TinyModel
 from turngate.tools.read import rewritten
@@ -125,7 +124,7 @@ def _won(env: SqlEnv, plays: Plays) -> str:
     for task, sql in plays:
         env.reset(options={"task": task})
         _, _, _, _, info = env.step(f"submit {sql}")
-        won += info["score"].outcome == 1.0
+        won += info["score"] is not None and info["score"].outcome == 1.0
         n += 1
     return f"{100 * won / n:.1f} of {n}" if n else "–"
 
@@ -133,11 +132,19 @@ def _won(env: SqlEnv, plays: Plays) -> str:
 # --- lengths ----------------------------------------------------------------------------------------------------------
 
 
+def _read(env: SqlEnv, task: Task, lines: Sequence[str]) -> Iterator[str]:
+    """All texts of an episode."""
+    yield env.reset(options={"task": task})[0].text
+    for line in lines:
+        yield line
+        yield env.step(line)[0].text
+
+
 async def _episodes(env: SqlEnv, tasks: Sequence[Task]) -> list[Trajectory]:
     """The oracle's, in the tokens of a tiny model like that of the demo."""
     lines = {task.id: env.oracle(task) for task in tasks}
     async with EnvPool(SqlEnv, size=2) as pool:
-        texts = await texts_of(tasks, lines, pool)
+        texts = [text for task in tasks for text in _read(env, task, lines[task.id])]
         tiny = TinyModel(layers=1, width=32, heads=2, vocabulary=1200)
         _, tokenizer = new_model(tiny, texts, context=1024, seed=0)
         chat = Chat(tokenizer)

@@ -16,6 +16,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -28,9 +29,10 @@ from turngate.trainer.torch.learner import TorchLearner
 
 def shape(*, small: bool) -> Qwen3Config:
     """That of Qwen3-0.6B, or a small one."""
-    sizes = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "vocab_size": 151_936}
+    sizes: dict[str, Any] = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28}
     if small:
-        sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 5000}
+        sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    sizes["vocab_size"] = 5000 if small else 151_936
     return Qwen3Config(
         **sizes, num_attention_heads=16, num_key_value_heads=8, head_dim=16 if small else 128, tie_word_embeddings=True
     )

@@ -35,7 +35,7 @@ from turngate.agents.tiny import load, random_model, train_tokenizer
 from turngate.envs.pool import EnvPool
 from turngate.envs.sql.env import SqlEnv
 from turngate.envs.sql.sources import GeneratedSql
-from turngate.run.demonstrations import texts_of
+from turngate.run.demonstrations import Demonstrations, texts_of
 from turngate.run.environments import Environments
 from turngate.sections import EnvSection
 from turngate.types import Request
@@ -58,7 +58,7 @@ def random_pair(layers: int, width: int, heads: int, vocabulary: int) -> tuple[A
 
         async def texts() -> list[str]:
             async with environments.worlds(8) as worlds:
-                return await texts_of(tasks, lines, worlds)
+                return await texts_of(Demonstrations(tasks=tasks, lines=lines), worlds)
 
         tokenizer = train_tokenizer(asyncio.run(texts()), vocabulary=vocabulary)
     return random_model(tokenizer, layers=layers, width=width, heads=heads, context=1024, seed=0), tokenizer

@@ -91,7 +91,7 @@ def trainer_of(asked: argparse.Namespace, ids: list[str]) -> Any:
             }
             return found
 
-    class Steps(TrainerCallback):  # type: ignore[misc]
+    class Steps(TrainerCallback):
         """Prints a line after each step. The first one builds everything, so it is timed from no useful moment."""
 
         since = (time.perf_counter(), time.process_time())

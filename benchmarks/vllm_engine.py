@@ -1,25 +1,31 @@
 """Sampled tokens per second of vLLM and of the ``local`` engine, on the same model and the same episodes:
 
     TURNGATE_VLLM_PYTHON=.venv-vllm/bin/python OMP_NUM_THREADS=2 python -m benchmarks.vllm_engine [--model FOLDER]
+    python -m benchmarks.vllm_engine --shape 0.6b --sleep 1        # on a GPU; nobody has run that yet
 
 Each episode has three turns, every turn begins with a prompt or an observation of random ids, and siblings share the
 first prompt; so both engines use their caches over turns and siblings. Weights are random, so nearly all turns use
 their whole budget. Runs alternate, the first of each is left out, and the median counts. Also printed: seconds to
-start vLLM, and of one push of weights with all that is compared after it. Prints JSON.
+start vLLM, and of one push of weights with all that is compared after it. On a GPU both engines compute in
+bfloat16, and free memory is printed while vLLM samples and while it sleeps. Prints JSON.
 """
 
 import argparse
 import asyncio
 import json
+import math
 import statistics
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.gpu.one_gpu import DEVICE, SHAPES, model_of, versions
 from turngate.agents.chat import Chat
 from turngate.agents.policies.base import Policy
+from turngate.agents.policies.forward import cast, precision_of
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import VLLMPolicyPart
 from turngate.agents.tiny import load, random_model, train_tokenizer
@@ -57,7 +63,8 @@ async def compare(model: Any, chat: Chat, asked: argparse.Namespace) -> dict[str
     weights = dict(model.named_parameters())
     n_tokens = model.get_output_embeddings().weight.shape[0]
     local = LocalPolicy(model, chat, lanes=asked.episodes)
-    vllm = VLLMPolicyPart(context=context, lanes=asked.episodes).open(model, chat)
+    part = VLLMPolicyPart(context=context, lanes=asked.episodes, gpu_memory=asked.gpu_memory, sleep=asked.sleep)
+    vllm = part.open(model, chat)
     rates: dict[str, list[float]] = {"local": [], "vllm": []}
     start_s = time.perf_counter()
     async with vllm.running():
@@ -71,6 +78,12 @@ async def compare(model: Any, chat: Chat, asked: argparse.Namespace) -> dict[str
         push_s = time.perf_counter()
         await vllm.publish(weights, 1)
         push_s = time.perf_counter() - push_s
+        free_gib = {"idle": gib_free()}
+        playing = asyncio.ensure_future(
+            play(vllm, episodes=GROUP, tokens=asked.tokens, vocabulary=n_tokens, seed=asked.rounds + 1)
+        )
+        while not (await asyncio.wait([playing], timeout=0.02))[0]:
+            free_gib["sampling"] = min(gib_free(), free_gib.get("sampling", math.inf))
     per_s = {name: statistics.median(found) for name, found in rates.items()}
     return {
         "parameters": sum(weight.numel() for weight in weights.values()),
@@ -81,21 +94,36 @@ async def compare(model: Any, chat: Chat, asked: argparse.Namespace) -> dict[str
         "vllm_over_local": round(per_s["vllm"] / per_s["local"], 2),
         "start_s": round(start_s, 1),
         "push_s": round(push_s, 3),
+        "device": DEVICE.type,
+        "sleep": asked.sleep,
+        "gib_free_on_gpu": free_gib if DEVICE.type == "cuda" else None,
+        "versions": versions(),
     }
 
 
+def gib_free() -> float:
+    """Memory of the GPU that no process has; 0 on a CPU."""
+    return round(torch.cuda.mem_get_info()[0] / 2**30, 2) if DEVICE.type == "cuda" else 0.0
+
+
 def main() -> None:
+    model: Any
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="folder or hub name; without it 4 layers of width 256 with random weights")
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=32, help="tokens of a turn")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--shape", choices=SHAPES, help="sizes of a model with random weights")
+    parser.add_argument("--gpu-memory", type=float, default=0.45, help="vLLM's share of the GPU")
+    parser.add_argument("--sleep", type=int, choices=(0, 1, 2), default=0, help="vLLM's level, on a GPU")
     asked = parser.parse_args()
     if asked.model:
-        model, tokenizer = load(asked.model, dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu")
+        model, tokenizer = load(asked.model, dtype="float32", device=DEVICE.type)
     else:
         tokenizer = train_tokenizer(["one two three four five six seven eight nine ten"] * 4, vocabulary=1500)
         model = random_model(tokenizer, layers=4, width=256, heads=4, context=1024, seed=0)
+        model = model_of(replace(SHAPES[asked.shape], prompt=1024)) if asked.shape else model.to(DEVICE)
+    cast(model, precision_of("auto", DEVICE))
     print(json.dumps(asyncio.run(compare(model, Chat(tokenizer), asked)), indent=1))
 
 

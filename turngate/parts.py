@@ -52,7 +52,7 @@ def _dumped(part: Part, info: core_schema.SerializationInfo) -> dict[str, Any]:
 class Part(BaseModel):
     """Base of every part. A subclass that sets ``types`` and ``noun`` is a family, and its subclasses are its parts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     types: ClassVar[dict[str, type[Part]]]
     """The parts of the family that are defined so far, by ``type``."""
     noun: ClassVar[str] = "part"
@@ -77,13 +77,7 @@ class Part(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Enter a new part into ``types`` of its family. Raises DuplicateName if another class has its ``type``.
-
-        A field that a subclass redefines without a docstring keeps the help of its base class.
-        """
-        for name, field in cls.model_fields.items():
-            bases = [getattr(base, "model_fields", {}).get(name) for base in cls.__bases__]
-            field.description = field.description or next((base.description for base in bases if base), None)
+        """Enter a new part into ``types`` of its family. Raises DuplicateName if another class has its ``type``."""
         kind = cls.model_fields["type"].default
         if not isinstance(kind, str):  # a family, or a base class that several parts share
             return
@@ -166,7 +160,6 @@ class Part(BaseModel):
                 found.__name__,
                 __base__=found,
                 __module__=found.__module__,
-                __cls_kwargs__=_WITHOUT_SOURCE,
                 **_typed(name),
             )
         if cls.from_function and callable(found) and not isinstance(found, type):
@@ -194,7 +187,6 @@ class Part(BaseModel):
             __base__=cls,
             __module__=function.__module__,
             __doc__=function.__doc__,
-            __cls_kwargs__=_WITHOUT_SOURCE,
             **fields,
         )
         made.function = staticmethod(function)
@@ -286,11 +278,6 @@ def when_used(name: str, extra: str = "train") -> Any:
     A use raises MissingExtra, with the pip command for ``extra``, if the module is not installed.
     """
     return _WhenUsed(name, extra)
-
-
-_WITHOUT_SOURCE = {"use_attribute_docstrings": False}
-"""For classes that stand in no file: pydantic would search the files of all callers for their docstrings, which took a
-third of the time in which a config is imported."""
 
 
 def _typed(name: str) -> dict[str, Any]:

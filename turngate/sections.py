@@ -21,7 +21,7 @@ from turngate.trainer.tried_steps import Chooser, Kept
 class Section(BaseModel):
     """Base of every section: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class EnvSection(Section):

@@ -55,7 +55,7 @@ distributions, whose logits are rounded coarsely; a wrong model differs by sever
 class Shape:
     """A model, and how much is played in one update."""
 
-    model: dict[str, int]
+    model: dict[str, Any]
     tasks: int
     siblings: int
     turns: int
@@ -169,14 +169,14 @@ def measure(shape: Shape, *, dtype: Any, updates: int) -> dict[str, Any]:
     decode = decoding(sampler, chat, shape, rounds=updates)
     policy = LocalPolicy(sampler, chat, lanes=shape.tasks * shape.siblings)
     learner = TorchLearner(model, lr=1e-6, dtype=dtype)
-    rows, apart, batch = [], [], None
+    rows, apart, batches = [], [], []
     for update in range(updates + 1):
         clock = Phases()
         played = clock.time("sample", lambda: asyncio.run(play(policy, shape, seed=update)))  # noqa: B023
-        batch = batch_of(played, seed=update)
-        logprob_L = clock.time("measure", lambda: learner.logprobs(batch))  # noqa: B023
+        batches.append(batch := batch_of(played, seed=update))
+        logprob_L = clock.time("measure", lambda: learner.logprobs(batch))
         apart.append(float(np.abs(logprob_L - batch.logprob_L)[batch.policy_weight_L != 0].max()))
-        clock.time("gradient", lambda: learner.forward_backward(batch, PolicyLoss()))  # noqa: B023
+        clock.time("gradient", lambda: learner.forward_backward(batch, PolicyLoss()))
         clock.time("update", learner.optim_step)
         clock.time("publish", lambda: asyncio.run(policy.publish(learner.weights(), update)))  # noqa: B023
         rows.append({"said": sum(int(one.said.sum()) for one in played), "tokens": batch.n_tokens, **clock.seconds})
@@ -196,7 +196,7 @@ def measure(shape: Shape, *, dtype: Any, updates: int) -> dict[str, Any]:
         "peak_memory_gib": peak_gib(),
         "profile": {
             "decode": profiled(lambda: asyncio.run(play(policy, shape, seed=99))),
-            "gradient": profiled(lambda: learner.forward_backward(batch, PolicyLoss())),
+            "gradient": profiled(lambda: learner.forward_backward(batches[-1], PolicyLoss())),
         },
     }
 

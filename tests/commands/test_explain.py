@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from rich.console import Console
 
 from tests.helpers.command_line import turngate
@@ -52,7 +52,6 @@ class Waltz(Tune):
 class Stage(BaseModel):
     """Where it is played."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     width_m: float = Field(8.0, gt=0)
     """Width of the stage."""
 
@@ -75,7 +74,6 @@ class Act(BaseModel):
 
 
 class Concert(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
     name: str
     """Name of ``it``."""
     folder: Path | None = None
@@ -153,6 +151,8 @@ types (turngate explain hall.NAME prints the keys of one):
 @pytest.fixture(autouse=True)
 def _of_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of other packages say where they come from; these are to look like ours."""
+    for module in ("turngate.tunes", "tests.halls"):
+        monkeypatch.setitem(sys.modules, module, sys.modules[__name__])
     for model in (Tune, March, Waltz, Open):
         monkeypatch.setattr(model, "__module__", "turngate.tunes")
     for model in (Closed, Jig):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.helpers import models
+from turngate.field_help import field_help
 from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, LearnerPart, TorchLearnerPart
 from turngate.trainer.loss import PolicyLoss
@@ -43,7 +44,7 @@ def test_a_table_without_a_type_opens_torch():
 
 
 def test_every_setting_is_explained():
-    assert [name for name, field in TorchLearnerPart.model_fields.items() if not field.description] == ["type"]
+    assert [name for name in TorchLearnerPart.model_fields if not field_help(TorchLearnerPart, name)] == ["type"]
 
 
 def test_what_is_written_reaches_the_learner():

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turngate.errors import ConfigError, UnknownName, UserError
+from turngate.field_help import field_help
 from turngate.parts import Part
 from turngate.report.show import indented
 from turngate.report.tables import print_table
@@ -148,19 +149,13 @@ def keys(model: Model, prefix: str = "", inside: tuple[Model, ...] = ()) -> Iter
                 yield from keys(section, f"{key.path}.", (*inside, model))
 
 
-def _said(model: Model, name: str) -> str:
-    """The help of a field; one that only changes a default has the help of its base class."""
-    fields = (base.model_fields.get(name) for base in model.__mro__ if issubclass(base, BaseModel))
-    return next((field.description for field in fields if field is not None and field.description), "")
-
-
 def key_of(model: Model, name: str, prefix: str = "") -> Key:
     """One key. A field without help is explained by the docstring of the section or part that it holds."""
     field = model.model_fields[name]
     found = holds(field.annotation, field.metadata)
     classes = [*found.sections, *([found.family] if found.family else [])]
     default = field.get_default(call_default_factory=True)
-    said = _said(model, name) or " ".join(filter(None, (first_sentence(one) for one in classes)))
+    said = field_help(model, name) or " ".join(filter(None, (first_sentence(one) for one in classes)))
     return Key(
         path=f"{prefix}{name}",
         holds=found,

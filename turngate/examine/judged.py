@@ -16,7 +16,7 @@ from turngate.types import Group, Trajectory
 class Asked(BaseModel):
     """One criterion, as a config writes it: a text, or a table with these entries."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     text: str = Field(min_length=1)
     """What the judge checks: a statement that is true when the verdict should be yes."""
     name: str = Field("criterion", min_length=1)

@@ -16,7 +16,7 @@ from turngate.types import Metrics
 class JudgeSettings(BaseModel):
     """How a judge's model is asked. All defaults are ours. Raises ConfigError for bounds in the wrong order."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     call_s: float = Field(60.0, gt=0)
     """Most seconds of one call; a call that takes longer is repeated."""
     deadline_s: float = Field(300.0, gt=0)

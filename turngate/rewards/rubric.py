@@ -77,7 +77,7 @@ class Rubric(BaseModel):
     total and the process verdicts per turn are the same.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     rewards: tuple[Reward, ...]
     """The components: what an episode can earn. At least one of kind outcome."""
     gates: tuple[Gate, ...] = ()

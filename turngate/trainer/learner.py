@@ -159,7 +159,7 @@ class Lora(BaseModel):
     """LoRA: instead of the weights themselves, two thin matrices beside each linear layer are trained and saved. That
     needs a fraction of the memory; the learning rate is usually ten times that of full training."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     rank: int = Field(16, ge=1)
     """Rank of the learned change of a layer; raise it if learning stalls below what full training reaches."""
     alpha: float = Field(32.0, gt=0)

@@ -209,11 +209,11 @@ def test_a_row_that_moved_is_read_where_it_is():
 def test_padding_writes_to_no_row_that_takes_part():
     pair = Pair(architectures.model("qwen3"))
     pair.feed(**rows(*range(SLOTS), n=9))
-    before = [cache.read(layer, 0, SLOTS, 256) for cache in pair.caches[:1] for layer in range(2)]
+    before = [cache.read(layer, slice(0, SLOTS), 256) for cache in pair.caches[:1] for layer in range(2)]
     before = [(keys.clone(), values.clone()) for keys, values in before]
     pair.feed(**rows(1, 4))
     for layer, (keys, values) in enumerate(before):
-        new_keys, new_values = pair.caches[0].read(layer, 0, SLOTS, 256)
+        new_keys, new_values = pair.caches[0].read(layer, slice(0, SLOTS), 256)
         for old, new in ((keys, new_keys), (values, new_values)):
             changed = (old != new).any(-1).any(1)
             assert changed.nonzero().tolist() == [[1, 9], [4, 9]]
@@ -383,7 +383,7 @@ def test_an_engine_in_bfloat16_samples_what_its_model_says(name, warned, monkeyp
     cast(source, torch.bfloat16)
     monkeypatch.setattr(models, "chat", lambda: chat)
     policy, episodes = played(lambda model, cache: CapturedForward(model, cache, Tapes()), source=source, limits=LIMITS)
-    assert policy._cache.read(0, 0, 1, 1)[0].dtype == torch.bfloat16
+    assert policy._cache.read(0, slice(0, 1), 1)[0].dtype == torch.bfloat16
     apart = []
     for one in episodes:
         naive = models.naive_logprobs(source, one.ids())

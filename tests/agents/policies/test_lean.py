@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from tests.helpers import models
 from tests.helpers.tapes import Tape, Tapes
+from turngate.agents.policies import lean
 from turngate.agents.policies.captured import Bucket, FixedWork, decode_step
 from turngate.agents.policies.forward import Feed, HubForward, _alike
-from turngate.agents.policies.lean import LeanForward, LeanStep, _runs, captured_of, forward_of, is_lean
+from turngate.agents.policies.lean import LeanForward, LeanStep, _calls_of, captured_of, forward_of, is_lean
 from turngate.agents.policies.slots import SlotCache
 
 VOCABULARY, SLOTS = 50, 6
@@ -132,7 +133,7 @@ def test_the_padded_pass_computes_the_same(dtype):
     assert_alike(fed(HubForward(model, cache_for(model)), schedule), expected(model, schedule), 1e-5)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_order_of_feeding_agrees(data):
     model = built("qwen3")
@@ -140,7 +141,10 @@ def test_any_order_of_feeding_agrees(data):
     lengths = data.draw(st.lists(rows, min_size=1, max_size=5))
     rng = np.random.default_rng(len(lengths))
     schedule = [{row: rng.integers(0, VOCABULARY, n).tolist() for row, n in news.items()} for news in lengths]
-    assert_alike(fed(forward_of(model, cache_for(model)), schedule), expected(model, schedule), 1e-5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lean, "SMALL", data.draw(st.sampled_from([0, 10, 40, lean.SMALL])))
+        patch.setattr(lean, "COPIED", data.draw(st.sampled_from([0, lean.COPIED])))
+        assert_alike(fed(forward_of(model, cache_for(model)), schedule), expected(model, schedule), 1e-5)
 
 
 def test_positions_beyond_the_first_capacity_are_rotated_rightly():
@@ -160,17 +164,33 @@ def test_positions_beyond_the_first_capacity_are_rotated_rightly():
     assert_alike(first + rest, expected(model, schedule), 2e-5)
 
 
-def test_neighbouring_rows_of_equal_length_are_one_call_of_attention():
-    rows, n_new = np.array([0, 1, 2, 4, 5, 6]), np.array([1, 1, 1, 1, 3, 3])
-    columns = torch.tensor([5, 0, 2, 3, 7, 8, 9, 0, 1, 2])
-    runs = _runs(rows, n_new, np.cumsum(n_new), columns)
-    assert [(run.begin, run.end, run.first, run.last, run.width) for run in runs] == [
-        (0, 3, 0, 3, 6),
-        (3, 4, 4, 5, 4),
-        (4, 10, 5, 7, 10),
-    ]
-    seen = [(run.mask == 0).sum(-1).flatten().tolist() for run in runs]
-    assert seen == [[6, 1, 3], [4], [8, 9, 10, 1, 2, 3]]
+def calls_of(rows, n_new, columns):
+    """As lists: the rows, who asks (padding asks as token 0) and how many columns each query sees; the answers."""
+    calls, answers = _calls_of(np.array(rows), np.array(n_new), np.array(columns))
+    return [(call.rows, call.asked, (call.mask == 0).sum(-1).flatten().tolist()) for call in calls], answers
+
+
+def test_rows_that_follow_each_other_are_one_call_over_views():
+    (call,), answers = calls_of([1, 2, 3], [1, 1, 1], [5, 0, 2])
+    assert call == (slice(1, 4), slice(0, 3), [6, 1, 3])
+    assert answers is None
+
+
+def test_rows_that_decode_are_one_call_over_the_row_between(monkeypatch):
+    monkeypatch.setattr(lean, "SMALL", 20)
+    (decoding, beginning), answers = calls_of([0, 1, 3], [1, 8, 1], [5, *range(8), 2])
+    rows, asked, seen = decoding
+    assert (rows, asked.tolist(), seen) == (slice(0, 4), [0, 0, 0, 9], [6, 1, 1, 3])
+    assert beginning == (slice(1, 2), slice(1, 9), [1, 2, 3, 4, 5, 6, 7, 8])
+    assert answers.tolist() == [0, 4, 5, 6, 7, 8, 9, 10, 11, 3]
+
+
+def test_rows_far_from_each_other_are_copied(monkeypatch):
+    monkeypatch.setattr(lean, "SMALL", 20)
+    ((rows, asked, seen),), answers = calls_of([0, 40], [3, 2], [0, 1, 2, 4, 5])
+    assert rows.tolist() == [0, 40]
+    assert (asked.tolist(), seen) == ([0, 1, 2, 3, 4, 0], [1, 2, 3, 5, 6, 1])
+    assert answers.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_the_padded_pass_pads_at_most_as_much_as_there_is():

@@ -115,6 +115,6 @@ def test_single_tokens_are_written_where_padded_ones_would_be():
         for layer in range(2):
             padded.update(heads[token, None, :2, None], heads[token, None, 2:, None], layer)
     for layer in range(2):
-        for mine, its in zip(slots.read(layer, 0, SLOTS, 256), padded.read(layer, 0, SLOTS, 256), strict=True):
+        for mine, its in zip(slots.read(layer, slice(SLOTS), 256), padded.read(layer, slice(SLOTS), 256), strict=True):
             assert torch.equal(mine, its)
-    assert torch.equal(slots.read(1, 3, 4, 256)[1][0, :, 255], heads[3, 2:])
+    assert torch.equal(slots.read(1, slice(3, 4), 256)[1][0, :, 255], heads[3, 2:])

@@ -7,6 +7,7 @@ import pytest
 
 from turngate.config import dump, load, parse
 from turngate.errors import ConfigError
+from turngate.field_help import field_help
 from turngate.trainer.loss import (
     Cispo,
     ClipCov,
@@ -232,7 +233,7 @@ def test_every_part_and_every_setting_of_it_is_explained():
     assert len(parts) == 19
     for model in (LossSettings, *parts):
         assert model.__doc__
-        assert [name for name, field in model.model_fields.items() if name != "type" and not field.description] == []
+        assert [name for name in model.model_fields if name != "type" and not field_help(model, name)] == []
 
 
 def test_importing_the_loss_and_reading_a_config_of_it_load_no_torch():

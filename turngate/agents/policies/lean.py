@@ -17,7 +17,7 @@ which ``LeanStep`` is given for these architectures: the same layers for decode 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,11 @@ from turngate.agents.protocols import LanguageModel
 
 BASES = ("LlamaModel", "Qwen2Model", "Qwen3Model")
 ROTATIONS = ("default", "llama3")  # frequencies that do not depend on the length of the context
+SMALL = 2**13
+"""Pairs of a query and a key, about as many as are computed in the time that a further call of attention takes."""
+COPIED = 4
+"""A call reads views of the cache, with the rows between those that it serves, unless copying these is cheaper. To
+copy a row costs about as much as this many queries to it."""
 
 
 def forward_of(model: LanguageModel, cache: SlotCache) -> Forward:
@@ -112,18 +117,16 @@ class _Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class _RowRun:
-    """Feeds of equal length in neighbouring rows: one call of attention over views of the cache.
+class _Call:
+    """Feeds that are one call of attention: q queries, padded, in each of r rows of the cache.
 
-    Tokens ``begin`` … ``end - 1`` of the pass; rows ``first`` … ``last - 1``; ``mask`` [r, 1, q, width] is 0 or -∞.
+    ``rows``: a slice where the call reads views, rows between that it does not serve included; else the rows, which are
+    copied. ``asked`` [r · q]: which tokens of the pass ask, padded with any; a slice where they follow each other.
     """
 
-    begin: int
-    end: int
-    first: int
-    last: int
-    width: int
-    mask: torch.Tensor
+    rows: slice | torch.Tensor
+    asked: slice | torch.Tensor
+    mask: torch.Tensor  # [r, 1, q, width], 0 or -∞; the width is how much of the cache is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,8 @@ class _Pass:
     places: torch.Tensor  # of the new keys and values in the cache
     cos: torch.Tensor  # [p, 1, dim]
     sin: torch.Tensor  # [p, 1, dim], negative in the first half
-    runs: list[_RowRun]
+    calls: list[_Call]
+    answers: torch.Tensor | None  # [p], where each token's result is in the results of all calls; None: in its order
     last: torch.Tensor | None  # [r]; None: every token is the last of its feed
 
 
@@ -177,12 +181,14 @@ class LeanForward(Forward):
         columns = np.arange(ends[-1]) + np.repeat(starts - (ends - n_new), n_new)
         self._reach(int(columns.max()) + 1)
         column = torch.as_tensor(columns)
+        calls, answers = _calls_of(rows, n_new, columns)
         return _Pass(
             ids=torch.as_tensor(np.concatenate([feed.ids for feed in feeds]).astype(np.int64)),
             places=self._cache.places(torch.as_tensor(np.repeat(rows, n_new)), column),
             cos=self._cos[column],
             sin=self._sin[column],
-            runs=_runs(rows, n_new, ends, column),
+            calls=calls,
+            answers=answers,
             last=None if ends[-1] == len(feeds) else torch.as_tensor(ends - 1),
         )
 
@@ -217,16 +223,17 @@ class LeanForward(Forward):
         """Store the new keys and values, then let each token read its row up to itself [p, queries · dim]."""
         self._cache.write(layer, plan.places, heads[:, self._n_queries :])
         queries = heads[:, : self._n_queries]
-        parts = [self._attend_run(run, layer, queries[run.begin : run.end]) for run in plan.runs]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        parts = [self._attend_call(call, layer, queries[call.asked]) for call in plan.calls]
+        read = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return read if plan.answers is None else read.index_select(0, plan.answers)
 
-    def _attend_run(self, run: _RowRun, layer: int, queries: torch.Tensor) -> torch.Tensor:
+    def _attend_call(self, call: _Call, layer: int, queries: torch.Tensor) -> torch.Tensor:
         """The queries that share a key's head are a longer row of queries to that head, so keys are not repeated."""
-        n, q = run.last - run.first, (run.end - run.begin) // (run.last - run.first)
+        n, _, q, width = call.mask.shape
         group = self._n_queries // self._n_keys
         grouped = queries.reshape(n, q, self._n_keys, group, self._dim).permute(0, 2, 3, 1, 4)
-        keys, values = self._cache.read(layer, run.first, run.last, run.width)
-        mask = run.mask if group == 1 or q == 1 else run.mask.repeat(1, 1, group, 1)
+        keys, values = self._cache.read(layer, call.rows, width)
+        mask = call.mask if group == 1 or q == 1 else call.mask.repeat(1, 1, group, 1)
         read = F.scaled_dot_product_attention(
             grouped.reshape(n, self._n_keys, group * q, self._dim),
             keys,
@@ -265,7 +272,8 @@ class LeanStep(LeanForward):
             places=self._cache.places(torch.arange(first, last, device=self._device), column),
             cos=self._cos[reach],
             sin=self._sin[reach],
-            runs=[_RowRun(0, len(rows), first, last, width, mask)],
+            calls=[_Call(rows=slice(first, last), asked=slice(0, len(rows)), mask=mask)],
+            answers=None,
             last=None,
         )
         return self._hidden(plan)[:, None]
@@ -273,25 +281,53 @@ class LeanStep(LeanForward):
     def _rms(self, x: torch.Tensor, weight: Any) -> torch.Tensor:
         return super()._rms(x, None).mul_(weight)
 
-    def _attend(self, plan: _Pass, layer: int, heads: torch.Tensor) -> torch.Tensor:
-        """As of ``LeanForward``, for tokens of which each is alone in its row."""
-        self._cache.write(layer, plan.places, heads[:, self._n_queries :])
-        (run,) = plan.runs
-        keys, values = self._cache.read(layer, run.first, run.last, run.width)
-        queries = heads[:, : self._n_queries].reshape(len(heads), self._n_keys, -1, self._dim)
-        mask = run.mask.expand(-1, 1, queries.shape[2], -1)
-        return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask).reshape(len(heads), -1)
+
+# --- who attends together ---------------------------------------------------------------------------------------------
 
 
-def _runs(rows: Any, n_new: Any, ends: Any, column: torch.Tensor) -> list[_RowRun]:
-    """Cut the feeds where rows do not follow each other or lengths differ."""
-    cuts = np.flatnonzero((np.diff(rows) != 1) | (np.diff(n_new) != 0)) + 1
-    runs = []
-    for a, b in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
-        begin, end = int(ends[a] - n_new[a]), int(ends[b - 1])
-        reach = column[begin:end].view(b - a, 1, -1, 1)
-        width = int(reach.max()) + 1
-        mask = torch.zeros(b - a, 1, reach.shape[2], width)
-        mask.masked_fill_(torch.arange(width) > reach, float("-inf"))
-        runs.append(_RowRun(begin, end, int(rows[a]), int(rows[b - 1]) + 1, width, mask))
-    return runs
+def _calls_of(rows: Any, n_new: Any, columns: Any) -> tuple[list[_Call], torch.Tensor | None]:
+    """The calls of attention for feeds of ``n_new`` tokens at ``rows``, whose tokens stand at ``columns``; and where
+    the result of each token is among theirs (see ``_Pass``)."""
+    ends = np.cumsum(n_new)
+    begins, widths = ends - n_new, columns[ends - 1] + 1
+    calls, answers, n_results = [], np.zeros(ends[-1], np.int64), 0
+    for feeds in _together(n_new, widths):
+        here, lengths, q, width = rows[feeds], n_new[feeds], int(n_new[feeds].max()), int(widths[feeds].max())
+        first, last = int(here[0]), int(here[-1]) + 1
+        viewed = (last - first) * q <= len(feeds) * (q + COPIED)
+        n_rows, row = (last - first, here - first) if viewed else (len(feeds), np.arange(len(feeds)))
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        tokens, places = np.repeat(begins[feeds], lengths) + within, np.repeat(row * q, lengths) + within
+        asked, reach = np.zeros((2, n_rows * q), np.int64)
+        asked[places], reach[places], answers[tokens] = tokens, columns[tokens], n_results + places
+        n_results += n_rows * q
+        seen = torch.arange(width) <= torch.as_tensor(reach).view(n_rows, 1, q, 1)
+        calls.append(
+            _Call(
+                rows=slice(first, last) if viewed else torch.as_tensor(here),
+                asked=slice(int(tokens[0]), int(tokens[-1]) + 1) if _counts_up(asked) else torch.as_tensor(asked),
+                mask=torch.zeros(seen.shape).masked_fill_(~seen, -torch.inf),
+            )
+        )
+    in_order = n_results == len(answers) and _counts_up(answers)
+    return calls, None if in_order else torch.as_tensor(answers)
+
+
+def _together(n_new: Any, widths: Any) -> Iterator[Any]:
+    """Feeds that are one call of attention, in the order of their rows: those of similar length, as long as padding
+    costs less than a further call would."""
+    if n_new.max() == 1:
+        yield np.arange(len(n_new))
+        return
+    order = np.argsort(n_new, kind="stable")
+    begin = pairs = widest = 0
+    for end, (n, width) in enumerate(zip(n_new[order].tolist(), widths[order].tolist(), strict=True)):
+        pairs, widest = pairs + n * width, max(widest, width)
+        if (end + 1 - begin) * n * widest > pairs + SMALL:
+            yield np.sort(order[begin:end])
+            begin, pairs, widest = end, n * width, width
+    yield np.sort(order[begin:])
+
+
+def _counts_up(numbers: Any) -> bool:
+    return bool((np.diff(numbers) == 1).all())

@@ -58,9 +58,9 @@ class SlotCache:
         """Store keys and values [p, 2 · heads, dim] of single tokens; one index, because two cost twice the time."""
         self._stores[layer].view(-1, self._dim).index_copy_(0, places, heads.reshape(-1, self._dim))
 
-    def read(self, layer: int, first: int, last: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Views of keys and values of rows first … last - 1 and the first ``width`` columns: [r, heads, width, dim]."""
-        return self._cut(self._stores[layer][first:last, :, :width])
+    def read(self, layer: int, rows: slice | torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of some rows, the first ``width`` columns: [r, heads, width, dim]; views, for a slice."""
+        return self._cut(self._stores[layer][:, :, :width][rows])
 
     def copy(self, source: int, target: int, n_tokens: int) -> None:
         """Row ``target`` starts with the first ``n_tokens`` of row ``source``."""
@@ -99,8 +99,8 @@ class SlotCache:
         store = self._stores[layer_idx]
         store[self._rows, :, self._columns] = torch.cat((keys, values), -1 if self._beside else 1).transpose(1, 2)
         if self._first is not None:
-            return self.read(layer_idx, self._first, self._first + len(self._rows), self._width)
-        return self._cut(store[:, :, : self._width][self._rows[:, 0]])
+            return self.read(layer_idx, slice(self._first, self._first + len(self._rows)), self._width)
+        return self.read(layer_idx, self._rows[:, 0], self._width)
 
     def get_seq_length(self, *_: object) -> int:
         """Asked by transformers; positions are always given, so it has no meaning here."""

@@ -16,7 +16,7 @@ from turngate.trainer.loss.shaping import Shaped
 class LossSettings(BaseModel):
     """The loss that training minimises: an objective, corrections and penalties."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     objective: Objective = Clipped()
     """How credit and importance ratio become the loss of a token: which clipping, if any."""
     aggregate: Literal["token", "sequence", "turn", "sum"] | Annotated[int, Field(ge=1)] = "token"

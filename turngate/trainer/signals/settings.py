@@ -33,7 +33,7 @@ BY_COMPONENT = frozenset({"gdpo", "hero"})
 class SignalSettings(BaseModel):
     """Base of these sections."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ValueSection(SignalSettings):
