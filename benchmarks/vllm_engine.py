@@ -6,10 +6,14 @@ Each episode has three turns, every turn begins with a prompt or an observation 
 first prompt; so both engines use their caches over turns and siblings. Weights are random, so nearly all turns use
 their whole budget. Runs alternate, the first of each is left out, and the median counts. Also printed: seconds to
 start vLLM, and of one push of weights with all that is compared after it. Prints JSON.
+
+``--lora RANK`` compares vLLM with itself instead: adapters of that rank on all linear layers, sent merged into the
+weights or apart.
 """
 
 import argparse
 import asyncio
+import copy
 import json
 import statistics
 import time
@@ -23,6 +27,8 @@ from turngate.agents.policies.base import Policy
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import VLLMPolicyPart
 from turngate.agents.tiny import load, random_model, train_tokenizer
+from turngate.trainer.learner import Lora
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Request
 
 GROUP, TURNS, PROMPT, OBSERVATION = 8, 3, 128, 32
@@ -84,19 +90,54 @@ async def compare(model: Any, chat: Chat, asked: argparse.Namespace) -> dict[str
     }
 
 
+async def compare_adapters(model: Any, chat: Chat, asked: argparse.Namespace) -> dict[str, Any]:
+    """Both ways to send adapters of some size, in ``--dtype``; each engine is started on its own."""
+    context = PROMPT + TURNS * (asked.tokens + OBSERVATION)
+    n_tokens = model.get_output_embeddings().weight.shape[0]
+    learner = TorchLearner(copy.deepcopy(model), lr=1e-4, lora=Lora(rank=asked.lora, alpha=2 * asked.lora))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weight in learner.model.named_parameters():
+            if ".lora_B." in name:
+                weight.copy_(1e-3 * torch.randn(weight.shape, generator=generator))
+    found: dict[str, Any] = {"rank": asked.lora, "dtype": asked.dtype}
+    for adapters in ("merged", "apart"):
+        part = VLLMPolicyPart(context=context, lanes=asked.episodes, dtype=asked.dtype, adapters=adapters)
+        policy = part.open(copy.deepcopy(model), chat)
+        policy.expect(learner.weights)
+        pushes, rates = list[float](), list[float]()
+        async with policy.running():
+            for round_ in range(asked.rounds + 1):
+                push_s = time.perf_counter()
+                await policy.publish(learner.weights(), round_ + 1)
+                pushes.append(time.perf_counter() - push_s)
+                n, took_s = await play(
+                    policy, episodes=asked.episodes, tokens=asked.tokens, vocabulary=n_tokens, seed=round_
+                )
+                rates.append(n / took_s)
+        found[adapters] = {
+            "push_s": round(statistics.median(pushes[1:]), 4),
+            "tokens_per_s": round(statistics.median(rates[1:])),
+        }
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="folder or hub name; without it 4 layers of width 256 with random weights")
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=32, help="tokens of a turn")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--lora", type=int, default=0, metavar="RANK", help="compare the ways to send adapters")
+    parser.add_argument("--dtype", default="float32", help="precision of the engine, with --lora")
     asked = parser.parse_args()
     if asked.model:
         model, tokenizer = load(asked.model, dtype="float32", device="cuda" if torch.cuda.is_available() else "cpu")
     else:
         tokenizer = train_tokenizer(["one two three four five six seven eight nine ten"] * 4, vocabulary=1500)
         model = random_model(tokenizer, layers=4, width=256, heads=4, context=1024, seed=0)
-    print(json.dumps(asyncio.run(compare(model, Chat(tokenizer), asked)), indent=1))
+    measure = compare_adapters if asked.lora else compare
+    print(json.dumps(asyncio.run(measure(model, Chat(tokenizer), asked)), indent=1))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ class PlantedServer(vllm_server.Server):
 
     def do_unserved(self, message):
         def refuse(worker):
-            vllm_adapters.refuse_unserved(worker.model_runner.get_model().lora_manager, message["layers"])
+            vllm_adapters.refuse_unserved(worker, message["layers"])
 
         self._engine.collective_rpc(refuse)
         return {}

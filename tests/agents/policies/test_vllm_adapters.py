@@ -16,7 +16,7 @@ import torch
 
 from tests.helpers import models, vllm_engines
 from turngate.agents.engines.engine_process import EngineDied
-from turngate.errors import MismatchError
+from turngate.errors import ConfigError, MismatchError
 from turngate.trainer.canary import check_agreement
 from turngate.trainer.learner import Lora
 from turngate.trainer.loss import PolicyLoss
@@ -188,6 +188,12 @@ def test_layers_that_the_engine_does_not_adapt_are_refused(policy, runner):
     )
     with pytest.raises(EngineDied, match=problem):
         runner.run(policy._ask("unserved", layers=["model.layers.0.self_attn.q_proj", "model.layers.0.mlp.gate"]))
+
+
+def test_a_learner_without_adapters_is_refused_before_the_engine_starts():
+    policy = vllm_engines.policy(vllm_engines.model(), adapters="apart")
+    with pytest.raises(ConfigError, match=r'policy\.adapters = "apart" has no effect without adapters'):
+        policy.expect(models.learner().weights)
 
 
 # --- 3: other weights, and death ------------------------------------------------------------------------------------

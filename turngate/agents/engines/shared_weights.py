@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from turngate.agents.engines.stored_tensors import StoredPlace
 from turngate.agents.policies.base import AdaptedWeights, Weights
 from turngate.errors import PolicyError
 from turngate.parts import when_used
@@ -50,11 +51,9 @@ class SharedWeights:
         self.write(weights)
 
     @property
-    def manifest(self) -> list[dict[str, object]]:
-        """Name, shape and first byte of every tensor, as the engine's process is told."""
-        return [
-            {"name": name, "shape": list(place.shape), "offset": place.offset} for name, place in self._places.items()
-        ]
+    def manifest(self) -> list[StoredPlace]:
+        """Where every tensor is, as the engine's process is told."""
+        return [StoredPlace(name=name, shape=list(at.shape), offset=at.offset) for name, at in self._places.items()]
 
     def write(self, weights: Weights) -> None:
         """Take new values, rounded to the precision. Raises PolicyError for other names or shapes than at first."""
@@ -100,7 +99,7 @@ class SharedModel:
         """The memories, for the engine's process."""
         return [part.fd for part in (self.weights, self.adapters) if part is not None]
 
-    def take_apart(self, weights: AdaptedWeights[Any]) -> None:
+    def take_apart(self, weights: AdaptedWeights[object]) -> None:
         """From here on keep adapters apart: these, and the weights that they are added to."""
         self.adapters = SharedWeights(weights.adapters, self.weights.dtype)
         self.write(weights)

@@ -8,13 +8,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from mmap import mmap
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
-def tensors_in(memory: mmap, places: Iterable[dict[str, Any]], dtype: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name and tensor for each of ``places`` (name, shape and first byte). The tensors are the memory itself."""
+class StoredPlace(TypedDict):
+    """One tensor: its name, its shape and its first byte."""
+
+    name: str
+    shape: list[int]
+    offset: int
+
+
+def tensors_in(memory: mmap, places: Iterable[StoredPlace], dtype: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Name and tensor for each of ``places``. The tensors are the memory itself."""
+    import torch
+
     for place in places:
         flat = torch.frombuffer(
             memory, dtype=getattr(torch, dtype), count=math.prod(place["shape"]), offset=place["offset"]

@@ -12,10 +12,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from turngate.agents.engines.stored_tensors import StoredPlace, tensors_in
+
 LORA_PATH = "shared memory"  # vLLM wants a path, and fails at it if the adapters are not there
 
 
-def install(worker: Any, memory_fd: int, places: list[dict[str, Any]], dtype: str, number: int) -> None:
+def install(worker: object, memory_fd: int, places: list[StoredPlace], dtype: str, number: int) -> None:
     """Have the worker compute with the adapters in the memory, and with no others, for requests that name ``number``.
 
     Raises ValueError if vLLM has no layer for some of them.
@@ -23,10 +25,8 @@ def install(worker: Any, memory_fd: int, places: list[dict[str, Any]], dtype: st
     from vllm.lora.lora_model import LoRAModel
     from vllm.lora.peft_helper import PEFTHelper
 
-    from turngate.agents.engines.stored_tensors import tensors_in
-
-    model = worker.model_runner.get_model()
-    manager, renamed = model.lora_manager, getattr(model, "hf_to_vllm_mapper", None)
+    manager = _manager(worker)
+    renamed = getattr(manager.model, "hf_to_vllm_mapper", None)
     memory = mmap.mmap(memory_fd, os.fstat(memory_fd).st_size)
     tensors = {name: tensor.clone() for name, tensor in tensors_in(memory, places, dtype)}
     rank = max(tensor.shape[0] for name, tensor in tensors.items() if name.endswith(".lora_A.weight"))
@@ -38,14 +38,15 @@ def install(worker: Any, memory_fd: int, places: list[dict[str, Any]], dtype: st
         dtype=manager.lora_config.lora_dtype,
         weights_mapper=None if renamed is None else renamed.get_rename_mapper(),
     )
-    refuse_unserved(manager, adapters.loras)
+    refuse_unserved(worker, adapters.loras)
     manager.remove_all_adapters()
     manager.add_adapter(adapters)
     manager.activate_adapter(number)
 
 
-def refuse_unserved(manager: Any, layers: Iterable[str]) -> None:
+def refuse_unserved(worker: object, layers: Iterable[str]) -> None:
     """Raise ValueError for adapters of layers that vLLM would ignore, because it does not adapt them."""
+    manager = _manager(worker)
     served = set(manager.modules).union(*manager.packed_modules.values())
     missing = sorted(set(layers) - served)
     if missing:
@@ -55,14 +56,18 @@ def refuse_unserved(manager: Any, layers: Iterable[str]) -> None:
         )
 
 
-def held_adapters(worker: Any, dtype: str) -> list[int]:
+def held_adapters(worker: object, dtype: str) -> list[int]:
     """The fingerprint of the adapters that the worker computes with, in the precision ``dtype``."""
     import torch
 
     from turngate.agents.engines.weight_sums import fingerprint
 
-    manager = worker.model_runner.get_model().lora_manager
-    return fingerprint(_slots(manager), getattr(torch, dtype))
+    return fingerprint(_slots(_manager(worker)), getattr(torch, dtype))
+
+
+def _manager(worker: Any) -> Any:
+    """vLLM's manager of adapters, which its model holds."""
+    return worker.model_runner.get_model().lora_manager
 
 
 def _slots(manager: Any) -> Iterator[Any]:

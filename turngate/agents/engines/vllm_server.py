@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from turngate.agents.engines import link, vllm_adapters
+from turngate.agents.engines.stored_tensors import StoredPlace, tensors_in
 
 BACK_END = "turngate"
 _READ_ROWS = 256  # rows of a packed matrix that are read back at once
@@ -71,7 +72,7 @@ class Server:
         self._weights_fd = weights_fd
         self._engine: Any = None
         self._stops: list[int] = []
-        self._manifest: list[dict[str, Any]] = []
+        self._manifest: list[StoredPlace] = []
         self._dtype = ""
         self._version = -1
         self._adapters: dict[str, Any] | None = None
@@ -161,7 +162,7 @@ class Server:
         """Forget the keys and values of all prefixes; False if the engine could not."""
         return bool(self._engine.reset_prefix_cache())
 
-    def adapters_of_requests(self) -> Any:
+    def adapters_of_requests(self) -> object:
         """vLLM's name of the adapters that requests are decoded with; None where there are none."""
         from vllm.lora.request import LoRARequest
 
@@ -281,8 +282,6 @@ def _shared_memory_engine() -> type:
     )
     from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
-    from turngate.agents.engines.stored_tensors import tensors_in
-
     @dataclass
     class SharedMemory(WeightTransferInitInfo):  # type: ignore[misc]
         fd: int
@@ -290,7 +289,7 @@ def _shared_memory_engine() -> type:
     @dataclass
     class SharedTensors(WeightTransferUpdateInfo):  # type: ignore[misc]
         dtype: str
-        tensors: list[dict[str, Any]] = field(default_factory=list)
+        tensors: list[StoredPlace] = field(default_factory=list)
 
     class SharedMemoryEngine(WeightTransferEngine[SharedMemory, SharedTensors]):  # type: ignore[misc]
         init_info_cls, update_info_cls = SharedMemory, SharedTensors

@@ -195,13 +195,11 @@ class VLLMPolicyPart(PolicyPart):
 
     def check_adapters(self, rank: int | None) -> None:
         """Raise ConfigError for adapters of a rank that vLLM cannot add, and for ``adapters`` without any."""
-        from turngate.agents.policies.vllm_setup import check_rank
+        from turngate.agents.policies.vllm_setup import NO_ADAPTERS, check_rank
 
-        if self.adapters == "apart" and rank is None:
-            raise ConfigError(
-                'policy.adapters = "apart" has no effect without adapters; set learner.lora, or leave it out'
-            )
-        if self.adapters == "apart" and rank is not None:
+        if self.adapters == "apart":
+            if rank is None:
+                raise ConfigError(NO_ADAPTERS)
             check_rank(rank)
 
     def check_installed(self) -> None:

@@ -26,7 +26,7 @@ from turngate.agents.engines.link import Message
 from turngate.agents.engines.shared_weights import SharedModel, SharedWeights
 from turngate.agents.policies.base import AdaptedWeights, Weights
 from turngate.agents.policies.paced import PacedPolicy
-from turngate.agents.policies.vllm_setup import adapter_arguments
+from turngate.agents.policies.vllm_setup import NO_ADAPTERS, adapter_arguments
 from turngate.errors import ConfigError, MismatchError, OutOfRoom, PolicyError
 from turngate.types import JSON, Completion, EndedBy, Request
 
@@ -129,10 +129,7 @@ class VLLMPolicy(PacedPolicy):
             return
         first = weights()
         if not isinstance(first, AdaptedWeights):
-            raise ConfigError(
-                'policy.adapters = "apart" has no effect: the learner publishes no adapters; set learner.lora, or leave '
-                "it out"
-            )
+            raise ConfigError(NO_ADAPTERS)
         self._model.take_apart(first)
         assert self._model.adapters is not None
         more = adapter_arguments(self._model.adapters.manifest)

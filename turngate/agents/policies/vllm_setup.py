@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from turngate.agents.engines.stored_tensors import StoredPlace
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError
 from turngate.types import JSON
@@ -35,6 +36,7 @@ OWN_ARGUMENTS = frozenset(
     """.split()
 )
 """Engine arguments that follow from other settings, or that the push of weights cannot do."""
+NO_ADAPTERS = 'policy.adapters = "apart" has no effect without adapters; set learner.lora, or leave it out'
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM can reserve for the rank of adapters."""
 
@@ -113,7 +115,7 @@ def arguments(
     }
 
 
-def adapter_arguments(places: Iterable[Mapping[str, Any]]) -> dict[str, JSON]:
+def adapter_arguments(places: Iterable[StoredPlace]) -> dict[str, JSON]:
     """vLLM's engine arguments for the adapters whose names and shapes are in ``places``.
 
     Only their layers are prepared for adapters: for others, above all the head, vLLM would reserve matrices of zeros
