@@ -16,7 +16,7 @@ import torch
 
 from tests.helpers import models, vllm_engines
 from turngate.agents.engines.engine_process import EngineDied
-from turngate.errors import ConfigError, MismatchError
+from turngate.errors import ConfigError, MismatchError, PolicyError
 from turngate.trainer.canary import check_agreement
 from turngate.trainer.learner import Lora
 from turngate.trainer.loss import PolicyLoss
@@ -196,6 +196,12 @@ def test_a_learner_without_adapters_is_refused_before_the_engine_starts():
         policy.expect(models.learner().weights)
 
 
+def test_adapters_that_were_not_expected_are_not_merged_in_silence(runner):
+    policy = vllm_engines.policy(vllm_engines.model(), adapters="apart")
+    with pytest.raises(PolicyError, match=r"was not prepared; call policy.expect\(learner.weights\) first"):
+        push(runner, policy, trained(0), 1)
+
+
 # --- 3: other weights, and death ------------------------------------------------------------------------------------
 
 
@@ -206,6 +212,21 @@ def test_weights_without_adapters_are_taken_whole_and_others_after_them(policy, 
     push(runner, policy, whole, 2)
     agree(runner, policy, whole)
     push(runner, policy, learner, 3)
+    agree(runner, policy, learner)
+
+
+def test_an_engine_that_slept_without_its_weights_has_those_of_the_push_that_woke_it(
+    policy, runner, asked, monkeypatch
+):
+    learner = trained()
+    push(runner, policy, learner, 1)
+    update(learner)
+    monkeypatch.setattr(policy, "_settings", replace(policy._settings, sleep=2))
+    monkeypatch.setattr(policy, "_is_asleep", True)  # on a CPU it does not sleep, and loads what it is told to
+    push(runner, policy, learner, 2)
+    assert [do for do, _ in asked] == ["publish", "wake", "publish"]
+    assert not policy._is_asleep
+    monkeypatch.undo()
     agree(runner, policy, learner)
 
 

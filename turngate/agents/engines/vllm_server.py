@@ -74,7 +74,6 @@ class Server:
         self._stops: list[int] = []
         self._manifest: list[StoredPlace] = []
         self._dtype = ""
-        self._version = -1
         self._adapters: dict[str, Any] | None = None
         self._number = 0
 
@@ -138,8 +137,7 @@ class Server:
             self._number += 1
             places = self._adapters["manifest"]
             engine.collective_rpc(vllm_adapters.install, args=(self._adapters["fd"], places, self._dtype, self._number))
-        self._version = message["version"]
-        engine.set_weight_version(str(self._version))
+        engine.set_weight_version(str(message["version"]))
         return {
             "reset": self.reset_cache(),
             "version": engine.get_weight_version(),
@@ -153,10 +151,11 @@ class Server:
         return {}
 
     def do_wake(self, message: link.Message) -> link.Message:
-        """Take the GPU's memory again; after level 2 the weights are loaded from the shared memory."""
+        """Take the GPU's memory again; after level 2 load what is in the shared memory as the version that it is."""
         self._engine.wake_up()
-        lost = message["level"] == 2
-        return self.do_publish({"version": self._version, "whole": True, "abort": []}) if lost else {}
+        if message["level"] < 2:
+            return {}
+        return self.do_publish({"version": message["version"], "whole": True, "abort": []})
 
     def reset_cache(self) -> bool:
         """Forget the keys and values of all prefixes; False if the engine could not."""

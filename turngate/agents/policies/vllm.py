@@ -159,12 +159,14 @@ class VLLMPolicy(PacedPolicy):
     async def publish(self, weights: Weights, version: int) -> None:
         """Give the engine new weights, and compare on both sides what it then has. Only between episodes.
 
-        Raises PolicyError for weights of other names or shapes, and if the engine dies more than ``restarts`` times;
-        MismatchError if the engine does not hold what was sent.
+        Raises PolicyError for weights of other names or shapes, for adapters apart that it did not ``expect``, and if
+        the engine dies more than ``restarts`` times; MismatchError if the engine does not hold what was sent.
         """
         if self._waiting or self._at_work:
             n_turns = len(self._waiting) + len(self._at_work)
             raise PolicyError(f"cannot publish version {version} while {n_turns} turns are in flight")
+        if self._apart and self._model.adapters is None and isinstance(weights, AdaptedWeights):
+            raise PolicyError('policy.adapters = "apart" was not prepared; call policy.expect(learner.weights) first')
         whole = self._model.write(weights)
         self.version = version
         for deaths in itertools.count(1):
@@ -330,7 +332,7 @@ class VLLMPolicy(PacedPolicy):
     async def _rouse(self) -> None:
         """Wake the engine if it sleeps. After level 2 it has loaded its weights again, which is checked."""
         if self._is_asleep:
-            woken = await self._ask("wake", level=self._settings.sleep)
+            woken = await self._ask("wake", level=self._settings.sleep, version=self.version)
             self._is_asleep = False
             if woken:
                 self._compare(woken)
