@@ -8,10 +8,14 @@ first prompt; so both engines use their caches over turns and siblings. Weights 
 their whole budget. Runs alternate, the first of each is left out, and the median counts. Also printed: seconds to
 start vLLM, and of one push of weights with all that is compared after it. On a GPU both engines compute in
 bfloat16, and free memory is printed while vLLM samples and while it sleeps. Prints JSON.
+
+``--lora RANK`` compares vLLM with itself instead: adapters of that rank on all linear layers, sent merged into the
+weights or apart.
 """
 
 import argparse
 import asyncio
+import copy
 import json
 import math
 import statistics
@@ -29,6 +33,8 @@ from turngate.agents.policies.forward import cast, precision_of
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import VLLMPolicyPart
 from turngate.agents.tiny import load, random_model, train_tokenizer
+from turngate.trainer.learner import Lora
+from turngate.trainer.torch.learner import TorchLearner
 from turngate.types import Request
 
 GROUP, TURNS, PROMPT, OBSERVATION = 8, 3, 128, 32
@@ -106,6 +112,38 @@ def gib_free() -> float:
     return round(torch.cuda.mem_get_info()[0] / 2**30, 2) if DEVICE.type == "cuda" else 0.0
 
 
+async def compare_adapters(model: Any, chat: Chat, asked: argparse.Namespace) -> dict[str, Any]:
+    """Both ways to send adapters of some size, in ``--dtype``; each engine is started on its own."""
+    context = PROMPT + TURNS * (asked.tokens + OBSERVATION)
+    n_tokens = model.get_output_embeddings().weight.shape[0]
+    learner = TorchLearner(copy.deepcopy(model), lr=1e-4, lora=Lora(rank=asked.lora, alpha=2 * asked.lora))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weight in learner.model.named_parameters():
+            if ".lora_B." in name:
+                weight.copy_(1e-3 * torch.randn(weight.shape, generator=generator))
+    found: dict[str, Any] = {"rank": asked.lora, "dtype": asked.dtype}
+    for adapters in ("merged", "apart"):
+        part = VLLMPolicyPart(context=context, lanes=asked.episodes, dtype=asked.dtype, adapters=adapters)
+        policy = part.open(copy.deepcopy(model), chat)
+        policy.expect(learner.weights)
+        pushes, rates = list[float](), list[float]()
+        async with policy.running():
+            for round_ in range(asked.rounds + 1):
+                push_s = time.perf_counter()
+                await policy.publish(learner.weights(), round_ + 1)
+                pushes.append(time.perf_counter() - push_s)
+                n, took_s = await play(
+                    policy, episodes=asked.episodes, tokens=asked.tokens, vocabulary=n_tokens, seed=round_
+                )
+                rates.append(n / took_s)
+        found[adapters] = {
+            "push_s": round(statistics.median(pushes[1:]), 4),
+            "tokens_per_s": round(statistics.median(rates[1:])),
+        }
+    return found
+
+
 def main() -> None:
     model: Any
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -116,6 +154,8 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, help="sizes of a model with random weights")
     parser.add_argument("--gpu-memory", type=float, default=0.45, help="vLLM's share of the GPU")
     parser.add_argument("--sleep", type=int, choices=(0, 1, 2), default=0, help="vLLM's level, on a GPU")
+    parser.add_argument("--lora", type=int, default=0, metavar="RANK", help="compare the ways to send adapters")
+    parser.add_argument("--dtype", default="float32", help="precision of the engine, with --lora")
     asked = parser.parse_args()
     if asked.model:
         model, tokenizer = load(asked.model, dtype="float32", device=DEVICE.type)
@@ -124,7 +164,8 @@ def main() -> None:
         model = random_model(tokenizer, layers=4, width=256, heads=4, context=1024, seed=0)
         model = model_of(replace(SHAPES[asked.shape], prompt=1024)) if asked.shape else model.to(DEVICE)
     cast(model, precision_of("auto", DEVICE))
-    print(json.dumps(asyncio.run(compare(model, Chat(tokenizer), asked)), indent=1))
+    measure = compare_adapters if asked.lora else compare
+    print(json.dumps(asyncio.run(measure(model, Chat(tokenizer), asked)), indent=1))
 
 
 if __name__ == "__main__":

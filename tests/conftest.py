@@ -75,6 +75,7 @@ SLOW = """
     agents/policies/test_local.py
     agents/policies/test_prefix_memory.py
     agents/policies/test_vllm.py
+    agents/policies/test_vllm_adapters.py
     agents/test_rollout.py
     agents/test_tree_rollout.py
     benchmarks/credit_lab

@@ -488,15 +488,18 @@ def export(
     best: Annotated[
         bool, typer.Option("--best", help="The best validated step of a run with [train.validation].")
     ] = False,
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="The adapter alone, of a run with learner.lora, as peft reads it.")
+    ] = False,
 ) -> None:
     """Write the trained model of a run as a Hugging Face folder, with a model card.
 
     The folder has weights, tokenizer, chat template, generation settings with the tokens that end a turn, and a
-    README.md that states data, rubric, settings and results. It loads with transformers alone.
+    README.md that states data, rubric, settings and results. It loads with transformers alone; an adapter, with peft.
     """
     from turngate.commands.export import export
 
-    export(_console(), run, out, best=best)
+    export(_console(), run, out, best=best, adapter=adapter)
 
 
 @app.command()

@@ -209,6 +209,8 @@ class Config(Section):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         self.guide.check(self.train.group_size)
+        lora: Any = getattr(self.learner, "lora", None)
+        self.policy.check_adapters(None if lora is None else lora.rank)
         if isinstance(self.model, TinyModel) and self.warm_start is None and self.policy.trainable:
             raise ValueError(
                 "a tiny new model has random weights, and its tokenizer is trained on the warm start; add [warm_start] "

@@ -1,9 +1,11 @@
 """``turngate export``: a Hugging Face folder that stands alone, and a card that says what was done."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from tests.commands.small_run import write_config
@@ -13,6 +15,14 @@ from turngate.evaluations import read_evaluations
 from turngate.run.models import stop_at
 
 STEPS = 2
+ADAPTERS = """
+[learner]
+lr = 1e-2
+lora = {rank = 4, alpha = 8}
+
+[credit]
+type = "tests.helpers.thinking_lock:alternating"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +36,22 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def logits(folder: Path) -> torch.Tensor:
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for a run with adapters: its whole model in ``whole``, its adapter alone in ``adapter``."""
+    folder = tmp_path_factory.mktemp("adapted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert turngate("train", write_config(folder, steps=STEPS, after=ADAPTERS), "--train.filters=[]") == 0
+        for options in (["whole"], ["adapter", "--adapter"]):
+            assert turngate("export", "runs/lock", *options) == 0
+    return folder
+
+
+def logits(folder: Path, adapter: Path | None = None) -> torch.Tensor:
     model = AutoModelForCausalLM.from_pretrained(folder)
+    if adapter is not None:
+        model, folder = PeftModel.from_pretrained(model, adapter), adapter
     tokenizer = AutoTokenizer.from_pretrained(folder)
     chat = [{"role": "user", "content": "Open the lock: click red"}]
     shown = tokenizer.apply_chat_template(chat, return_tensors="pt", add_generation_prompt=True, return_dict=True)
@@ -107,4 +131,42 @@ def test_what_cannot_be_exported_is_told(
     (here / "kept/result.json").write_text("{}")
     assert turngate("export", run, out) == 2
     assert said in capsys.readouterr().err
+    assert not (here / "more").exists()
+
+
+def test_an_adapter_alone_and_its_base_are_the_whole_model(adapted: Path):
+    settings = json.loads((adapted / "adapter/adapter_config.json").read_text())
+    base = Path(settings["base_model_name_or_path"])
+    assert base == adapted / "runs/lock/warm_start"
+    assert (settings["r"], settings["lora_alpha"]) == (4, 8)
+    whole = logits(adapted / "whole")
+    torch.testing.assert_close(logits(base, adapted / "adapter"), whole, atol=1e-5, rtol=0)
+    assert (logits(base) - whole).abs().max() > 1e-3
+    trained = AutoTokenizer.from_pretrained(adapted / "adapter")
+    assert trained.chat_template == AutoTokenizer.from_pretrained(adapted / "whole").chat_template
+    ends = [GenerationConfig.from_pretrained(adapted / name).eos_token_id for name in ("adapter", "whole")]
+    assert ends[0] == ends[1] == trained.convert_tokens_to_ids("<|end|>")
+    assert not list((adapted / "adapter").glob("model*"))
+
+
+def test_the_card_of_an_adapter_says_of_which_model_it_is(adapted: Path):
+    card, whole = ((adapted / name / "README.md").read_text() for name in ("adapter", "whole"))
+    assert card.startswith("---\nlibrary_name: peft\n")
+    assert "tags: [turngate, agent, tool-use, lora]" in card
+    assert (
+        "This folder holds an adapter (LoRA) and not a whole model: it is added to the local model `lock/warm_start`"
+        in card
+    )
+    assert 'from_pretrained("lock/warm_start", dtype="float32")' in card
+    assert card.partition("## Training")[2] == whole.partition("## Training")[2], (
+        "data, rubric and results are the same"
+    )
+
+
+def test_a_run_without_adapters_has_none_to_export(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(here)
+    assert turngate("export", "runs/lock", "more", "--adapter") == 2
+    assert "there is no 'runs/lock/adapter', because the run was trained without adapters" in capsys.readouterr().err
     assert not (here / "more").exists()

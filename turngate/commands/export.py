@@ -1,4 +1,4 @@
-"""``turngate export``: the trained model of a run as a Hugging Face folder, with a model card."""
+"""``turngate export``: the trained model of a run, or its adapter alone, as a Hugging Face folder with a model card."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from turngate.errors import ConfigError, UserError
 from turngate.report.model_card import model_card
 from turngate.rewards import Rubric
 from turngate.run.environments import Environments
-from turngate.run.models import load_model, require_torch, save_model, stop_at
+from turngate.run.models import load_model, outlined, require_torch, save_adapter, save_model, stop_at
 from turngate.runs import RunFolder
 from turngate.trainer.tried_steps import read_steps
 
 
-def export(console: Console, path: Path, out: Path, *, best: bool = False) -> None:
+def export(console: Console, path: Path, out: Path, *, best: bool = False, adapter: bool = False) -> None:
     """Write the model of a run into the new folder ``out``, in float32 as it was trained.
 
-    ``best``: that of the best validated step, which a run that is not complete has too. Raises ConfigError for a run
-    without such a model and for a folder that exists.
+    ``best``: that of the best validated step, which a run that is not complete has too. ``adapter``: its adapter alone,
+    in peft's format. Raises ConfigError for a run without such a model or adapter and for a folder that exists.
     """
     run = RunFolder.of(path)
     config = load_run(run)
     if out.exists():
         raise ConfigError(f"'{out}' exists already, and nothing is overwritten; name another folder")
     source, steps = _best(run) if best else _trained(run, config)
+    base = _base_model(run, config) if adapter else ""
+    alone = _adapter(run.best_adapter(steps) if best else run.adapter) if adapter else None
     require_torch()
-    model, tokenizer = load_model(str(source))
+    model, tokenizer = load_model(str(source)) if alone is None else outlined(str(source))
     ends = config.policy.chat(model, tokenizer).ends
     stop_at(model, tokenizer, ends)
     rubrics = _rubrics(config)
@@ -40,9 +42,13 @@ def export(console: Console, path: Path, out: Path, *, best: bool = False) -> No
         f"`{tokenizer.decode([one], skip_special_tokens=False, clean_up_tokenization_spaces=False)}`"
         for one in sorted(ends)
     )
-    card = model_card(run, config, rubrics, steps=steps, ends=tokens)
-    save_model(model, tokenizer, out, card=card)
-    console.print(f"{source} → {out}; its README.md is the model card", markup=False, highlight=False, soft_wrap=True)
+    card = model_card(run, config, rubrics, steps=steps, ends=tokens, adapter_of=base)
+    if alone is None:
+        save_model(model, tokenizer, out, card=card)
+    else:
+        save_adapter(alone, model, tokenizer, out, base=base, card=card)
+    told = f"{alone or source} → {out}; its README.md is the model card"
+    console.print(told, markup=False, highlight=False, soft_wrap=True)
 
 
 def _trained(run: RunFolder, config: Config) -> tuple[Path, int]:
@@ -70,6 +76,22 @@ def _best(run: RunFolder) -> tuple[Path, int]:
             f"--best has no effect: '{run.path}' validated no step; set [train.validation], or leave it out"
         )
     return run.best(known.best.number), known.best.number
+
+
+def _adapter(folder: Path) -> Path:
+    """The folder of the trained adapter. Raises ConfigError if there is none."""
+    if not folder.exists():
+        raise ConfigError(
+            f"--adapter has no effect: there is no '{folder}', because the run was trained without adapters; leave it "
+            "out for the whole model, or train with learner.lora"
+        )
+    return folder
+
+
+def _base_model(run: RunFolder, config: Config) -> str:
+    """Folder or name of the model that adapters were added to."""
+    first = run.first_model if config.warm_start is not None else None
+    return str(config.model if first is None else first.resolve())
 
 
 def _rubrics(config: Config) -> Mapping[str, Rubric | str]:

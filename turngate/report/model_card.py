@@ -27,18 +27,33 @@ from turngate.trainer.alarm_log import read_alarms
 from turngate.trainer.tried_passes import read_passes
 from turngate.trainer.tried_steps import read_steps
 
+LOADED = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-def model_card(run: RunFolder, config: Config, rubrics: Mapping[str, Rubric | str], *, steps: int, ends: str) -> str:
+model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")
+"""
+
+
+def model_card(
+    run: RunFolder,
+    config: Config,
+    rubrics: Mapping[str, Rubric | str],
+    *,
+    steps: int,
+    ends: str,
+    adapter_of: str = "",
+) -> str:
     """The card as Markdown, with the front matter of the Hugging Face hub.
 
     ``rubrics``: by name of the environment its rubric, or why it is not known. ``steps``: the training step whose
-    weights these are. ``ends``: the tokens that end a turn, in words. Raises DataError for a file of the run that
-    cannot be read.
+    weights these are. ``ends``: the tokens that end a turn, in words. ``adapter_of``: folder or name of the model that
+    an adapter belongs to; "" for a whole model. Raises DataError for a file of the run that cannot be read.
     """
+    what = f" {_adapter(adapter_of)}" if adapter_of else ""
     sections = [
-        _front(config),
-        f"# {run.label}\n\n{_summary(run, config, steps)}\n",
-        f"## Use\n\n{_use(config, ends)}",
+        _front(config, is_adapter=bool(adapter_of)),
+        f"# {run.label}\n\n{_summary(run, config, steps)}{what}\n",
+        f"## Use\n\n{_use(config, ends, adapter_of)}",
         f"## Training\n\n{_table(_training(run, config, steps))}",
         "## What is paid\n\n" + "\n".join(_paid(label, rubrics[label]) for label in rubrics),
         "## Results\n\n" + "\n".join(_results(run, config)),
@@ -47,8 +62,9 @@ def model_card(run: RunFolder, config: Config, rubrics: Mapping[str, Rubric | st
     return "\n".join(sections)
 
 
-def _front(config: Config) -> str:
-    lines = ["library_name: transformers", "pipeline_tag: text-generation", "tags: [turngate, agent, tool-use]"]
+def _front(config: Config, *, is_adapter: bool) -> str:
+    library, tag = ("peft", ", lora") if is_adapter else ("transformers", "")
+    lines = [f"library_name: {library}", "pipeline_tag: text-generation", f"tags: [turngate, agent, tool-use{tag}]"]
     if isinstance(config.model, str) and not Path(config.model).exists():
         lines.insert(0, f"base_model: {config.model}")
     return "\n".join(["---", *lines, "---", ""])
@@ -77,8 +93,23 @@ def _base(config: Config) -> str:
     if isinstance(config.model, TinyModel):
         tiny = config.model
         return f"random weights (Qwen3's architecture, layers = {tiny.layers}, width = {tiny.width})"
-    local = Path(config.model)
-    return f"the local model `{'/'.join(local.parts[-2:])}`" if local.exists() else f"`{config.model}`"
+    return _named_model(config.model)
+
+
+def _named_model(model: str) -> str:
+    return f"the local model `{_shown(model)}`" if Path(model).exists() else f"`{model}`"
+
+
+def _shown(model: str) -> str:
+    """A name of the hub as it is, a folder by its last two names."""
+    return "/".join(Path(model).parts[-2:]) if Path(model).exists() else model
+
+
+def _adapter(base: str) -> str:
+    return (
+        f"This folder holds an adapter (LoRA) and not a whole model: it is added to {_named_model(base)}, and all "
+        "numbers are of the two together. `turngate export` without `--adapter` writes the whole model."
+    )
 
 
 def _version(run: RunFolder) -> str:
@@ -91,18 +122,27 @@ def _version(run: RunFolder) -> str:
     return f"{packages.get('turngate') or '(version not recorded)'}{commit}"
 
 
-def _use(config: Config, ends: str) -> str:
+def _use(config: Config, ends: str, adapter_of: str) -> str:
     env = config.env[0].id
     policy = config.policy
-    return (
-        "```python\n"
-        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        'model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")\n'
-        "```\n\n"
+    evaluated = (
         f"`turngate eval FOLDER --env {env} --turn-tokens {policy.turn_tokens} --context {policy.context}` measures "
-        f'it, and `model = "FOLDER"` in a config trains it further. It ends a turn with {ends}; it was trained on at '
+        'it, and `model = "FOLDER"` in a config trains it further. '
+    )
+    return (
+        f"```python\n{_loaded_adapter(adapter_of) if adapter_of else LOADED}```\n\n"
+        f"{'' if adapter_of else evaluated}It ends a turn with {ends}; it was trained on at "
         f"most {policy.turn_tokens} tokens per turn and {policy.context} per episode, sampled at temperature "
         f"{policy.temperature:g}" + (f", after the system message `{policy.system}`" if policy.system else "") + ".\n"
+    )
+
+
+def _loaded_adapter(base: str) -> str:
+    return (
+        "from peft import PeftModel\n"
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        f'base = AutoModelForCausalLM.from_pretrained("{_shown(base)}", dtype="float32")\n'
+        'model, tokenizer = PeftModel.from_pretrained(base, "."), AutoTokenizer.from_pretrained(".")\n'
     )
 
 

@@ -53,6 +53,7 @@ async def assembled(
     del sampler  # what the policy needs of it, the policy has
     reward_model = reward_model_of(config, copy.deepcopy(model)) if trains_reward_model(config) else None
     learner = learner_of(config, model)  # which may put adapters into the model: copy it before
+    player.policy.expect(learner.weights)
     start = start_of(config, learner, model) if needs_reference(config) or asks_start(config) else None
     reference = start if needs_reference(config) else None
     desk = Desk(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from turngate.errors import MissingExtra, WriteError
 from turngate.run.stored_weights import stored_weights
 from turngate.sections import TinyModel
 from turngate.store.files import sync_files, sync_folder
+
+ADAPTER_CONFIG = "adapter_config.json"
 
 
 def load_model(name: str) -> tuple[LanguageModel, Tokenizer]:
@@ -82,10 +86,36 @@ def save_model(
     """
     from turngate.agents import tiny
 
+    with _at_once(folder, card) as writing:
+        tiny.save(model, tokenizer, writing, weights)
+
+
+def save_adapter(
+    adapter: Path, model: LanguageModel, tokenizer: Tokenizer, folder: Path, *, base: str, card: str
+) -> None:
+    """Write the trained ``adapter`` as ``peft`` reads it, with the tokenizer and the settings of generation of
+    ``model``, and ``card`` as README.md.
+
+    ``base``: folder or name of the model that it belongs to, for whoever loads it. Raises WriteError, as ``save_model``
+    does.
+    """
+    settings: Any = getattr(model, "generation_config", None)
+    with _at_once(folder, card) as writing:
+        shutil.copytree(adapter, writing)
+        config = {**json.loads((writing / ADAPTER_CONFIG).read_text()), "base_model_name_or_path": base}
+        (writing / ADAPTER_CONFIG).write_text(json.dumps(config, indent=2))
+        tokenizer.save_pretrained(writing)
+        if settings is not None:
+            settings.save_pretrained(writing)
+
+
+@contextmanager
+def _at_once(folder: Path, card: str) -> Iterator[Path]:
+    """A path to write a folder to, which is then given ``card`` and renamed to ``folder``. Raises WriteError."""
     writing = folder.with_name(f"writing_{folder.name}")
     shutil.rmtree(writing, ignore_errors=True)
     try:
-        tiny.save(model, tokenizer, writing, weights)
+        yield writing
         if card:
             (writing / "README.md").write_text(card, encoding="utf-8")
         sync_files(writing)

@@ -5,8 +5,9 @@ import pytest
 from tests.helpers import models
 from turngate.agents.policies.local import LocalPolicy
 from turngate.agents.policies.parts import LocalPolicyPart, PolicyPart, VLLMPolicyPart
-from turngate.agents.policies.vllm_setup import arguments, longest_request, model_config
+from turngate.agents.policies.vllm_setup import adapter_arguments, arguments, longest_request, model_config
 from turngate.agents.rollout import TokenLimits
+from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.field_help import field_help
 from turngate.trainer.loss import Penalty
@@ -42,6 +43,7 @@ def test_every_setting_is_explained(part):
         ({"top_k": 1}, "top_k = 1 leaves one token"),
         ({"order": "fast"}, "order\n  Input should be 'fixed' or 'ready'"),
         ({"type": "vllm", "extra": {"dtype": "bfloat16"}}, "extra.dtype is set by turngate itself"),
+        ({"type": "vllm", "extra": {"max_lora_rank": 8}}, "extra.max_lora_rank is set by turngate itself"),
         ({"type": "vllm", "extra": {"quantization": "fp8"}}, "extra.quantization is set by turngate itself"),
         ({"type": "locl"}, "unknown policy type 'locl'; did you mean 'local'"),
     ],
@@ -99,3 +101,33 @@ def test_the_arguments_of_the_engine_follow_from_the_settings():
     assert "gpu_memory_utilization" not in found
     assert longest_request(model, 250) == 256  # its positions
     assert model_config(model)["architectures"] == ["Qwen3ForCausalLM"]
+
+
+@pytest.mark.parametrize(("rank", "reserved"), [(1, 1), (3, 8), (8, 8), (33, 64), (300, 320), (512, 512)])
+def test_the_engine_reserves_the_least_rank_for_the_layers_that_have_adapters(rank, reserved):
+    layers = [f"model.layers.{number}.self_attn.{name}" for number in range(2) for name in ("v_proj", "q_proj")]
+    shapes = [("lora_A", [rank, 16]), ("lora_B", [32, rank])]
+    places = [{"name": f"{layer}.{one}.weight", "shape": shape} for layer in layers for one, shape in shapes]
+    assert adapter_arguments(places) == {
+        "enable_lora": True,
+        "max_loras": 1,
+        "max_lora_rank": reserved,
+        "lora_target_modules": ["q_proj", "v_proj"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("learner", "problem"),
+    [
+        ({}, 'policy.adapters = "apart" has no effect without adapters; set learner.lora, or leave it out'),
+        ({"lora": {"rank": 513}}, "vLLM adds adapters of at most rank 512, and learner.lora.rank is 513; lower it"),
+        ({"type": "frozen"}, 'policy.adapters = "apart" has no effect without adapters'),
+    ],
+)
+def test_adapters_that_the_engine_cannot_add_are_refused_by_the_config(learner, problem):
+    apart = {"type": "vllm", "adapters": "apart"}
+    data = {"name": "run", "env": {"id": "turngate/Lock-v1"}, "model": "m", "learner": learner}
+    with pytest.raises(ConfigError, match=problem):
+        parse({**data, "policy": apart})
+    parse({**data, "policy": {"type": "vllm"}})
+    parse({**data, "policy": apart, "learner": {"lora": {"rank": 512}}})

@@ -240,10 +240,12 @@ def test_a_cache_of_old_weights_is_found_by_the_canary(policy, runner):
 
 def test_one_changed_bit_is_found(policy, runner, monkeypatch):
     other = vllm_engines.model(seed=1)
-    monkeypatch.setattr(policy._weights, "write", lambda weights, write=policy._weights.write: (write(weights), flip()))
+    monkeypatch.setattr(
+        policy._model.weights, "write", lambda weights, write=policy._model.weights.write: (write(weights), flip())
+    )
 
     def flip():
-        view = policy._weights._view("model.layers.1.mlp.down_proj.weight").view(torch.int32)
+        view = policy._model.weights._view("model.layers.1.mlp.down_proj.weight").view(torch.int32)
         view[3, 5] ^= 1
 
     with pytest.raises(MismatchError, match="the engine does not hold version 1"):

@@ -77,6 +77,23 @@ def test_what_is_published_is_the_learners_model():
     assert np.abs(got - models.learner().logprobs(batch)).max() > 0.1
 
 
+def test_base_and_adapters_apart_are_what_is_published_together():
+    taught = adapted()
+    weights = taught.weights()
+    base, adapters = weights.base, weights.adapters
+    assert base is taught.weights().base, "by this it is seen that only adapters have changed"
+    assert all(torch.equal(base[name], weight) for name, weight in models.model().named_parameters())
+    together = dict(base)
+    for name in [name for name in adapters if name.endswith(".lora_A.weight")]:
+        layer = name.removesuffix(".lora_A.weight")
+        change = adapters[f"{layer}.lora_B.weight"] @ adapters[name]
+        assert change.abs().max() > 1e-3
+        together[f"{layer}.weight"] = together[f"{layer}.weight"] + change
+    assert len(adapters) == 2 * 7 * 2
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, together[name], atol=1e-6, rtol=0)
+
+
 def test_a_merged_weight_is_the_formula():
     taught = adapted()
     own = {name: weight.detach() for name, weight in taught.model.named_parameters()}

@@ -44,24 +44,31 @@ class EngineProcess:
     """The process of ``server``, which ``python``, an interpreter, finds as module:function and calls with the numbers
     of the channel, of the memory with the weights and of this process.
 
-    ``weights_fd``: memory with the weights, which it inherits. Raises ConfigError if ``python`` cannot be run.
+    ``memories``: file descriptors of shared memory that it inherits; the first holds the weights. Raises ConfigError if
+    ``python`` cannot be run.
     """
 
     def __init__(
-        self, python: str, server: str, *, weights_fd: int, environ: Mapping[str, str], search: Sequence[str] = ()
+        self,
+        python: str,
+        server: str,
+        *,
+        memories: Sequence[int],
+        environ: Mapping[str, str],
+        search: Sequence[str] = (),
     ) -> None:
         self._channel, theirs = socket.socketpair()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
         self._folder = tempfile.mkdtemp(prefix="turngate-engine-")
         root = str(Path(__file__).parents[2])
-        numbers = [str(number) for number in (theirs.fileno(), weights_fd, os.getpid())]
+        numbers = [str(number) for number in (theirs.fileno(), memories[0], os.getpid())]
         paths = list(search)
         if python == sys.executable:  # another interpreter has packages of its own, which these could hide
             paths += filter(None, [os.environ.get("PYTHONPATH")])
         try:
             self._process = subprocess.Popen(
                 [python, "-c", LAUNCH, root, *numbers, server],
-                pass_fds=(theirs.fileno(), weights_fd),
+                pass_fds=(theirs.fileno(), *memories),
                 env={**os.environ, **environ, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": self._folder},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from turngate.agents.policies.base import Weights
+from turngate.agents.engines.stored_tensors import StoredPlace
+from turngate.agents.policies.base import AdaptedWeights, Weights
 from turngate.errors import PolicyError
 from turngate.parts import when_used
 
@@ -50,11 +51,9 @@ class SharedWeights:
         self.write(weights)
 
     @property
-    def manifest(self) -> list[dict[str, object]]:
-        """Name, shape and first byte of every tensor, as the engine's process is told."""
-        return [
-            {"name": name, "shape": list(place.shape), "offset": place.offset} for name, place in self._places.items()
-        ]
+    def manifest(self) -> list[StoredPlace]:
+        """Where every tensor is, as the engine's process is told."""
+        return [StoredPlace(name=name, shape=list(at.shape), offset=at.offset) for name, at in self._places.items()]
 
     def write(self, weights: Weights) -> None:
         """Take new values, rounded to the precision. Raises PolicyError for other names or shapes than at first."""
@@ -71,6 +70,10 @@ class SharedWeights:
             self._view(name).copy_(tensor.detach())
         self.fingerprint = sums.fingerprint(map(self._view, self._places), self._dtype)
 
+    def clear(self) -> None:
+        """Make everything zero."""
+        self.write({name: torch.zeros(place.shape) for name, place in self._places.items()})
+
     def close(self) -> None:
         """Give the memory back; an engine that still runs keeps its part."""
         if self.fd >= 0:
@@ -81,3 +84,48 @@ class SharedWeights:
         place = self._places[name]
         flat = torch.frombuffer(self._memory, dtype=self._dtype, count=place.count, offset=place.offset)
         return flat.view(place.shape)
+
+
+class SharedModel:
+    """What an engine is sent of a model: its ``weights`` and, where it adds these itself, its ``adapters``."""
+
+    def __init__(self, weights: SharedWeights) -> None:
+        self.weights = weights
+        self.adapters: SharedWeights | None = None
+        self._base: Weights | None = None
+
+    @property
+    def fds(self) -> list[int]:
+        """The memories, for the engine's process."""
+        return [part.fd for part in (self.weights, self.adapters) if part is not None]
+
+    def take_apart(self, weights: AdaptedWeights[object]) -> None:
+        """From here on keep adapters apart: these, and the weights that they are added to."""
+        self.adapters = SharedWeights(weights.adapters, self.weights.dtype)
+        self.write(weights)
+
+    def write(self, weights: Weights) -> bool:
+        """Take new values; returns whether more than the adapters changed. Raises PolicyError as ``SharedWeights``.
+
+        Weights without adapters, where there were some, are those of a whole model: its adapters are zero.
+        """
+        if self.adapters is None:
+            self.weights.write(weights)
+            return True
+        base = weights
+        if isinstance(weights, AdaptedWeights):
+            base = weights.base
+            self.adapters.write(weights.adapters)
+        else:
+            self.adapters.clear()
+        if base is self._base:
+            return False
+        self.weights.write(base)
+        self._base = base if isinstance(weights, AdaptedWeights) else None
+        return True
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for part in (self.weights, self.adapters):
+            if part is not None:
+                part.close()

@@ -19,13 +19,14 @@ import socket
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from turngate.agents.engines import link
+from turngate.agents.engines import link, vllm_adapters
+from turngate.agents.engines.stored_tensors import StoredPlace, tensors_in
 
 BACK_END = "turngate"
 _READ_ROWS = 256  # rows of a packed matrix that are read back at once
@@ -71,9 +72,10 @@ class Server:
         self._weights_fd = weights_fd
         self._engine: Any = None
         self._stops: list[int] = []
-        self._manifest: list[dict[str, Any]] = []
+        self._manifest: list[StoredPlace] = []
         self._dtype = ""
-        self._version = -1
+        self._adapters: dict[str, Any] | None = None
+        self._number = 0
 
     def answer(self, message: link.Message) -> link.Message:
         """What to reply; {"error": …} for a request that failed."""
@@ -105,9 +107,10 @@ class Server:
             _check_heads(arguments.create_model_config().get_head_size())
         self._engine = LLMEngine.from_engine_args(arguments)
         self._stops, self._manifest, self._dtype = message["stops"], message["manifest"], settings["dtype"]
+        self._adapters = message["adapters"]
         self._engine.collective_rpc("init_weight_transfer_engine", kwargs={"init_info": {"fd": self._weights_fd}})
         return {
-            **self.do_publish({"version": message["version"], "abort": []}),
+            **self.do_publish({"version": message["version"], "whole": True, "abort": []}),
             "vllm": __version__,
             "device": current_platform.device_type,
         }
@@ -121,21 +124,25 @@ class Server:
         return {"done": [_completion(output) for output in outputs if output.finished], "refused": refused}
 
     def do_publish(self, message: link.Message) -> link.Message:
-        """Load what is in the shared memory, forget what the old weights cached, and say what is held afterwards."""
-        engine = self._engine
+        """Load what is in the shared memory, forget what the old weights cached, and say what is held afterwards.
+
+        With ``whole`` that is everything, without it the adapters alone.
+        """
+        engine, whole = self._engine, message["whole"]
         if message["abort"]:
             engine.abort_request(message["abort"])
-        engine.collective_rpc("start_weight_update")
-        engine.collective_rpc(
-            "update_weights", kwargs={"update_info": {"tensors": self._manifest, "dtype": self._dtype}}
-        )
-        engine.collective_rpc("finish_weight_update")
-        self._version = message["version"]
-        engine.set_weight_version(str(self._version))
+        if whole:
+            self._load_weights()
+        if self._adapters is not None:
+            self._number += 1
+            places = self._adapters["manifest"]
+            engine.collective_rpc(vllm_adapters.install, args=(self._adapters["fd"], places, self._dtype, self._number))
+        engine.set_weight_version(str(message["version"]))
         return {
             "reset": self.reset_cache(),
             "version": engine.get_weight_version(),
-            "held": engine.collective_rpc(_held, args=(self._dtype,))[0],
+            "held": self._held_by_all(_held) if whole else None,
+            "adapters": None if self._adapters is None else self._held_by_all(vllm_adapters.held_adapters),
         }
 
     def do_sleep(self, message: link.Message) -> link.Message:
@@ -144,13 +151,32 @@ class Server:
         return {}
 
     def do_wake(self, message: link.Message) -> link.Message:
-        """Take the GPU's memory again; after level 2 the weights are loaded from the shared memory."""
+        """Take the GPU's memory again; after level 2 load what is in the shared memory as the version that it is."""
         self._engine.wake_up()
-        return self.do_publish({"version": self._version, "abort": []}) if message["level"] == 2 else {}
+        if message["level"] < 2:
+            return {}
+        return self.do_publish({"version": message["version"], "whole": True, "abort": []})
 
     def reset_cache(self) -> bool:
         """Forget the keys and values of all prefixes; False if the engine could not."""
         return bool(self._engine.reset_prefix_cache())
+
+    def adapters_of_requests(self) -> object:
+        """vLLM's name of the adapters that requests are decoded with; None where there are none."""
+        from vllm.lora.request import LoRARequest
+
+        number = self._number
+        return LoRARequest(f"adapters {number}", number, vllm_adapters.LORA_PATH) if self._adapters else None
+
+    def _load_weights(self) -> None:
+        update = {"tensors": self._manifest, "dtype": self._dtype}
+        self._engine.collective_rpc("start_weight_update")
+        self._engine.collective_rpc("update_weights", kwargs={"update_info": update})
+        self._engine.collective_rpc("finish_weight_update")
+
+    def _held_by_all(self, measure: Callable[[Any, str], list[int]]) -> list[int]:
+        found: list[int] = self._engine.collective_rpc(measure, args=(self._dtype,))[0]
+        return found
 
     def _add(self, order: dict[str, Any]) -> str:
         """Take a request; returns what is wrong with it, "" if nothing is."""
@@ -170,7 +196,8 @@ class Server:
                 detokenize=False,
                 output_kind=RequestOutputKind.FINAL_ONLY,
             )
-            self._engine.add_request(order["id"], {"prompt_token_ids": order["ids"]}, params)
+            prompt = {"prompt_token_ids": order["ids"]}
+            self._engine.add_request(order["id"], prompt, params, lora_request=self.adapters_of_requests())
         except ValueError as error:
             return str(error)
         return ""
@@ -247,7 +274,6 @@ def _is_packed(module: Any) -> bool:
 
 def _shared_memory_engine() -> type:
     """vLLM's weight transfer engine that reads shared memory; made here because vllm is imported late."""
-    import torch
     from vllm.distributed.weight_transfer.base import (
         WeightTransferEngine,
         WeightTransferInitInfo,
@@ -262,7 +288,7 @@ def _shared_memory_engine() -> type:
     @dataclass
     class SharedTensors(WeightTransferUpdateInfo):  # type: ignore[misc]
         dtype: str
-        tensors: list[dict[str, Any]] = field(default_factory=list)
+        tensors: list[StoredPlace] = field(default_factory=list)
 
     class SharedMemoryEngine(WeightTransferEngine[SharedMemory, SharedTensors]):  # type: ignore[misc]
         init_info_cls, update_info_cls = SharedMemory, SharedTensors
@@ -277,7 +303,7 @@ def _shared_memory_engine() -> type:
             self.receive_weights(self.parse_update_info(update_info))  # without waiting for a device that may not be
 
         def receive_weights(self, update_info: SharedTensors) -> None:
-            self.model.load_weights(self._read(update_info))
+            self.model.load_weights(tensors_in(self._memory, update_info.tensors, update_info.dtype))
 
         def finish_weight_update(self) -> None:
             finalize_layerwise_reload(self.model, self.model_config)
@@ -287,14 +313,5 @@ def _shared_memory_engine() -> type:
 
         def shutdown(self) -> None:
             pass
-
-        def _read(self, update: SharedTensors) -> Iterator[tuple[str, torch.Tensor]]:
-            dtype = getattr(torch, update.dtype)
-            for place in update.tensors:
-                count = 1
-                for size in place["shape"]:
-                    count *= size
-                flat = torch.frombuffer(self._memory, dtype=dtype, count=count, offset=place["offset"])
-                yield place["name"], flat.view(place["shape"])
 
     return SharedMemoryEngine

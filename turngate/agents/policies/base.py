@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeAlias, TypeVar
 
@@ -12,6 +12,22 @@ from turngate.types import Completion, Request
 T = TypeVar("T")
 Weights: TypeAlias = Mapping[str, object]
 """Tensors by name, of whatever library learner and policy share."""
+
+
+class AdaptedWeights(Mapping[str, T]):
+    """Weights of a model with adapters (LoRA). As a mapping they are those of the model with the adapters added; a
+    policy may take the two apart instead."""
+
+    @property
+    @abstractmethod
+    def base(self) -> Mapping[str, T]:
+        """The weights that adapters are added to, under the same names. Always the same object, whose values stay."""
+
+    @property
+    @abstractmethod
+    def adapters(self) -> Mapping[str, T]:
+        """For each adapted layer its A, ``NAME.lora_A.weight`` [rank, in], and B, ``NAME.lora_B.weight`` [out, rank],
+        with the scale in it: the layer computes W x + B (A x)."""
 
 
 class Policy(ABC):
@@ -34,6 +50,12 @@ class Policy(ABC):
     async def running(self) -> AsyncIterator[None]:
         """What the policy needs to sample, such as an engine in another process, for as long as the block lasts."""
         yield
+
+    def expect(self, weights: Callable[[], Weights]) -> None:  # noqa: B027 (most policies take any)
+        """Told once, before ``running``, what gives the weights that will be published: those it begins with.
+
+        Raises ConfigError for weights of a form that the policy cannot take.
+        """
 
     async def publish(self, weights: Weights, version: int) -> None:
         """Take new weights. Raises TypeError for a policy that has none."""

@@ -73,6 +73,10 @@ class PolicyPart(Part):
     def check(self, model: LanguageModel) -> None:
         """Raise ConfigError for a model that ``open`` would refuse; ``model`` may be without weights."""
 
+    def check_adapters(self, rank: int | None) -> None:
+        """Raise ConfigError for settings that do not fit a learner with adapters of this rank; None: one without."""
+        return
+
     @abstractmethod
     def open(self, model: LanguageModel, chat: Chat) -> Policy:
         """The policy that these settings describe. ``model`` is a copy that only the policy uses."""
@@ -149,6 +153,10 @@ class VLLMPolicyPart(PolicyPart):
     dtype: Literal["learner"] | Precision = "learner"
     """Precision in which tokens are decoded; learner: that of the learner's forward pass. Where the two differ, so do
     their log-probabilities, and learner.tolerance has to be raised to allow it."""
+    adapters: Literal["merged", "apart"] = "merged"
+    """With learner.lora, what the engine is sent after each update. merged: the weights of the whole model, with the
+    adapters added and rounded; apart: the adapters alone, which it adds as it computes, so that a push is small and
+    bfloat16 loses nothing of a small change. On a CPU apart decodes slower."""
     gpu_memory: float = Field(0.45, gt=0, le=1)
     """Share of the GPU's memory that the engine may use for weights and cache; the learner needs the rest. It has no
     effect on a CPU."""
@@ -184,6 +192,15 @@ class VLLMPolicyPart(PolicyPart):
     def chat(self, model: LanguageModel, tokenizer: Tokenizer) -> Chat:
         """See ``PolicyPart``; with the arguments of the template."""
         return Chat(tokenizer, system=self.system, template=self.template, ends=ends_of(model))
+
+    def check_adapters(self, rank: int | None) -> None:
+        """Raise ConfigError for adapters of a rank that vLLM cannot add, and for ``adapters`` without any."""
+        from turngate.agents.policies.vllm_setup import NO_ADAPTERS, check_rank
+
+        if self.adapters == "apart":
+            if rank is None:
+                raise ConfigError(NO_ADAPTERS)
+            check_rank(rank)
 
     def check_installed(self) -> None:
         """Raise ConfigError if no interpreter with vllm is found."""
@@ -237,7 +254,7 @@ class VLLMPolicyPart(PolicyPart):
             sleep=self.sleep,
         )
         weights = SharedWeights(dict(model.named_parameters()), dtype)
-        return VLLMPolicy(settings, weights, chat, lanes=self.lanes, order=self.order)
+        return VLLMPolicy(settings, weights, chat, lanes=self.lanes, order=self.order, apart=self.adapters == "apart")
 
 
 class OpenAIPolicyPart(PolicyPart):

@@ -5,7 +5,8 @@ more, with the same seeds. Prefixes are cached by what they contain, over turns 
 new version of the weights.
 
 After each push of weights three things are compared on both sides: the version, a checksum of the weights that the
-engine computes with, and that its cache was emptied. Every turn then says which version sampled it.
+engine computes with, and that its cache was emptied. Every turn then says which version sampled it. With adapters that
+are sent apart, a push is of them alone, and so is its checksum; the weights below them are sent once.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from turngate.agents.chat import Chat
 from turngate.agents.engines.engine_process import EngineDied, EngineProcess
 from turngate.agents.engines.link import Message
-from turngate.agents.engines.shared_weights import SharedWeights
-from turngate.agents.policies.base import Weights
+from turngate.agents.engines.shared_weights import SharedModel, SharedWeights
+from turngate.agents.policies.base import AdaptedWeights, Weights
 from turngate.agents.policies.paced import PacedPolicy
+from turngate.agents.policies.vllm_setup import NO_ADAPTERS, adapter_arguments
 from turngate.errors import ConfigError, MismatchError, OutOfRoom, PolicyError
 from turngate.types import JSON, Completion, EndedBy, Request
 
@@ -77,16 +79,25 @@ class VLLMPolicy(PacedPolicy):
     """Samples by an engine that runs as long as ``running`` lasts. ``weights``: those that it begins with.
 
     ``order``: see ``turngate.agents.pace``; with "fixed" the steps of the engine are steps of this process, so a run on
-    a CPU repeats bit for bit.
+    a CPU repeats bit for bit. ``apart``: whether a learner's adapters are sent as such, and added by the engine; it has
+    to ``expect`` them.
     """
 
     name = "vllm"
 
     def __init__(
-        self, settings: EngineSettings, weights: SharedWeights, chat: Chat, *, lanes: int = 64, order: str = "fixed"
+        self,
+        settings: EngineSettings,
+        weights: SharedWeights,
+        chat: Chat,
+        *,
+        lanes: int = 64,
+        order: str = "fixed",
+        apart: bool = False,
     ) -> None:
         super().__init__(lanes=lanes, order=order)
-        self._settings, self._weights, self._chat = settings, weights, chat
+        self._settings, self._model, self._chat = settings, SharedModel(weights), chat
+        self._apart = apart
         self._waits = order == "fixed"
         self._engine: EngineProcess | None = None
         self._is_running, self._is_asleep = False, False
@@ -110,6 +121,19 @@ class VLLMPolicy(PacedPolicy):
         finally:
             self._is_running = False
             self._end()
+
+    def expect(self, weights: Callable[[], Weights]) -> None:
+        """Prepare for adapters, where they are sent apart. Raises ConfigError for weights without, or of too high a
+        rank."""
+        if not self._apart:
+            return
+        first = weights()
+        if not isinstance(first, AdaptedWeights):
+            raise ConfigError(NO_ADAPTERS)
+        self._model.take_apart(first)
+        assert self._model.adapters is not None
+        more = adapter_arguments(self._model.adapters.manifest)
+        self._settings = replace(self._settings, arguments={**self._settings.arguments, **more})
 
     async def complete(self, request: Request) -> Completion:
         """Sample one turn. Call it inside ``async with policy.lane()``.
@@ -135,13 +159,15 @@ class VLLMPolicy(PacedPolicy):
     async def publish(self, weights: Weights, version: int) -> None:
         """Give the engine new weights, and compare on both sides what it then has. Only between episodes.
 
-        Raises PolicyError for weights of other names or shapes, and if the engine dies more than ``restarts`` times;
-        MismatchError if the engine does not hold what was sent.
+        Raises PolicyError for weights of other names or shapes, for adapters apart that it did not ``expect``, and if
+        the engine dies more than ``restarts`` times; MismatchError if the engine does not hold what was sent.
         """
         if self._waiting or self._at_work:
             n_turns = len(self._waiting) + len(self._at_work)
             raise PolicyError(f"cannot publish version {version} while {n_turns} turns are in flight")
-        self._weights.write(weights)
+        if self._apart and self._model.adapters is None and isinstance(weights, AdaptedWeights):
+            raise PolicyError('policy.adapters = "apart" was not prepared; call policy.expect(learner.weights) first')
+        whole = self._model.write(weights)
         self.version = version
         for deaths in itertools.count(1):
             try:
@@ -149,7 +175,8 @@ class VLLMPolicy(PacedPolicy):
                     await self._start()  # with what was just written
                 else:
                     await self._rouse()
-                    self._compare(await self._ask("publish", version=version, abort=self._take_dropped()))
+                    dropped = self._take_dropped()
+                    self._compare(await self._ask("publish", version=version, whole=whole, abort=dropped))
                 return
             except EngineDied as error:
                 self._end_engine(error)
@@ -251,9 +278,9 @@ class VLLMPolicy(PacedPolicy):
 
     async def _start(self) -> None:
         """Start a process and have it load the weights that are in the shared memory. Raises EngineDied."""
-        settings = self._settings
+        settings, sent = self._settings, self._model
         self._engine = EngineProcess(
-            settings.python, settings.server, weights_fd=self._weights.fd, environ=ENVIRON, search=settings.search
+            settings.python, settings.server, memories=sent.fds, environ=ENVIRON, search=settings.search
         )
         self._is_asleep, self._dropped = False, []
         loaded = await self._ask(
@@ -261,7 +288,8 @@ class VLLMPolicy(PacedPolicy):
             config=dict(settings.config),
             settings=dict(settings.arguments),
             stops=sorted(self._chat.ends),
-            manifest=self._weights.manifest,
+            manifest=sent.weights.manifest,
+            adapters=sent.adapters and {"fd": sent.adapters.fd, "manifest": sent.adapters.manifest},
             version=self.version,
         )
         self._compare(loaded)
@@ -279,13 +307,17 @@ class VLLMPolicy(PacedPolicy):
         """Raise MismatchError unless the engine holds what is in the shared memory, under its version."""
         if loaded["version"] != str(self.version):
             raise MismatchError(f"the engine has weights of version {loaded['version']}, not {self.version}")
-        if loaded["held"] != self._weights.fingerprint:
-            raise MismatchError(
-                f"the engine does not hold version {self.version} of the weights: its checksum in "
-                f"{self._weights.dtype} is {loaded['held']}, that of what was sent is {self._weights.fingerprint}; a "
-                "push was lost, the engine rounds to another precision, or vLLM rearranges the weights of this "
-                'architecture. policy.type = "local" needs no push'
-            )
+        for what, key, sent in (
+            ("weights", "held", self._model.weights if loaded["held"] is not None else None),
+            ("adapters", "adapters", self._model.adapters),
+        ):
+            if sent is not None and loaded[key] != sent.fingerprint:
+                raise MismatchError(
+                    f"the engine does not hold version {self.version} of the {what}: its checksum in {sent.dtype} is "
+                    f"{loaded[key]}, that of what was sent is {sent.fingerprint}; a push was lost, the engine rounds "
+                    f"to another precision, or vLLM rearranges the {what} of this architecture. "
+                    'policy.type = "local" needs no push'
+                )
         if not loaded["reset"]:
             raise MismatchError(f"the engine kept its prefix cache over the push of version {self.version}")
 
@@ -300,7 +332,7 @@ class VLLMPolicy(PacedPolicy):
     async def _rouse(self) -> None:
         """Wake the engine if it sleeps. After level 2 it has loaded its weights again, which is checked."""
         if self._is_asleep:
-            woken = await self._ask("wake", level=self._settings.sleep)
+            woken = await self._ask("wake", level=self._settings.sleep, version=self.version)
             self._is_asleep = False
             if woken:
                 self._compare(woken)
@@ -319,7 +351,7 @@ class VLLMPolicy(PacedPolicy):
         if self._engine is not None:
             self._engine.end()
         self._engine = None
-        self._weights.close()
+        self._model.close()
 
 
 def _order(turn: _Turn) -> dict[str, object]:

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from turngate.agents.engines.stored_tensors import StoredPlace
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError
 from turngate.types import JSON
@@ -31,10 +32,13 @@ OWN_ARGUMENTS = frozenset(
     model tokenizer skip_tokenizer_init load_format weight_transfer_config dtype max_model_len max_num_seqs
     logprobs_mode enable_prefix_caching generation_config seed enforce_eager enable_sleep_mode gpu_memory_utilization
     kv_cache_memory_bytes tensor_parallel_size pipeline_parallel_size data_parallel_size enable_lora quantization
-    enable_chunked_prefill
+    enable_chunked_prefill max_loras max_cpu_loras max_lora_rank lora_dtype lora_target_modules fully_sharded_loras
     """.split()
 )
 """Engine arguments that follow from other settings, or that the push of weights cannot do."""
+NO_ADAPTERS = 'policy.adapters = "apart" has no effect without adapters; set learner.lora, or leave it out'
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM can reserve for the rank of adapters."""
 
 
 def interpreter(named: str) -> str:
@@ -109,6 +113,33 @@ def arguments(
         **({} if cache is None else {"kv_cache_memory_bytes": cache}),
         **extra,
     }
+
+
+def adapter_arguments(places: Iterable[StoredPlace]) -> dict[str, JSON]:
+    """vLLM's engine arguments for the adapters whose names and shapes are in ``places``.
+
+    Only their layers are prepared for adapters: for others, above all the head, vLLM would reserve matrices of zeros
+    and multiply with them. Raises ConfigError as ``check_rank`` does.
+    """
+    shapes = {place["name"]: place["shape"] for place in places}
+    rank = max(shape[0] for name, shape in shapes.items() if name.endswith(".lora_A.weight"))
+    check_rank(rank)
+    layers = {name.partition(".lora_")[0].rpartition(".")[2] for name in shapes}
+    return {
+        "enable_lora": True,
+        "max_loras": 1,
+        "max_lora_rank": next(most for most in RANKS if most >= rank),
+        "lora_target_modules": sorted(layers),
+    }
+
+
+def check_rank(rank: int) -> None:
+    """Raise ConfigError for adapters of a rank that vLLM cannot reserve room for."""
+    if rank > RANKS[-1]:
+        raise ConfigError(
+            f'policy.adapters = "apart": vLLM adds adapters of at most rank {RANKS[-1]}, and learner.lora.rank is '
+            f'{rank}; lower it, or set policy.adapters = "merged"'
+        )
 
 
 def _whole_prompts(longest: int) -> dict[str, JSON]:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from turngate.agents.policies.base import AdaptedWeights
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError, StoreError, UnknownName
 from turngate.parts import when_used
@@ -116,7 +117,7 @@ def adapter_weights(model: LanguageModel) -> dict[str, torch.Tensor]:
     return {name: weight for name, weight in model.named_parameters() if ".lora_" in name}
 
 
-class MergedWeights(Mapping[str, torch.Tensor]):
+class MergedWeights(AdaptedWeights[torch.Tensor]):
     """The weights with the adapters added, W + (alpha / rank) · B A, under the names that they had without adapters.
 
     A merged matrix is computed when it is read and kept by nobody, so there is never a second model in memory. The
@@ -126,12 +127,28 @@ class MergedWeights(Mapping[str, torch.Tensor]):
     def __init__(self, model: LanguageModel) -> None:
         network: Any = model
         adapted = {name: layer for name, layer in network.named_modules() if isinstance(layer, layers.LoraLayer)}
+        self._adapted = adapted
         self._weights: dict[str, tuple[torch.Tensor, Any]] = {}
         for name, weight in model.named_parameters():
             owner, at, own = name.partition(".base_layer.")
             if ".lora_" not in name:
                 plain = f"{owner}.{own}" if at else name
                 self._weights[plain] = (weight, adapted[owner] if at and own == "weight" else None)
+        self._base = {name: weight.detach() for name, (weight, _) in self._weights.items()}
+
+    @property
+    def base(self) -> Mapping[str, torch.Tensor]:
+        """See ``AdaptedWeights``."""
+        return self._base
+
+    @property
+    def adapters(self) -> Mapping[str, torch.Tensor]:
+        """See ``AdaptedWeights``; a copy of every B."""
+        found = dict[str, torch.Tensor]()
+        for name, layer in self._adapted.items():
+            found[f"{name}.lora_A.weight"] = layer.lora_A[ADAPTER].weight.detach()
+            found[f"{name}.lora_B.weight"] = layer.lora_B[ADAPTER].weight.detach() * layer.scaling[ADAPTER]
+        return found
 
     def __getitem__(self, name: str) -> torch.Tensor:
         weight, layer = self._weights[name]
