@@ -5,13 +5,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from turngate.types import Completion, Request
 
 T = TypeVar("T")
 Weights: TypeAlias = Mapping[str, object]
 """Tensors by name, of whatever library learner and policy share."""
+
+
+class ReadWeights(Mapping[str, Any]):
+    """Weights that are computed or fetched anew whenever one is read: read each once, and keep it no longer than
+    needed."""
+
+    @abstractmethod
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a weight, which is not read for it."""
+
+
+def shape_of(weights: Weights, name: str) -> tuple[int, ...]:
+    """The shape of one of the weights."""
+    if isinstance(weights, ReadWeights):
+        return weights.shape(name)
+    weight: Any = weights[name]
+    return tuple(weight.shape)
 
 
 class Policy(ABC):

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from turngate.agents.policies.base import ReadWeights
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError, StoreError, UnknownName
 from turngate.parts import when_used
@@ -116,7 +117,7 @@ def adapter_weights(model: LanguageModel) -> dict[str, torch.Tensor]:
     return {name: weight for name, weight in model.named_parameters() if ".lora_" in name}
 
 
-class MergedWeights(Mapping[str, torch.Tensor]):
+class MergedWeights(ReadWeights):
     """The weights with the adapters added, W + (alpha / rank) · B A, under the names that they had without adapters.
 
     A merged matrix is computed when it is read and kept by nobody, so there is never a second model in memory. The
@@ -143,6 +144,10 @@ class MergedWeights(Mapping[str, torch.Tensor]):
 
     def __len__(self) -> int:
         return len(self._weights)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """See ``ReadWeights``."""
+        return tuple(self._weights[name][0].shape)
 
 
 @contextmanager
