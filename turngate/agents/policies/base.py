@@ -14,7 +14,7 @@ Weights: TypeAlias = Mapping[str, object]
 """Tensors by name, of whatever library learner and policy share."""
 
 
-class ReadWeights(Mapping[str, Any]):
+class ReadWeights(Mapping[str, T]):
     """Weights that are computed or fetched anew whenever one is read: read each once, and keep it no longer than
     needed."""
 

@@ -141,7 +141,7 @@ class FsdpLearner:
         return self._team.call(function, [(self._number, *arguments)] * self._team.place.size)
 
 
-class GatheredWeights(ReadWeights):
+class GatheredWeights(ReadWeights[torch.Tensor]):
     """The weights of a learner's model by name. Only one is whole at a time: it is gathered when it is read.
 
     Each reading is one call of all processes, so a reader may take some of them, in any order, and stop in between.

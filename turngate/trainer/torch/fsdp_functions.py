@@ -1,4 +1,4 @@
-"""What ``learner.type = "fsdp"`` needs of torch beyond what the other learners need, looked for before it is imported."""
+"""What ``learner.type = "fsdp"`` needs of torch beyond what other learners need, looked for before it is imported."""
 
 from __future__ import annotations
 

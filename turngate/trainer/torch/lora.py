@@ -117,7 +117,7 @@ def adapter_weights(model: LanguageModel) -> dict[str, torch.Tensor]:
     return {name: weight for name, weight in model.named_parameters() if ".lora_" in name}
 
 
-class MergedWeights(ReadWeights):
+class MergedWeights(ReadWeights[torch.Tensor]):
     """The weights with the adapters added, W + (alpha / rank) · B A, under the names that they had without adapters.
 
     A merged matrix is computed when it is read and kept by nobody, so there is never a second model in memory. The

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import distribute_tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from turngate.agents.protocols import LanguageModel
 from turngate.trainer.torch.team import Team
 
-Filling: TypeAlias = Callable[[str, Any], torch.Tensor]
+Filling: TypeAlias = Callable[[str, torch.Tensor], torch.Tensor]
 """What to put in the place of a weight, a buffer, or a part of one, of a given name."""
 
 
@@ -51,10 +51,10 @@ def of_first(team: Team, model: LanguageModel) -> Filling:
     """The numbers of the first process's ``model``, which the others have a ``skeleton`` of, one tensor at a time."""
     known = dict(_tensors(model))
 
-    def part_of(name: str, tensor: Any) -> torch.Tensor:
+    def part_of(name: str, tensor: torch.Tensor) -> torch.Tensor:
         whole = known[name].detach()
         there = torch.empty_like(whole, device=team.device) if whole.is_meta else whole.to(team.device)
-        if hasattr(tensor, "placements"):
+        if isinstance(tensor, DTensor):
             return distribute_tensor(there, tensor.device_mesh, tensor.placements)
         there = there.contiguous()
         dist.broadcast(there, src=0)

@@ -205,7 +205,8 @@ class SharePasses(Passes):
 
 
 class InStep:
-    """Cuts a share as ``packer`` does, which compares trees with rows before; then adds rows with nothing to learn, until every process has as many passes."""
+    """Cuts a share as ``packer`` does, which compares trees with rows before; then adds rows with nothing to learn,
+    until every process has as many passes."""
 
     def __init__(self, packer: Packer, team: Team, device: torch.device) -> None:
         self.packer, self._team = packer, team
