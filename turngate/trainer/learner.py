@@ -208,7 +208,7 @@ class LearnerPart(Part):
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
     ) -> Learner:
-        """A learner that updates ``model``, in place or in parts of it that it takes out of it.
+        """A learner that updates ``model``, in place or in parts that it takes out of it.
 
         ``sampling`` holds the sampler's settings, because log-probabilities are taken under the distribution that it
         samples from. ``critic`` adds a value head. ``lr`` replaces the setting ``lr``.
@@ -313,8 +313,8 @@ class FsdpLearnerPart(LearnerPart):
     """How segments go through the model: as padded rows, or as trees in which a prefix that several share is computed
     once. Auto: as trees where that costs less. It does not change the result."""
     timeout_s: float = Field(600.0, gt=0)
-    """Longest time, in seconds, that the processes wait for each other within one computation; after it the run stops.
-    Raise it if single passes take so long."""
+    """Longest time, in seconds, that the processes wait for each other within one computation or checkpoint; after it
+    the run stops. Raise it if single passes, or writing a part of a checkpoint, take so long."""
 
     @contextmanager
     def started(self, *, jobs: int = 1) -> Iterator[bool]:

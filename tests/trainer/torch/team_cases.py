@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.distributed.checkpoint import FileSystemWriter
 
 from tests.helpers import models
 from tests.trainer.torch import test_critic
@@ -354,13 +355,23 @@ def compare(results):
 
 
 def dying(team, pids):
-    """Called in every process: the second one dies, and the first one waits for it."""
+    """Called in every process: the second one dies as soon as it has begun to write its part of a checkpoint."""
     with pids.open("a") as file:
         file.write(f"{os.getpid()}\n")
-    team.most(0)
-    if team.place.rank == 1:
+
+    def write_data(self, plan, planner):
+        (self.path / "__1_0.distcp").write_bytes(b"begun")
         os.kill(os.getpid(), signal.SIGKILL)
-    team.most(0)
+
+    if team.place.rank == 1:
+        FileSystemWriter.write_data = write_data
+
+
+def die_while_saving(pids):
+    checkpoints, (ours, _) = Checkpoints(pids.parent / "checkpoints"), both()
+    checkpoints.save(1, ours)
+    current().call(dying, [(pids,)] * 2)
+    checkpoints.save(2, ours)
 
 
 def main(how, path):
@@ -369,7 +380,7 @@ def main(how, path):
         if works and how == "compare":
             compare(path)
         elif works:
-            current().call(dying, [(path,)] * 2)
+            die_while_saving(path)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tests.trainer.torch import team_cases
 from tests.trainer.torch.test_packing import batch_of
 from turngate.config import parse
 from turngate.errors import ConfigError
+from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, FsdpLearnerPart, TorchLearnerPart
 from turngate.trainer.torch import fsdp_functions
 from turngate.trainer.torch.batch_shares import joined, shares_of
@@ -53,7 +54,7 @@ def test_two_processes_are_as_one(name, results):
     assert results[name] == ""
 
 
-def test_a_process_that_dies_ends_the_others(tmp_path):
+def test_a_process_that_dies_while_it_saves_ends_the_others_and_the_checkpoint_before_stays(tmp_path):
     done = in_two_processes("dies", tmp_path / "pids")
     assert done.returncode == 1
     told = (
@@ -65,6 +66,13 @@ def test_a_process_that_dies_ends_the_others(tmp_path):
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    assert (tmp_path / "checkpoints/writing-2/state/__1_0.distcp").read_bytes() == b"begun"
+    assert checkpoints.set_damaged_aside() == {}
+    assert checkpoints.last() == 1
+    again = models.learner(models.model(1))
+    checkpoints.load(1, again)  # in one process
+    assert all(torch.equal(weight, models.model().state_dict()[name]) for name, weight in again.weights().items())
 
 
 def test_shares_are_whole_trajectories_and_about_equal():

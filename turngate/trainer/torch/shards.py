@@ -19,6 +19,7 @@ Either is read by one process or by several, whoever wrote it.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -158,10 +159,13 @@ def _read_divided(path: Path, shapes: Sequence[tuple[str, list[int]]], holding: 
 def _in_step(function: Any, tensors: Mapping[str, torch.Tensor], group: dist.ProcessGroup | None, **more: Any) -> None:
     """Save or load in all processes of ``group``. Raises RuntimeError with what the first that failed said."""
     try:
-        function(dict(tensors), process_group=group, no_dist=group is None, **more)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as it is meant without a group
+            function(dict(tensors), process_group=group, no_dist=group is None, **more)
     except checkpoint_api.CheckpointException as error:  # no Exception, which few would catch
         rank, (cause, _) = min(error.failures.items())
-        raise RuntimeError(f"process {rank}: {type(cause).__name__}: {cause}") from cause
+        where = "" if group is None else f"rank {rank}: "
+        raise RuntimeError(f"{where}{type(cause).__name__}: {cause}") from cause
 
 
 def _taken(value: Any, holding: Holding) -> Any:
