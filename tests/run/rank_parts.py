@@ -1,9 +1,14 @@
-"""An objective that is a function with a setting, and one that fails in the second process of a run."""
+"""An objective that is a function with a setting, one that fails in the second process of a run, and credit that
+needs a critic."""
 
 import os
 
+import numpy as np
+
+from tests.helpers.thinking_lock import alternating
 from turngate.errors import RunError
 from turngate.trainer.loss import Gain, Tokens
+from turngate.types import FloatArray, TurnTable
 
 
 def scaled(tokens: Tokens, *, by: float = 1.0) -> Gain:
@@ -17,3 +22,16 @@ def fails(tokens: Tokens) -> Gain:
     if os.environ.get("RANK") == "1":
         raise RunError("it has had enough")
     return scaled(tokens)
+
+
+def valued(table: TurnTable) -> FloatArray:
+    """What ``alternating`` gives, less what the critic, which learns it, expects."""
+    return (alternating(table) - table.measured["value_N"]).astype(np.float32)
+
+
+def learned(table: TurnTable, **_settings: float) -> FloatArray:
+    """What the critic learns, whatever the discount."""
+    return alternating(table)
+
+
+valued.value_targets = learned  # type: ignore[attr-defined]

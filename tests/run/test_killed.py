@@ -1,4 +1,5 @@
-"""A training process that is killed with SIGKILL, in a wave of a guide, in a branch and ahead, goes on bit for bit.
+"""A training process that is killed with SIGKILL, in a wave of a guide, in a branch and ahead, goes on bit for bit; the
+last with a critic.
 
 1. ``turngate train`` dies in an episode after step 1, at a turn that the environment chooses, not a clock.
 2. What it had finished is there: the steps before, and no episode of the step in which it died.
@@ -52,7 +53,7 @@ by = "env"
 low = 0.0
 high = 0.01
 """
-AHEAD = f"{WAVES}kills = 3\n"
+AHEAD = f"{WAVES}kills = 3\n\n[value]\nlr_factor = 10.0\nepochs = 2\n"
 BRANCHES = """
 [branching]
 type = "tree_grpo"
@@ -70,7 +71,10 @@ def train(folder: Path, more: str = "", *, killed: bool, config: str = "") -> Ca
         (folder / "marker").touch()
     path = folder / "run.toml"
     text = (config or CONFIG.format(folder=folder)) + more
-    path.write_text(text.replace("[train]", "[train]\nahead = 1") if more == AHEAD else text)
+    if more == AHEAD:
+        text = text.replace("[train]", "[train]\nahead = 1")
+        text = text.replace("tests.helpers.thinking_lock:alternating", "tests.run.rank_parts:valued")
+    path.write_text(text)
     command = [sys.executable, "-m", "turngate", "train", str(path)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     output = folder / "output.txt"
@@ -124,3 +128,5 @@ def test_a_killed_run_goes_on_bit_for_bit(more: str, where: str, tmp_path: Path)
     assert weights[0] == weights[1]
     checked = [json.loads(row) for row in whole.metrics.read_text().splitlines()]
     assert all(row["learner/grad_norm"] > 0 for row in checked)
+    if more == AHEAD:
+        assert all(row["value/grad_norm"] > 0 for row in checked)

@@ -186,7 +186,6 @@ def test_the_weights_of_the_best_pass_are_kept_whatever_comes_after(run: RunFold
     config = load_run(run)
     model, tokenizer = load_model(str(run.warm_start))
     good = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    learner = config.learner.open(model)
     chat = config.policy.chat(model, tokenizer)
 
     def set_weights(factor: float) -> None:
@@ -199,13 +198,13 @@ def test_the_weights_of_the_best_pass_are_kept_whatever_comes_after(run: RunFold
         with Environments(config.env) as environments:
             async with (
                 environments.worlds(config.policy.lanes) as worlds,
-                trying(config, environments, worlds, model, chat, learner=learner, folder=run) as trial,
+                trying(config, environments, worlds, model, chat, folder=run) as trial,
             ):
                 for number, factor in enumerate((0, 1, 1.0001, 0, 0), start=1):
                     set_weights(factor)
                     await trial.after_pass(2 * number, 0.5)
                     assert trial.best is not None
-                    kept = {name: weight.detach() for name, weight in trial.best.named_parameters()}
+                    kept = dict(trial.best)
                     found.append((trial.tried[-1].greedy, _ratio(kept, good)))
         return found
 

@@ -189,8 +189,11 @@ def save(model: LanguageModel, tokenizer: Tokenizer, folder: Path, weights: Mapp
     network: Any = model
     state = None
     if weights is not None:  # with what a model keeps beside its parameters, such as the bias of a router
-        own = dict(network.named_parameters(remove_duplicate=False))
-        state = {name: value for name, value in network.state_dict().items() if name not in own} | dict(weights)
+        own, new = dict(network.named_parameters(remove_duplicate=False)), dict[str, Any]()
+        for name in weights:  # each is read once: it may be computed for it
+            read: Any = weights[name]
+            new[name] = read.cpu()
+        state = {name: value for name, value in network.state_dict().items() if name not in own} | new
     network.save_pretrained(folder, state_dict=state)
     tokenizer.save_pretrained(folder)
 

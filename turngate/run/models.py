@@ -142,6 +142,12 @@ def saved_weights(folder: Path) -> Weights:
     return dict(load_model(str(folder))[0].named_parameters())
 
 
+def kept_weights(weights: Weights) -> Weights:
+    """A copy in the memory of the machine, which later updates leave as it is."""
+    read: Mapping[str, Any] = weights
+    return {name: weight.detach().to("cpu", copy=True) for name, weight in read.items()}
+
+
 def put_weights(model: LanguageModel, weights: Weights) -> None:
     """Copy ``weights`` into the model, so that what measures with it does so with them.
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from turngate.agents.chat import Chat
+from turngate.agents.policies.base import Weights
 from turngate.agents.protocols import LanguageModel
 from turngate.agents.rollout import Player, Worlds
 from turngate.config import Config
@@ -17,6 +18,7 @@ from turngate.examine.facts import recorded_answer
 from turngate.examine.run import Examining
 from turngate.run.environments import Environments, naming_key
 from turngate.run.learners import reference_of, rounded_for
+from turngate.run.models import kept_weights
 from turngate.runs import RunFolder
 from turngate.sections import Validation
 from turngate.trainer.evaluate import Evaluation, evaluate
@@ -85,9 +87,9 @@ def _not_evaluated(config: Config, environments: Environments, label: str, tasks
 
 @dataclass(kw_only=True)
 class Trial:
-    """The passes that were tried so far, and a copy of the model after the best of them.
+    """The passes that were tried so far, and a copy of the weights after the best of them.
 
-    ``learner`` trains ``model``; ``player`` plays with a copy of it.
+    ``learner`` trains the model; ``player`` plays with a copy of it.
     """
 
     config: Config
@@ -96,15 +98,14 @@ class Trial:
     environments: Environments
     worlds: Worlds
     tasks: ValidationTasks
-    model: LanguageModel
     learner: Learner
     player: Player
     examining: Examining
-    best: LanguageModel | None = None
+    best: Weights | None = None
     tried: list[TriedPass] = field(default_factory=list)
 
     async def after_pass(self, number: int, cross_entropy: float) -> None:
-        """Play the validation tasks, if it is the turn of this pass, and keep a copy of the model if it is the best."""
+        """Play the validation tasks, if it is the turn of this pass, and keep its weights if they are the best."""
         if number % self.section.every and number != self.epochs:
             return
         await self.player.policy.publish(self.learner.weights(), number)
@@ -117,7 +118,7 @@ class Trial:
             unusable=sum(found.unusable for found in (*sampled, *greedy)),
         )
         if all(one.mean > before.mean for before in self.tried):
-            self.best = copy.deepcopy(self.model)
+            self.best = kept_weights(self.learner.weights())
         self.tried.append(one)
 
     def passes(self, demonstrations: int) -> TriedPasses:
@@ -152,14 +153,14 @@ async def trying(
     model: LanguageModel,
     chat: Chat,
     *,
-    learner: Learner,
     folder: RunFolder,
 ) -> AsyncIterator[Trial]:
-    """The trial of the passes by which ``learner`` trains ``model``, for as long as the block lasts."""
+    """The trial of the passes by which a learner trains ``model``, for as long as the block lasts."""
     warm_start = config.warm_start
     assert warm_start is not None
     assert warm_start.validation is not None
     player = config.policy.player(rounded_for(config, copy.deepcopy(model)), chat)
+    learner = config.learner.imitating(model, lr=warm_start.lr)  # which may take the weights out of it
     desk = Desk(
         player=player,
         step=0,
@@ -176,7 +177,6 @@ async def trying(
             environments=environments,
             worlds=worlds,
             tasks=validation_tasks(config, environments, warm_start.validation),
-            model=model,
             learner=learner,
             player=player,
             examining=examining,

@@ -58,19 +58,19 @@ async def _make(
     chat = config.policy.chat(model, tokenizer)
     await check_room(environments, worlds, chat, config.policy.limits(), hinted="hints" in config.guide.needs)
     solved = await _played(config, environments, worlds, shown, chat, console)
-    learner = config.learner.imitating(model, lr=config.warm_start.lr)
     if config.warm_start.validation is not None:
-        async with trying(config, environments, worlds, model, chat, learner=learner, folder=folder) as trial:
-            await _imitate(config, learner, solved, console, trial.after_pass)
+        async with trying(config, environments, worlds, model, chat, folder=folder) as trial:
+            await _imitate(config, trial.learner, solved, console, trial.after_pass)
         passes = trial.passes(len(solved))
         write_passes(folder, passes)
         _say(console, passes.line)
         assert trial.best is not None
-        model = trial.best
+        weights = trial.best
     else:
+        learner = config.learner.imitating(model, lr=config.warm_start.lr)
         await _imitate(config, learner, solved, console, nothing)
-        learner.weights()  # into the model
-    save_model(model, tokenizer, folder.warm_start)
+        weights = learner.weights()
+    save_model(model, tokenizer, folder.warm_start, weights)
 
 
 async def _played(

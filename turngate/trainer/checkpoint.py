@@ -35,10 +35,10 @@ SUMS = "sums.json"
 class Checkpoints:
     """The checkpoints of a run: ``folder/step=000012/`` with ``state.pt`` and one file for each of ``others``.
 
-    What saves itself may write further files beside its own, whose names begin like it: ``state-00001.safetensors``.
-    The files are written into a temporary folder, which is renamed once they are on disk. ``sums.json`` has the SHA-256
-    of each file. Only one process may save; others may list and load meanwhile. A temporary folder that a killed
-    process left is removed by the next ``save``.
+    What saves itself may write further files beside its own, whose names begin like it: ``state-00001.safetensors``, or
+    a folder ``state`` into which several processes write. All are written into a temporary folder, which is renamed
+    once they are on disk. ``sums.json`` has the SHA-256 of each file. Only one process may save; others may list and
+    load meanwhile. A temporary folder that a killed process left is removed by the next ``save``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -118,7 +118,11 @@ class Checkpoints:
     def _fill(self, folder: Path, kept: Mapping[str, Stateful | Learner]) -> None:
         for name, one in kept.items():
             one.save(folder / f"{name}.pt")
-        sums = {path.name: _sum(path, sync=True) for path in sorted(folder.iterdir())}
+        found = sorted(folder.rglob("*"))
+        sums = {path.relative_to(folder).as_posix(): _sum(path, sync=True) for path in found if path.is_file()}
+        for path in found:
+            if path.is_dir():
+                sync_folder(path)
         with (folder / SUMS).open("w", encoding="utf-8") as file:
             json.dump(sums, file)
             file.flush()

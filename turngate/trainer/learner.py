@@ -26,6 +26,7 @@ from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Samplin
 
 frozen = when_used("turngate.trainer.torch.frozen")
 fsdp = when_used("turngate.trainer.torch.fsdp")
+fsdp_functions = when_used("turngate.trainer.torch.fsdp_functions")
 team = when_used("turngate.trainer.torch.team")
 torch_learner = when_used("turngate.trainer.torch.learner")  # which holds to this protocol, and so imports it
 torch_lora = when_used("turngate.trainer.torch.lora")
@@ -86,8 +87,8 @@ class Learner(Measuring, Protocol):
         ...
 
     def weights(self) -> Weights:
-        """The parameters by name, as ``Policy.publish`` takes them. A learner that keeps them elsewhere also writes
-        them into the model that it was opened with, so that the model can be saved or copied then."""
+        """The parameters by name, as ``Policy.publish`` takes them. Save and copy these, not the model that the
+        learner was opened with: it may keep them elsewhere, and leave that model without any."""
         ...
 
     def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
@@ -207,7 +208,7 @@ class LearnerPart(Part):
     def open(
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
     ) -> Learner:
-        """A learner that updates ``model`` in place.
+        """A learner that updates ``model``, in place or in parts that it takes out of it.
 
         ``sampling`` holds the sampler's settings, because log-probabilities are taken under the distribution that it
         samples from. ``critic`` adds a value head. ``lr`` replaces the setting ``lr``.
@@ -301,7 +302,6 @@ class FsdpLearnerPart(LearnerPart):
     batch among them (FSDP2). Updates are those of type torch, to rounding."""
 
     type: Literal["fsdp"] = "fsdp"
-    has_critic: ClassVar[bool] = False
     weight_decay: float = Field(0.0, ge=0)
     """Decoupled weight decay; at each step, weights shrink by this times the learning rate."""
     clip_norm: float = Field(1.0, gt=0)
@@ -313,12 +313,13 @@ class FsdpLearnerPart(LearnerPart):
     """How segments go through the model: as padded rows, or as trees in which a prefix that several share is computed
     once. Auto: as trees where that costs less. It does not change the result."""
     timeout_s: float = Field(600.0, gt=0)
-    """Longest time, in seconds, that the processes wait for each other within one computation; after it the run stops.
-    Raise it if single passes take so long."""
+    """Longest time, in seconds, that the processes wait for each other within one computation or checkpoint; after it
+    the run stops. Raise it if single passes, or writing a part of a checkpoint, take so long."""
 
     @contextmanager
     def started(self, *, jobs: int = 1) -> Iterator[bool]:
-        """See ``LearnerPart``. Raises ConfigError if ``torchrun`` did not start this process, and for ``jobs``."""
+        """See ``LearnerPart``. Raises ConfigError if ``torchrun`` did not start this process, for ``jobs``, and for a
+        torch that is too old."""
         here = place()
         if here is None:
             raise ConfigError(f'learner.type "fsdp" computes in several processes; start them with {COMMAND}')
@@ -326,6 +327,7 @@ class FsdpLearnerPart(LearnerPart):
             raise ConfigError(
                 f'--jobs {jobs} does not go with learner.type "fsdp", whose processes make one run at a time'
             )
+        fsdp_functions.check()
         if here.rank:
             team.follow(here, timeout_s=self.timeout_s)
             yield False
@@ -337,15 +339,14 @@ class FsdpLearnerPart(LearnerPart):
         self, model: LanguageModel, *, sampling: Sampling = PLAIN, critic: Critic | None = None, lr: float | None = None
     ) -> Learner:
         """An ``FsdpLearner`` in the process that leads others. Elsewhere, as in commands that look into a run, a
-        ``TorchLearner`` with the same settings. Raises ConfigError for a critic."""
-        if critic is not None:
-            raise ConfigError(f'learner.type "fsdp" {NO_CRITIC}')
+        ``TorchLearner`` with the same settings."""
         settings = {
             "lr": self.lr if lr is None else lr,
             "weight_decay": self.weight_decay,
             "clip_norm": self.clip_norm,
             "tokens_per_pass": self.tokens_per_pass,
             "sampling": sampling,
+            "critic": critic,
             "dtype": self.dtype,
             "packing": self.packing,
         }
@@ -356,6 +357,13 @@ class FsdpLearnerPart(LearnerPart):
             else fsdp.FsdpLearner(leader, model, **settings)
         )
         return learner
+
+    def measuring_start(self, learner: Learner, model: LanguageModel, *, sampling: Sampling) -> Measuring:
+        """See ``LearnerPart``; the copy is divided as the model is."""
+        if team.current() is None:
+            return super().measuring_start(learner, model, sampling=sampling)
+        twin: LanguageModel = learner.twin()  # type: ignore[attr-defined]
+        return self.measuring(twin, sampling=sampling)
 
 
 class FrozenLearnerPart(LearnerPart):

@@ -2,9 +2,12 @@
 ``TorchLearner`` of the same model, case by case, and writes what went wrong in each into a file.
 """
 
+import asyncio
 import gc
 import json
+import logging
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -14,12 +17,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.distributed.checkpoint import FileSystemWriter
 
 from tests.helpers import models
-from tests.trainer.torch.test_packing import batch_of
+from tests.trainer.torch import test_critic
+from tests.trainer.torch.test_packing import batch_of, strange
 from turngate.errors import ConfigError, StoreError, TurngateError
 from turngate.run.stopping import Stopped, stopping_in_order
-from turngate.trainer.learner import FsdpLearnerPart
+from turngate.trainer.checkpoint import Checkpoints
+from turngate.trainer.learner import Critic, FsdpLearnerPart
 from turngate.trainer.loss import ClipCov, EntropyBonus, PolicyLoss
 from turngate.trainer.pack import pack_demonstrations
 from turngate.trainer.torch.sharded import ShardLearner
@@ -35,12 +41,13 @@ def case(function):
     return function
 
 
-def both(sampling=PLAIN, **settings):
+def both(sampling=PLAIN, critic=None, **settings):
     """The learner of two processes, and that of one."""
     part = FsdpLearnerPart(lr=1e-3, **settings)
     alone = {name: value for name, value in part.settings().items() if name in ("lr", "tokens_per_pass", "packing")}
     limits = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-    return part.open(models.model(), sampling=sampling), models.learner(**alone, **limits)
+    ours = part.open(models.model(), sampling=sampling, critic=critic)
+    return ours, models.learner(critic=critic, **alone, **limits)
 
 
 def gradient_of(team, number):
@@ -72,9 +79,18 @@ def close(metrics, expected):
 
 def same_weights(ours, theirs):
     found = ours.weights()
+    assert list(found) == list(theirs.weights())
     for name, weight in theirs.weights().items():
+        assert found.shape(name) == tuple(weight.shape)
         np.testing.assert_allclose(found[name].numpy(), weight.numpy(), atol=2e-5, err_msg=name)
-    assert all(torch.equal(weight, found[name]) for name, weight in ours.model.named_parameters())
+
+
+def bits_of(learner):
+    return {name: weight.clone() for name, weight in learner.weights().items()}
+
+
+def equal(some, others):
+    return some.keys() == others.keys() and all(torch.equal(one, others[name]) for name, one in some.items())
 
 
 @case
@@ -145,45 +161,171 @@ def what_is_held_back_has_a_norm_of_its_own():
 
 
 @case
-def two_learners_of_one_model_share_it():
+def trees_that_differ_from_rows_are_found_out_in_all_processes():
+    _, batch = batch_of()
+    said = []
+    logging.getLogger("turngate.trainer.torch.packing").addFilter(lambda row: said.append(row.getMessage()))
+    theirs = models.learner(strange("sinks"), packing="rows")
+    agree(FsdpLearnerPart(lr=1e-3).open(strange("sinks")), theirs, batch)
+    assert len(said) == 1
+    assert "cannot learn from shared prefixes" in said[0]
+
+
+@case
+def two_learners_of_one_model_share_it_and_one_of_a_twin_does_not():
     _, batch = batch_of()
     gc.collect()  # learners of other cases, in tracebacks and the like
-    ours, _ = both()
-    other = FsdpLearnerPart().open(ours.model, sampling=Sampling(temperature=0.5))
+    ours, theirs = both()
+    cool = Sampling(temperature=0.5)
+    other = FsdpLearnerPart().open(ours.model, sampling=cool)
+    start = FsdpLearnerPart().measuring_start(ours, ours.model, sampling=cool)
     before = other.logprobs(batch)
+    for one in (ours, theirs):
+        one.forward_backward(batch, LOSS)
+        one.optim_step()
+    expected = models.learner(theirs.model, temperature=0.5).logprobs(batch)
+    np.testing.assert_allclose(other.logprobs(batch), expected, atol=1e-5)
+    np.testing.assert_array_equal(start.logprobs(batch), before)
+    assert not np.allclose(other.logprobs(batch), before)
+    held = current().call(held_here, [()] * 2)
+    del other, start  # with the twin
+    assert current().call(held_here, [()] * 2) == [number - 3 for number in held]
+
+
+@case
+def no_process_has_the_whole_model_and_what_is_published_comes_in_one_weight_at_a_time():
+    _, batch = batch_of()
+    ours, _ = both()
+    policy = models.local()
+    assert all(weight.is_meta for weight in ours.model.parameters())
     ours.forward_backward(batch, LOSS)
     ours.optim_step()
-    assert not np.allclose(other.logprobs(batch), before)
-    ours.weights()
-    held = current().call(held_here, [()] * 2)
-    expected = models.learner(ours.model, temperature=0.5).logprobs(batch)
-    np.testing.assert_allclose(other.logprobs(batch), expected, atol=1e-5)
-    del other
-    assert current().call(held_here, [()] * 2) == [number - 1 for number in held]
+    asyncio.run(policy.publish(ours.weights(), 1))
+    published = dict(policy._model.named_parameters())
+    assert equal(dict(ours.weights()), published)
+    wanted = [-(-len(weight) // 2) * weight[:1].numel() for weight in published.values()]
+    assert current().call(sizes_here, [(ours._place,)] * 2) == [wanted, wanted]
+
+    stopping = iter(ours.weights().items())
+    next(stopping)
+    ours.logprobs(batch)  # nobody waits for the rest
+
+
+def sizes_here(team, place):
+    """How many numbers of each weight a process has."""
+    return [weight.to_local().numel() for weight in team.held[place].parameters()]
 
 
 def held_here(team):
     return len(team.held)
 
 
+CRITICS = {
+    "apart": Critic(lr_factor=5.0, epochs=3, clip=0.2),
+    "shared": Critic(shared=True, coef=0.5),
+    "warming up": Critic(warmup=1, epochs=2, lr_factor=5.0),
+}
+
+
 @case
-def a_file_is_that_of_one_process_and_goes_on_in_both():
-    _, batch = batch_of()
-    folder = Path(sys.argv[2]).parent
+def critics():
+    played, batch = batch_of()
+    before_N, _ = test_critic.boundaries(played)
+    wanted_L = np.zeros(batch.n_tokens, bool)
+    wanted_L[before_N] = True
+    few = test_critic.returns_of(played)
+    few["value_weight_L"] = np.where(batch.segment_L == 0, few["value_weight_L"], 0)  # the second process has none
+    for name, critic in CRITICS.items():
+        ours, theirs = both(critic=critic, tokens_per_pass=200)
+        for returns in (test_critic.returns_of(played), few, {}, test_critic.returns_of(played, seed=2)):
+            close(*(one.forward_backward(batch, LOSS, measured=returns) for one in (ours, theirs)))
+            close(ours.optim_step(), theirs.optim_step())
+        found, expected = (one.values(batch, wanted_L) for one in (ours, theirs))
+        assert np.abs(expected).max() > 1e-3, name
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+        same_weights(ours, theirs)
+        heads = current().call(head_here, [(ours._number,)] * 2)
+        np.testing.assert_array_equal(heads[0], heads[1])
+
+
+def head_here(team, number):
+    """The critic's head of a process."""
+    return torch.cat([weight.detach().flatten() for weight in team.held[number]._value_head.parameters()]).numpy()
+
+
+@case
+def both_go_on_from_what_either_saved():
+    """Bit for bit in as many processes, to rounding in another number."""
+    played, batch = batch_of()
+    returns = test_critic.returns_of(played)
+    for critic in (None, CRITICS["apart"]):
+        folder = Path(sys.argv[2]).parent / ("critic" if critic else "none")
+        ours, theirs = both(critic=critic)
+        for one, name in ((ours, "two"), (theirs, "one")):
+            one.forward_backward(batch, LOSS, measured=returns if critic else {})
+            one.optim_step()
+            Checkpoints(folder / name).save(1, one)
+        files = {path.name for path in (folder / "two" / "step=000001" / "state").iterdir()}
+        assert files == {".metadata", "__0_0.distcp", "__1_0.distcp"}
+        agains = {}
+        for name in ("one", "two"):
+            again, alone = both(critic=critic)
+            for one in (again, alone):
+                Checkpoints(folder / name).load(1, one)
+            agains[name] = again, alone
+        assert equal(bits_of(agains["two"][0]), bits_of(ours))
+        assert equal(bits_of(agains["two"][1]), bits_of(ours))
+        assert equal(bits_of(agains["one"][0]), bits_of(theirs))
+        for one in (ours, theirs, *agains["one"], *agains["two"]):
+            one.forward_backward(batch_of(1)[1], LOSS)
+            one.optim_step()
+        assert equal(bits_of(agains["two"][0]), bits_of(ours))
+        assert equal(bits_of(agains["one"][1]), bits_of(theirs))
+        same_weights(agains["two"][0], agains["two"][1])
+        same_weights(agains["one"][0], agains["one"][1])
+        if critic:
+            heads = [current().call(head_here, [(one._number,)] * 2)[1] for one in (ours, agains["two"][0])]
+            np.testing.assert_array_equal(*heads)
+
+
+@case
+def a_checkpoint_that_lacks_a_process_is_passed_over():
+    ours, _ = both()
+    for name, spoil, told in (
+        ("gone", lambda path: path.unlink(), "state/__1_0.distcp is missing"),
+        (
+            "short",
+            lambda path: os.truncate(path, path.stat().st_size - 8),
+            "state/__1_0.distcp is not what was written",
+        ),
+    ):
+        checkpoints = Checkpoints(Path(sys.argv[2]).parent / name)
+        checkpoints.save(1, ours)
+        checkpoints.save(2, ours)
+        spoil(checkpoints._path(2) / "state" / "__1_0.distcp")
+        assert checkpoints.set_damaged_aside() == {2: told}
+        checkpoints.load(checkpoints.last(), ours)
+    torn = checkpoints._path(1)
+    torn.rename(torn.with_name("writing-3"))  # as a process leaves it that is killed before the last file is there
+    assert checkpoints.last() is None
+
+
+@case
+def the_state_of_another_model_or_critic_is_refused():
+    folder = Path(sys.argv[2]).parent / "refused"
+    folder.mkdir()
     ours, theirs = both()
-    agree(ours, theirs, batch)
-    for one, name in ((ours, "two.pt"), (theirs, "one.pt")):
-        one.save(folder / name)
-    for name in ("one.pt", "two.pt"):
-        again, alone = both()
-        again.load(folder / name)
-        alone.load(folder / name)
-        agree(again, alone, batch_of(1)[1])
+    ours.save(folder / "two.pt")
     other = FsdpLearnerPart().open(
         models.tiny.random_model(models.tokenizer(), layers=1, width=32, heads=2, context=64, seed=0)
     )
     with pytest.raises(StoreError, match="another model"):
         other.load(folder / "two.pt")
+    with pytest.raises(StoreError, match="was saved without a critic, this learner has one"):
+        FsdpLearnerPart().open(models.model(), critic=Critic()).load(folder / "two.pt")
+    shutil.rmtree(folder / "two")
+    with pytest.raises(StoreError, match=r"two', with the tensors of '.*two.pt', is missing"):
+        theirs.load(folder / "two.pt")
 
 
 @case
@@ -192,7 +334,7 @@ def what_is_refused():
     _, batch = batch_of()
     with pytest.raises(ConfigError, match="cannot be sent"):
         ours.forward_backward(batch, lambda tokens: (tokens.logprob.sum(), {}))
-    with pytest.raises(ConfigError, match="no critic"):
+    with pytest.raises(ConfigError, match="has no critic"):
         ours.values(batch, np.zeros(batch.n_tokens, bool))
     ours.logprobs(batch)  # goes on
 
@@ -213,13 +355,23 @@ def compare(results):
 
 
 def dying(team, pids):
-    """Called in every process: the second one dies, and the first one waits for it."""
+    """Called in every process: the second one dies as soon as it has begun to write its part of a checkpoint."""
     with pids.open("a") as file:
         file.write(f"{os.getpid()}\n")
-    team.most(0)
-    if team.place.rank == 1:
+
+    def write_data(self, plan, planner):
+        (self.path / "__1_0.distcp").write_bytes(b"begun")
         os.kill(os.getpid(), signal.SIGKILL)
-    team.most(0)
+
+    if team.place.rank == 1:
+        FileSystemWriter.write_data = write_data
+
+
+def die_while_saving(pids):
+    checkpoints, (ours, _) = Checkpoints(pids.parent / "checkpoints"), both()
+    checkpoints.save(1, ours)
+    current().call(dying, [(pids,)] * 2)
+    checkpoints.save(2, ours)
 
 
 def main(how, path):
@@ -228,7 +380,7 @@ def main(how, path):
         if works and how == "compare":
             compare(path)
         elif works:
-            current().call(dying, [(path,)] * 2)
+            die_while_saving(path)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,31 @@
 """Two processes learn what one learns: gradients, updates, measurements, files; and an error in one ends both.
 
-1. The gradient is that of the whole batch, however many passes each process makes, also where one has none.
-2. A file is the same whoever wrote it.
+1. The gradient is that of the whole batch, however many passes each process makes, also where one has none; so is that
+   of a critic.
+2. Each process has and saves its own part, and any number of them goes on from what any number saved.
 3. A process that fails says why in the first one, and none is left waiting.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
+from torch.distributed.fsdp import FSDPModule
 
 from tests.helpers import models
 from tests.trainer.torch import team_cases
 from tests.trainer.torch.test_packing import batch_of
 from turngate.config import parse
 from turngate.errors import ConfigError
+from turngate.trainer.checkpoint import Checkpoints
 from turngate.trainer.learner import Critic, FsdpLearnerPart, TorchLearnerPart
+from turngate.trainer.torch import fsdp_functions
 from turngate.trainer.torch.batch_shares import joined, shares_of
 from turngate.trainer.torch.learner import TorchLearner
 
@@ -48,7 +54,7 @@ def test_two_processes_are_as_one(name, results):
     assert results[name] == ""
 
 
-def test_a_process_that_dies_ends_the_others(tmp_path):
+def test_a_process_that_dies_while_it_saves_ends_the_others_and_the_checkpoint_before_stays(tmp_path):
     done = in_two_processes("dies", tmp_path / "pids")
     assert done.returncode == 1
     told = (
@@ -60,6 +66,13 @@ def test_a_process_that_dies_ends_the_others(tmp_path):
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    assert (tmp_path / "checkpoints/writing-2/state/__1_0.distcp").read_bytes() == b"begun"
+    assert checkpoints.set_damaged_aside() == {}
+    assert checkpoints.last() == 1
+    again = models.learner(models.model(1))
+    checkpoints.load(1, again)  # in one process
+    assert all(torch.equal(weight, models.model().state_dict()[name]) for name, weight in again.weights().items())
 
 
 def test_shares_are_whole_trajectories_and_about_equal():
@@ -81,10 +94,8 @@ def test_without_torchrun_a_run_is_refused_and_a_look_into_it_needs_one_process(
     with pytest.raises(ConfigError, match="start them with torchrun --nproc-per-node"), part.started():
         pass
     assert isinstance(part.open(models.model()), TorchLearner)
-    with pytest.raises(ConfigError, match="trains no critic"):
-        part.open(models.model(), critic=Critic())
-    with pytest.raises(ConfigError, match=r"learner.type 'fsdp' trains no critic.*unlike 'turn_gae'"):
-        parse({"warm_start": {"episodes": 4}, "credit": "turn_gae", "learner": {"type": "fsdp"}})
+    part.open(models.model(), critic=Critic()).values(batch_of()[1], np.zeros(batch_of()[1].n_tokens, bool))
+    assert parse({"warm_start": {"episodes": 4}, "credit": "turn_gae", "learner": {"type": "fsdp"}}).value is not None
     for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": 1, "WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
     for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
@@ -95,4 +106,17 @@ def test_without_torchrun_a_run_is_refused_and_a_look_into_it_needs_one_process(
     ):
         pass
     with pytest.raises(ConfigError, match="--jobs 2 does not go with"), part.started(jobs=2):
+        pass
+
+
+def test_a_torch_that_lacks_a_function_is_told_with_the_one_that_has_it(monkeypatch):
+    fsdp_functions.check()
+    monkeypatch.delattr(FSDPModule, "set_force_sum_reduction_for_comms")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    said = (
+        f"FSDPModule.set_force_sum_reduction_for_comms, which torch {torch.__version__} does not have; install torch>=2"
+    )
+    with pytest.raises(ConfigError, match=re.escape(said)), FsdpLearnerPart().started():
         pass

@@ -82,8 +82,8 @@ def test_a_learner_goes_on_from_an_older_checkpoint(tmp_path: Path):
 def test_another_version_is_refused(tmp_path: Path):
     write_state({}, tmp_path / "state.pt")
     row = json.loads((tmp_path / "state.pt").read_text())
-    (tmp_path / "state.pt").write_text(json.dumps({**row, "version": 2}))
-    with pytest.raises(StoreError, match="is of version 2, this turngate reads version 1"):
+    (tmp_path / "state.pt").write_text(json.dumps({**row, "version": 3}))
+    with pytest.raises(StoreError, match="is of version 3, this turngate reads versions 1 and 2"):
         read_state(tmp_path / "state.pt", CPU)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from turngate.types import Completion, Request
 
@@ -14,7 +14,24 @@ Weights: TypeAlias = Mapping[str, object]
 """Tensors by name, of whatever library learner and policy share."""
 
 
-class AdaptedWeights(Mapping[str, T]):
+class ReadWeights(Mapping[str, T]):
+    """Weights that are computed or fetched anew whenever one is read: read each once, and keep it no longer than
+    needed."""
+
+    @abstractmethod
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a weight, which is not read for it."""
+
+
+def shape_of(weights: Weights, name: str) -> tuple[int, ...]:
+    """The shape of one of the weights."""
+    if isinstance(weights, ReadWeights):
+        return weights.shape(name)
+    weight: Any = weights[name]
+    return tuple(weight.shape)
+
+
+class AdaptedWeights(ReadWeights[T]):
     """Weights of a model with adapters (LoRA). As a mapping they are those of the model with the adapters added; a
     policy may take the two apart instead."""
 

@@ -18,7 +18,7 @@ import torch
 
 from turngate.agents.architecture import logit_cap
 from turngate.agents.chat import Chat
-from turngate.agents.policies.base import Weights
+from turngate.agents.policies.base import Weights, shape_of
 from turngate.agents.policies.drawing import Draws
 from turngate.agents.policies.forward import Feed, Forward, capped
 from turngate.agents.policies.lean import forward_of
@@ -111,8 +111,8 @@ class LocalPolicy(PacedPolicy):
         if own.keys() != weights.keys():
             raise PolicyError(f"weights do not fit the model: {sorted(own.keys() ^ weights.keys())[:3]} differ")
         for name, parameter in own.items():
-            if parameter.shape != new[name].shape:  # copy_ would broadcast
-                shapes = f"{tuple(new[name].shape)}, the model has {tuple(parameter.shape)}"
+            if (shape := shape_of(weights, name)) != tuple(parameter.shape):  # copy_ would broadcast
+                shapes = f"{shape}, the model has {tuple(parameter.shape)}"
                 raise PolicyError(f"weights do not fit the model: '{name}' has shape {shapes}")
         with torch.no_grad():
             for name, parameter in own.items():

@@ -9,17 +9,18 @@ from typing import Any
 
 import torch
 
+from turngate.agents.policies.base import ReadWeights
 from turngate.agents.policies.forward import cast
 from turngate.agents.protocols import LanguageModel, Precision
 from turngate.errors import ConfigError
-from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
+from turngate.trainer.learner import NOTHING, Critic, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss
 from turngate.trainer.torch.batch_shares import Share, joined, shares_of
 from turngate.trainer.torch.learner import refuse_other_critic
+from turngate.trainer.torch.model_parts import emptied, equal_to, of_first, sharded, skeleton
 from turngate.trainer.torch.packing import Packing
-from turngate.trainer.torch.passes import Passes
-from turngate.trainer.torch.sharded import ShardLearner, outline, sharded, skeleton
-from turngate.trainer.torch.shards import read_state, write_state
+from turngate.trainer.torch.sharded import ShardLearner
+from turngate.trainer.torch.shards import read_state
 from turngate.trainer.torch.team import Team
 from turngate.trainer.torch.trained_weights import refuse_other, whole_model
 from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Sampling
@@ -28,8 +29,8 @@ from turngate.types import PLAIN, Batch, BoolArray, FloatArray, Metrics, Samplin
 class FsdpLearner:
     """AdamW on a transformers causal language model that is divided among the processes of ``team``.
 
-    Updates and measurements are those of a ``TorchLearner``, to rounding; settings and files are the same. ``model``
-    stays a whole one in this process; ``weights`` writes what was learned into it. Learners of one model share it.
+    Updates and measurements are those of a ``TorchLearner``, to rounding; settings are the same. The weights are taken
+    out of ``model``, which keeps their names and shapes; ``weights`` has them. Learners of one model share it.
     """
 
     def __init__(
@@ -42,18 +43,20 @@ class FsdpLearner:
         clip_norm: float = 1.0,
         tokens_per_pass: TokensPerPass = "auto",
         sampling: Sampling = PLAIN,
+        critic: Critic | None = None,
         dtype: Precision = "auto",
         packing: Packing = "auto",
     ) -> None:
         self.model, self._team, self._number = model.train(), team, team.number_for(self)
-        cast(model, torch.float32)  # as ``TorchLearner`` does
-        self._whole = Passes(model, sampling, tokens_per_pass, dtype, packing)  # to compare trees with rows
+        self._has_critic = critic is not None
         settings = {"lr": lr, "weight_decay": weight_decay, "clip_norm": clip_norm, "sampling": sampling}
-        settings |= {"tokens_per_pass": tokens_per_pass, "dtype": dtype}
-        place, known = team.number_of(model)
+        settings |= {"tokens_per_pass": tokens_per_pass, "dtype": dtype, "packing": packing, "critic": critic}
+        self._place, known = team.number_of(model)
         settings["deterministic"] = torch.are_deterministic_algorithms_enabled()
+        cast(model, torch.float32)  # as ``TorchLearner`` does
         sent = [None if known else skeleton(model)] * (team.place.size - 1)
-        team.call(_open, [(self._number, place, one, settings) for one in (model, *sent)])
+        team.call(_open, [(self._number, self._place, one, settings) for one in (model, *sent)])
+        emptied(model)
 
     def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
         """See ``TorchLearner``. Raises ConfigError for a loss that cannot be sent to other processes."""
@@ -73,11 +76,23 @@ class FsdpLearner:
         metrics: Metrics = self._each(_update, lr_scale)[0]
         return metrics
 
-    def weights(self) -> Mapping[str, torch.Tensor]:
-        """The parameters of the whole model by name, brought up to date; the next call changes them."""
-        first = (self._number, self.model)
-        self._team.call(_gather_weights, [first, *[(self._number, None)] * (self._team.place.size - 1)])
-        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+    def weights(self) -> GatheredWeights:
+        """The weights of the whole model, one gathered after the other when they are read."""
+        return GatheredWeights(self)
+
+    def whole_weight(self, name: str) -> torch.Tensor:
+        """A weight of the whole model, in memory of its own."""
+        found: list[torch.Tensor] = []
+        others = (self._number, name, None)
+        self._team.call(_gather, [(self._number, name, found), *[others] * (self._team.place.size - 1)])
+        return found[0]
+
+    def twin(self) -> LanguageModel:
+        """A model that is divided like this learner's and equal to it at this moment, for another learner to open."""
+        twin = skeleton(self.model)
+        place, _ = self._team.number_of(twin)
+        self._team.call(_copy, [(self._place, place, twin)] * self._team.place.size)
+        return twin
 
     def logprobs(self, batch: Batch, *, whole: bool = False) -> FloatArray:
         """See ``TorchLearner``."""
@@ -88,22 +103,25 @@ class FsdpLearner:
         return self._measured("entropies", batch, {})
 
     def values(self, batch: Batch, wanted_L: BoolArray) -> FloatArray:
-        """There is no critic: raises ConfigError."""
-        raise ConfigError(
-            'values are to be computed, but learner.type "fsdp" has no critic; use learner.type = "torch"'
-        )
+        """See ``TorchLearner``. Raises ConfigError for a learner without a critic."""
+        if not self._has_critic:
+            raise ConfigError("values are to be computed, but this learner has no critic; open it with one")
+        shares = shares_of(batch, self._team.place.size)
+        wanted = [(wanted_L[share.first : share.first + share.batch.n_tokens],) for share in shares]
+        return joined(self._over(_values, batch, wanted, shares))
 
     def save(self, path: Path) -> None:
-        """Write what ``TorchLearner.save`` does: any number of processes can go on with it."""
-        write_state(self._each(_state)[0], path)
+        """Write what ``TorchLearner.save`` does, each process its own part (see ``shards``): any number of processes
+        can go on with it. Raises RuntimeError where one of them cannot write."""
+        self._each(_save, path.absolute())
 
     def load(self, path: Path) -> None:
-        """Read what ``save`` or ``TorchLearner.save`` wrote. Raises StoreError for the state of another model."""
-        state = read_state(path, torch.device("cpu"))
-        refuse_other_critic(path, state, critic=False)
-        refuse_other(whole_model(state, path), dict(self.model.named_parameters()), path)
-        others = (self._number, outline(state))
-        self._team.call(_restore, [(self._number, state), *[others] * (self._team.place.size - 1)])
+        """Read what ``save`` or ``TorchLearner.save`` wrote, each process its own part. Raises StoreError for the state
+        of another model."""
+        outline = read_state(path, torch.device("meta"))
+        refuse_other_critic(path, outline, critic=self._has_critic)
+        refuse_other(whole_model(outline, path), dict(self.model.named_parameters()), path)
+        self._each(_load, path.absolute())
 
     def _measured(self, measure: str, batch: Batch, options: Mapping[str, Any]) -> FloatArray:
         shares = shares_of(batch, self._team.place.size)
@@ -113,13 +131,41 @@ class FsdpLearner:
         self, function: Callable[..., Any], batch: Batch, arguments: list[tuple[Any, ...]], shares: list[Share]
     ) -> list[Any]:
         """Call ``function`` with a share of ``batch`` and ``arguments`` in each process."""
-        packing = self._whole.settled(batch)
+        if self._team.held[self._number].unsettled(batch):
+            self._each(_settle, batch)
         rest = zip(shares, arguments, strict=True)
-        return self._team.call(function, [(self._number, share, packing, *own) for share, own in rest])
+        return self._team.call(function, [(self._number, share, *own) for share, own in rest])
 
     def _each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call ``function`` with the same arguments in each process."""
         return self._team.call(function, [(self._number, *arguments)] * self._team.place.size)
+
+
+class GatheredWeights(ReadWeights[torch.Tensor]):
+    """The weights of a learner's model by name. Only one is whole at a time: it is gathered when it is read.
+
+    Each reading is one call of all processes, so a reader may take some of them, in any order, and stop in between.
+    The next update changes what is read.
+    """
+
+    def __init__(self, learner: FsdpLearner) -> None:
+        self._learner = learner
+        self._shapes = {name: tuple(weight.shape) for name, weight in learner.model.named_parameters()}
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self._shapes:
+            raise KeyError(name)
+        return self._learner.whole_weight(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """See ``ReadWeights``."""
+        return self._shapes[name]
 
 
 # --- what the processes are called for --------------------------------------------------------------------------------
@@ -131,21 +177,34 @@ def _open(team: Team, number: int, place: int, model: LanguageModel | None, sett
         torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
     if place not in team.held:
         assert model is not None, "the first learner of a model sends it"
-        team.held[place] = sharded(team, model)
+        team.held[place] = sharded(team, model, of_first(team, model))
     team.held[number] = ShardLearner(team, team.held[place], **settings)
 
 
-def _learn(team: Team, number: int, share: Share, packing: Packing, loss: Loss, measured: Measured) -> Metrics:
-    with _at(team, number) as learner:
-        return learner.forward_backward(learner.take(share, packing), loss, measured=measured)
+def _copy(team: Team, place: int, to: int, outline: LanguageModel) -> None:
+    """Hold a copy of the model of one number under another."""
+    team.held[to] = sharded(team, outline, equal_to(team.held[place]))
 
 
-def _measure(
-    team: Team, number: int, share: Share, packing: Packing, measure: str, options: Mapping[str, Any]
-) -> FloatArray:
+def _settle(team: Team, number: int, batch: Batch) -> None:
     with _at(team, number) as learner:
-        found: FloatArray = getattr(learner, measure)(learner.take(share, packing), **options)
+        learner.settle(batch)
+
+
+def _learn(team: Team, number: int, share: Share, loss: Loss, measured: Measured) -> Metrics:
+    with _at(team, number) as learner:
+        return learner.forward_backward(learner.take(share), loss, measured=measured)
+
+
+def _measure(team: Team, number: int, share: Share, measure: str, options: Mapping[str, Any]) -> FloatArray:
+    with _at(team, number) as learner:
+        found: FloatArray = getattr(learner, measure)(learner.take(share), **options)
         return found
+
+
+def _values(team: Team, number: int, share: Share, wanted_L: BoolArray) -> FloatArray:
+    with _at(team, number) as learner:
+        return learner.values(learner.take(share), wanted_L)
 
 
 def _hold(team: Team, number: int) -> float:
@@ -158,24 +217,22 @@ def _update(team: Team, number: int, lr_scale: float) -> Metrics:
         return learner.optim_step(lr_scale=lr_scale)
 
 
-def _gather_weights(team: Team, number: int, model: LanguageModel | None) -> None:
-    """Write all weights into ``model``, which the first process passes."""
-    own = {} if model is None else dict(model.named_parameters())
-    with _at(team, number) as learner, torch.no_grad():
-        for name, weight in learner.whole_weights():
-            if model is not None:
-                own[name].copy_(weight)
-
-
-def _state(team: Team, number: int) -> dict[str, Any] | None:
+def _gather(team: Team, number: int, name: str, into: list[torch.Tensor] | None) -> None:
+    """Append a whole weight to ``into``, which the first process passes: what is returned would be sent."""
     with _at(team, number) as learner:
-        state = learner.whole_state()
-        return state if team.place.rank == 0 else None
+        weight = learner.whole_weight(name)
+        if into is not None:
+            into.append(weight)
 
 
-def _restore(team: Team, number: int, state: Mapping[str, Any]) -> None:
+def _save(team: Team, number: int, path: Path) -> None:
     with _at(team, number) as learner:
-        learner.restore(state)
+        learner.save(path)
+
+
+def _load(team: Team, number: int, path: Path) -> None:
+    with _at(team, number) as learner:
+        learner.load(path)
 
 
 @contextmanager

@@ -111,7 +111,7 @@ class TorchLearner:
                 return metrics
             fixed, memory = self._survey(batch, loss, measured)
             for one in self._passes.over(batch, loss, measured):
-                value, parts = fixed(one.tokens)
+                value, parts = self._policy_part(one, fixed)
                 added, more = self._value_part(one, measured)
                 if one.outside is not None:
                     parts = parts | {"policy/outside_support_share": one.outside}
@@ -223,15 +223,22 @@ class TorchLearner:
 
     def save(self, path: Path) -> None:
         """Write what is trained, optimizer state, the critic and what losses remember (see ``shards``)."""
+        write_state(self._state(), path)
+
+    def _state(self) -> dict[str, object]:
         state = self._trained.state() | {"optimizer": self._optimizer.state_dict(), "memory": dict(self._memory)}
         state["skipped_in_a_row"] = self._skips.in_a_row
         if self._value_head is not None:
             state["critic"] = {"head": self._value_head.state_dict(), "n_updates": self._n_updates}
-        write_state(state, path)
+        return state
+
+    def _read(self, path: Path) -> Mapping[str, object]:
+        return read_state(path, self._device)
 
     def load(self, path: Path) -> None:
-        """Read what ``save`` wrote. Raises StoreError for the state of another model."""
-        state: Any = read_state(path, self._device)
+        """Read what ``save`` wrote, whatever number of processes wrote it. Raises StoreError for the state of another
+        model."""
+        state: Any = self._read(path)
         refuse_other_critic(path, state, critic=self._value_head is not None)
         self._trained.load(state, path)
         if self._value_head is not None:
@@ -255,6 +262,10 @@ class TorchLearner:
     def _surveyed(self, parts: list[Tokens]) -> list[Tokens]:
         """The tokens of the whole batch, of which these passes are all that this process computed."""
         return parts
+
+    def _policy_part(self, one: Pass, fixed: Loss) -> tuple[torch.Tensor, Metrics]:
+        """The loss of one pass without the critic's part."""
+        return fixed(one.tokens)
 
     def _descend(self, value: torch.Tensor, parts: Metrics, metrics: Metrics) -> None:
         """Add the gradient of one pass, unless its loss is not finite, and its metrics to ``metrics``."""

@@ -161,6 +161,10 @@ class MergedWeights(AdaptedWeights[torch.Tensor]):
     def __len__(self) -> int:
         return len(self._weights)
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """See ``ReadWeights``."""
+        return tuple(self._weights[name][0].shape)
+
 
 @contextmanager
 def without_adapters(model: LanguageModel) -> Iterator[None]:

@@ -57,23 +57,26 @@ class Packer:
 
     def rows(self, batch: Batch, trained: BoolArray, valued: BoolArray) -> Iterator[Rows]:
         """See ``rows_of``; a tree holds at most as many tokens as rows may, and no padding."""
-        self.settled(batch)
-        trees = self._trees(batch)
+        self.settle(batch)
+        yield from self.cut(batch, trained, valued)
+
+    def cut(self, batch: Batch, trained: BoolArray, valued: BoolArray) -> Iterator[Rows]:
+        """See ``rows``; without a comparison, so as trees only where one was made before."""
+        trees = self._trees(batch) if self._checked else []
         if not trees:
             yield from rows_of(batch, trained, valued, at_most=self._at_most, device=self._device)
             return
         for tree in trees:
             yield tree_rows(batch, tree, trained, valued, self._device)
 
-    def settled(self, batch: Batch) -> Packing:
-        """How segments go through the model from now on, checked where ``batch`` is the first with a tree."""
-        if not self._checked and (trees := self._trees(batch)):
-            self._check(batch, trees[0])
-        return self._packing
+    def settle(self, batch: Batch) -> None:
+        """Compare trees with rows where ``batch`` is the first with a tree; see the class."""
+        if self.unsettled(batch):
+            self._check(batch, self._trees(batch)[0])
 
-    def settle(self, packing: Packing) -> None:
-        """Do as another packer ``settled``, without a check."""
-        self._packing, self._checked = packing, True
+    def unsettled(self, batch: Batch) -> bool:
+        """Whether ``batch`` is the first with a tree, which is not compared with rows yet."""
+        return not self._checked and bool(self._trees(batch))
 
     def _trees(self, batch: Batch) -> list[PrefixTree]:
         """The trees of a batch, none if rows are cheaper."""

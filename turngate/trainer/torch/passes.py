@@ -59,10 +59,6 @@ class Passes:
         self._predictor = TokenPredictor(self.head, sampling, bf16=self._bf16, cap=logit_cap(model.config))
         self._packer = Packer(self._hidden, model, packing, tokens_per_pass, precision)
 
-    def settled(self, batch: Batch) -> Packing:
-        """See ``Packer.settled``."""
-        return self._packer.settled(batch)
-
     def over(self, batch: Batch, loss: Loss | None, measured: Measured) -> Iterator[Pass]:
         """The passes over a batch, with what ``loss`` needs and the states whose values are learned.
 

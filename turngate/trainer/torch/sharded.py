@@ -3,31 +3,36 @@
 ``fully_shard`` divides weights, gradients and the state of the optimizer among the processes. For a pass each process
 gathers the weights of one layer after another and adds its gradient to the sum of all. So all processes have to make
 the same passes in the same order: one that has fewer rows makes passes over nothing.
+
+The head of a critic is small, so each process has a whole one. Their gradients are summed up before each update, which
+is the same in all of them.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import empty as empty_shards
 
 from turngate.agents.protocols import LanguageModel, Precision
-from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
+from turngate.trainer.learner import Critic, Measured, TokensPerPass, tokens_of_a_pass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens
 from turngate.trainer.torch.batch_shares import Share
+from turngate.trainer.torch.critic import ValueTargets
 from turngate.trainer.torch.learner import TorchLearner
 from turngate.trainer.torch.packing import Packer, Packing
-from turngate.trainer.torch.passes import Passes
+from turngate.trainer.torch.passes import Pass, Passes
 from turngate.trainer.torch.prediction import Predicted
 from turngate.trainer.torch.rows import Rows
+from turngate.trainer.torch.shards import read_held, write_divided
 from turngate.trainer.torch.team import Team
 from turngate.types import Batch, BoolArray, Metrics, Sampling
 
@@ -48,80 +53,78 @@ class ShardLearner(TorchLearner):
         clip_norm: float,
         tokens_per_pass: TokensPerPass,
         sampling: Sampling,
+        critic: Critic | None,
         dtype: Precision,
+        packing: Packing,
     ) -> None:
-        super().__init__(model, lr=lr, weight_decay=weight_decay, clip_norm=clip_norm, sampling=sampling, dtype=dtype)
+        super().__init__(
+            model, lr=lr, weight_decay=weight_decay, clip_norm=clip_norm, sampling=sampling, critic=critic, dtype=dtype
+        )
         self._team = team
-        self._own = SharePasses(team, model, sampling, tokens_per_pass, dtype)
+        self._own = SharePasses(team, model, sampling, tokens_per_pass, dtype, packing)
         self._passes = self._own
+        self._advice = [
+            f"lower learner.tokens_per_pass, which is {tokens_of_a_pass(tokens_per_pass, team.device.type)}",
+            "start more processes on more GPUs",
+        ]
 
-    def take(self, share: Share, packing: Packing) -> Batch:
+    def take(self, share: Share) -> Batch:
         """Begin with a share; what is computed until the next one is about it. Returns its batch."""
-        self._own.begin(share, packing)
+        self._own.share = share
         return share.batch
 
-    def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
-        """See ``TorchLearner``. A pass over nothing is made without ``loss``."""
-        fixed, memory = self._survey(batch, loss, measured)
-        metrics: Metrics = {}
-        for one in self._passes.over(batch, loss, measured):
-            if one.rows is self._own.nothing:
-                value, parts = one.tokens.logprob.sum(), Metrics()
-            else:
-                value, parts = fixed(one.tokens)
-            if one.outside is not None:
-                parts = parts | {"policy/outside_support_share": one.outside}
-            self._descend(value + self._own.touched, parts, metrics)
-        if not self._skips.problem:
-            self._memory = memory
-        return metrics
+    def unsettled(self, batch: Batch) -> bool:
+        """Whether ``settle`` is to be called before passes over shares of this batch."""
+        return self._own.in_step.packer.unsettled(batch)
 
-    def whole_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Every weight by name, gathered from all processes, one at a time."""
-        for name, parameter in self.model.named_parameters():
-            yield name, _whole(parameter.detach())
+    def settle(self, batch: Batch) -> None:
+        """See ``Packer.settle``. All processes compare the same trees with the same rows, and find the same."""
+        self._own.in_step.packer.settle(batch)
 
-    def whole_state(self) -> dict[str, object]:
-        """What ``TorchLearner.save`` writes, gathered from all processes; tensors on the CPU of the first one."""
-        keep = self._team.place.rank == 0
-        optimizer: Any = self._optimizer.state_dict()
-        return {
-            "model": {name: weight.cpu() for name, weight in self.whole_weights() if keep},
-            "optimizer": {**optimizer, "state": {n: _gathered(one, keep) for n, one in optimizer["state"].items()}},
-            "memory": dict(self._memory),
-            "skipped_in_a_row": self._skips.in_a_row,
-        }
+    def whole_weight(self, name: str) -> torch.Tensor:
+        """A weight gathered from all processes."""
+        return _whole(self._trained.published()[name])
 
-    def restore(self, state: Mapping[str, object]) -> None:
-        """Take this process's shards of ``state``, which only the first process has to know (see ``outline``)."""
-        saved: Any = state
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(self._shard(saved["model"][name], parameter))
-        optimizer = saved["optimizer"]
-        moments = {
-            number: {name: self._shard(value, self._parameters[number]) for name, value in one.items()}
-            for number, one in optimizer["state"].items()
-        }
-        self._optimizer.load_state_dict({**optimizer, "state": moments})
-        self._memory = saved.get("memory", {})
-        self._skips.in_a_row = saved.get("skipped_in_a_row", 0)
+    def save(self, path: Path) -> None:
+        """Write this process's part of what ``TorchLearner.save`` writes; the first one writes the index."""
+        write_divided(self._state(), path, group=self._team.talk)
 
-    def _shard(self, value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-        """The shard of a tensor that belongs to ``parameter``; a number, such as the count of updates, as it is."""
-        if value.ndim == 0 and parameter.ndim:
-            return value
-        assert isinstance(parameter, DTensor)
-        full = _there(value, parameter.device)
-        return distribute_tensor(full, parameter.device_mesh, parameter.placements)
+    def _read(self, path: Path) -> Mapping[str, object]:
+        """This process's part of a saved state, but all of a critic's head and of what the optimizer keeps of it."""
+        state: Any = read_held(path, Divided(self._team))
+        kept = state["optimizer"]["state"]
+        for number in [number for number in kept if number >= len(self._parameters)]:
+            kept[number] = {name: _whole(value) for name, value in kept[number].items()}
+        if "critic" in state:
+            head = state["critic"]["head"]
+            state["critic"]["head"] = {name: _whole(value) for name, value in head.items()}
+        found: Mapping[str, object] = state
+        return found
 
     def _norm(self, tensors: Sequence[torch.Tensor]) -> float:
         return float(_whole(torch.nn.utils.get_total_norm(tensors)))
 
     def _clipped(self, parameters: Iterable[torch.nn.Parameter], what: str) -> float:
-        norm = float(_whole(torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)))
+        own = list(parameters)
+        self._sum_gradients([one for one in own if not isinstance(one, DTensor)])
+        norm = float(_whole(torch.nn.utils.clip_grad_norm_(own, self._clip_norm)))
         self._skips.note(what, norm)
         return norm
+
+    def _sum_gradients(self, replicas: Sequence[torch.nn.Parameter]) -> None:
+        """Give weights that every process has whole the sum of all processes' gradients, if any process has one."""
+        if not replicas or not self._team.most(int(any(one.grad is not None for one in replicas))):
+            return
+        for one in replicas:
+            one.grad = torch.zeros_like(one) if one.grad is None else one.grad
+            dist.all_reduce(one.grad)
+
+    def _policy_part(self, one: Pass, fixed: Loss) -> tuple[torch.Tensor, Metrics]:
+        """See ``TorchLearner``. The loss is not asked about a pass over nothing."""
+        if one.rows is self._own.nothing:
+            return one.tokens.logprob.sum() + self._own.touched, {}
+        value, parts = super()._policy_part(one, fixed)
+        return value + self._own.touched, parts
 
     def _descend(self, value: torch.Tensor, parts: Metrics, metrics: Metrics) -> None:
         """See ``TorchLearner``. One share whose loss is not finite ends the update in all processes, since all of them
@@ -129,10 +132,35 @@ class ShardLearner(TorchLearner):
         broken = self._team.most(int(not math.isfinite(value.item())))
         super()._descend(value + math.nan if broken else value, parts, metrics)
 
+    def _further_epochs(self) -> None:
+        """See ``TorchLearner``. Each process goes over its own states at once, so that all make the same updates."""
+        if self._value_head is not None and self._team.most(len(self._targets)):
+            self._targets = [_joined(self._targets, self._value_head.weight)]
+            super()._further_epochs()
+
     def _surveyed(self, parts: list[Tokens]) -> list[Tokens]:
         """The tokens of all shares."""
         found = self._team.everyones([_on(one, torch.device("cpu")) for one in parts])
         return [_on(one, self._device) for shared in found for one in shared]
+
+
+class Divided:
+    """Of each tensor the rows that ``fully_shard`` gives this process (see ``shards.Holding``); numbers whole."""
+
+    def __init__(self, team: Team) -> None:
+        self._mesh, self._device, self.group = team.mesh, team.device, team.talk
+
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
+        """See ``Holding``."""
+        if tensor.ndim == 0:
+            return tensor
+        return distribute_tensor(tensor.to(self._device), self._mesh, [Shard(0)], src_data_rank=None)
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """See ``Holding``."""
+        if not shape:
+            return torch.empty((), dtype=dtype)
+        return empty_shards(tuple(shape), dtype=dtype, device_mesh=self._mesh, placements=[Shard(0)])
 
 
 class SharePasses(Passes):
@@ -143,18 +171,20 @@ class SharePasses(Passes):
     """
 
     def __init__(
-        self, team: Team, model: LanguageModel, sampling: Sampling, tokens_per_pass: TokensPerPass, dtype: Precision
+        self,
+        team: Team,
+        model: LanguageModel,
+        sampling: Sampling,
+        tokens_per_pass: TokensPerPass,
+        dtype: Precision,
+        packing: Packing,
     ) -> None:
-        super().__init__(model, sampling, tokens_per_pass, dtype)
-        self._in_step = InStep(self._packer, team, self._device)
-        self._packer = self._in_step  # type: ignore[assignment]
-        self.nothing = self._in_step.nothing
+        super().__init__(model, sampling, tokens_per_pass, dtype, packing)
+        self.in_step = InStep(self._packer, team, self._device)
+        self._packer = self.in_step  # type: ignore[assignment]
+        self.nothing = self.in_step.nothing
         self.touched = torch.zeros(())
-
-    def begin(self, share: Share, packing: Packing) -> None:
-        """Begin with a share, whose segments go through the model by ``packing``."""
-        self.share = share
-        self._in_step.packer.settle(packing)
+        self.share: Share  # that of the batch under way
 
     def _called(self, **inputs: Any) -> Any:
         return self.model.states_of(**inputs)  # type: ignore[attr-defined]
@@ -175,7 +205,8 @@ class SharePasses(Passes):
 
 
 class InStep:
-    """Cuts a share as ``packer`` does, then adds rows with nothing to learn, until every process has as many passes."""
+    """Cuts a share as ``packer`` does, which compares trees with rows before; then adds rows with nothing to learn,
+    until every process has as many passes."""
 
     def __init__(self, packer: Packer, team: Team, device: torch.device) -> None:
         self.packer, self._team = packer, team
@@ -184,76 +215,24 @@ class InStep:
         self.nothing = Rows(ids, None, none, none, none, flat, none, flat)
 
     def rows(self, batch: Batch, trained: BoolArray, valued: BoolArray) -> Iterator[Rows]:
-        """See ``Packer.rows``."""
-        own = list(self.packer.rows(batch, trained, valued)) if batch.n_tokens else []
+        """See ``Packer.cut``."""
+        own = list(self.packer.cut(batch, trained, valued)) if batch.n_tokens else []
         added = self._team.most(len(own)) - len(own)
         yield from [*own, *[self.nothing] * added]
-
-
-# --- models -----------------------------------------------------------------------------------------------------------
-
-
-def skeleton(model: LanguageModel) -> LanguageModel:
-    """A copy of ``model`` without numbers, in which weights that are one stay one."""
-    return _copied(model, lambda tensor: torch.empty_like(tensor, device="meta"))
-
-
-def sharded(team: Team, model: LanguageModel) -> LanguageModel:
-    """A copy of the first process's ``model`` that is divided among all processes, which pass a ``skeleton`` of it.
-
-    Each transformer layer is gathered on its own; the rest, with the embedding, for a whole pass.
-    """
-    first = team.place.rank == 0
-    own = _copied(model, lambda tensor: tensor.to(team.device, copy=True) if first else _there(tensor, team.device))
-    for tensor in _tensors(own):
-        dist.broadcast(tensor.detach(), src=0)
-    layers = {str(name) for name in getattr(own, "_no_split_modules", None) or ()}
-    parts: list[Any] = [part for part in own.modules() if type(part).__name__ in layers]  # type: ignore[attr-defined]
-    own.states_of = own.base_model.__call__  # type: ignore[attr-defined]
-    for part in [*parts, own]:
-        fully_shard(part, mesh=team.mesh)
-        assert isinstance(part, FSDPModule)
-        part.set_gradient_divide_factor(1.0)  # the weights in a batch are those of the whole one: a sum, no average
-        part.set_force_sum_reduction_for_comms(True)  # gloo knows no other
-    register_fsdp_forward_method(own, "states_of")  # type: ignore[arg-type]
-    return own
-
-
-def outline(state: object) -> object:
-    """A state with its numbers, but without the content of tensors: what other processes need to ``restore`` it."""
-    if isinstance(state, Mapping):
-        return {name: outline(value) for name, value in state.items()}
-    return state.to("meta") if isinstance(state, torch.Tensor) and state.ndim else state
-
-
-def _copied(model: LanguageModel, make: Any) -> LanguageModel:
-    """A copy with other tensors in place of weights and buffers."""
-    memo: dict[int, Any] = {}
-    for tensor in _tensors(model):
-        made = make(tensor.detach())
-        if isinstance(tensor, torch.nn.Parameter):
-            made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
-        memo[id(tensor)] = made
-    return copy.deepcopy(model, memo)
-
-
-def _tensors(model: Any) -> list[torch.Tensor]:
-    return [*model.parameters(), *model.buffers()]
-
-
-def _there(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The tensor on ``device``; one without content gets any."""
-    return torch.empty_like(tensor, device=device) if tensor.is_meta else tensor.to(device)
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def _gathered(entry: Mapping[str, Any], keep: bool) -> dict[str, Any]:
-    """What the optimizer keeps of one weight."""
-    whole = {name: _whole(value) if isinstance(value, torch.Tensor) else value for name, value in entry.items()}
-    return {name: value.cpu() if isinstance(value, torch.Tensor) else value for name, value in whole.items() if keep}
+def _joined(targets: Sequence[ValueTargets], weight: torch.Tensor) -> ValueTargets:
+    """All targets as one, which may have no state at all."""
+    none, no_states = weight.new_zeros(0), weight.new_zeros(0, len(weight))
+    columns = {
+        name: torch.cat([start, *(getattr(one, name) for one in targets)])
+        for name, start in (("states", no_states), ("target", none), ("weight", none), ("old", none))
+    }
+    return ValueTargets(**columns)
 
 
 def _on(tokens: Tokens, device: torch.device) -> Tokens:

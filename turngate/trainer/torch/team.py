@@ -35,7 +35,8 @@ _team: list[Team] = []  # that of this process, if it has one; torch.distributed
 
 
 class Team:
-    """The processes of a run. ``held`` is what functions that are called keep in this process under a number."""
+    """The processes of a run. ``held`` is what functions that are called keep in this process under a number, ``talk``
+    the group in which they exchange what is no tensor of their device."""
 
     def __init__(self, place: Place, *, timeout_s: float) -> None:
         self.place, self.held = place, dict[int, Any]()
@@ -45,7 +46,7 @@ class Team:
         dist.init_process_group(backend, store=self._store, rank=place.rank, world_size=place.size, timeout=limit)
         self.mesh = init_device_mesh(self.device.type, (place.size,))
         self._calls = dist.new_group(backend="gloo", timeout=_UNTIL_CALLED)
-        self._talk = dist.new_group(backend="gloo", timeout=limit)
+        self.talk = dist.new_group(backend="gloo", timeout=limit)
         self._numbers, self._forgotten = itertools.count(), list[int]()
         self._models: weakref.WeakKeyDictionary[LanguageModel, int] = weakref.WeakKeyDictionary()
         self.is_over = False
@@ -80,7 +81,7 @@ class Team:
         try:
             dist.scatter_object_list([None], [b"", *messages], src=0, group=self._calls)
             results: list[Any] = [None] * self.place.size
-            dist.gather_object(function(self, *arguments[0]), results, dst=0, group=self._talk)
+            dist.gather_object(function(self, *arguments[0]), results, dst=0, group=self.talk)
         except BaseException as error:
             self.is_over = True
             raise self._cause(error) from error
@@ -101,7 +102,7 @@ class Team:
             while message := self._next():
                 function, arguments, forgotten = pickle.loads(message)
                 self._forget(forgotten)
-                dist.gather_object(function(self, *arguments), None, dst=0, group=self._talk)
+                dist.gather_object(function(self, *arguments), None, dst=0, group=self.talk)
         except Exception as error:
             self._fail(error)
         dist.destroy_process_group()
@@ -120,13 +121,13 @@ class Team:
     def most(self, number: int) -> int:
         """The largest ``number`` of any process."""
         found = torch.tensor(number)
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=self._talk)
+        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.talk)
         return int(found)
 
     def everyones(self, value: T) -> list[T]:
         """What each process passed, in their order."""
         found: list[Any] = [None] * self.place.size
-        dist.all_gather_object(found, value, group=self._talk)
+        dist.all_gather_object(found, value, group=self.talk)
         return found
 
     def _cause(self, error: BaseException) -> BaseException:
