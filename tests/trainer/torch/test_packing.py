@@ -209,8 +209,8 @@ def test_a_wrong_attention_is_found_out(monkeypatch, caplog):
 
     right = rows_module.layout_of
 
-    def wrong(tree, device):
-        layout = right(tree, device)
+    def wrong(tree, device, kernel):
+        layout = right(tree, device, kernel)
         first, *others = layout.blocks
         return replace(layout, blocks=(replace(first, mask=torch.ones_like(first.mask)), *others))
 

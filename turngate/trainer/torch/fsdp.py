@@ -16,7 +16,7 @@ from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss
 from turngate.trainer.torch.batch_shares import Share, joined, shares_of
 from turngate.trainer.torch.learner import refuse_other_critic
-from turngate.trainer.torch.packing import Packing
+from turngate.trainer.torch.packing import Packing, Settled
 from turngate.trainer.torch.passes import Passes
 from turngate.trainer.torch.sharded import ShardLearner, outline, sharded, skeleton
 from turngate.trainer.torch.shards import read_state, write_state
@@ -113,9 +113,9 @@ class FsdpLearner:
         self, function: Callable[..., Any], batch: Batch, arguments: list[tuple[Any, ...]], shares: list[Share]
     ) -> list[Any]:
         """Call ``function`` with a share of ``batch`` and ``arguments`` in each process."""
-        packing = self._whole.settled(batch)
+        settled = self._whole.settled(batch)
         rest = zip(shares, arguments, strict=True)
-        return self._team.call(function, [(self._number, share, packing, *own) for share, own in rest])
+        return self._team.call(function, [(self._number, share, settled, *own) for share, own in rest])
 
     def _each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call ``function`` with the same arguments in each process."""
@@ -135,16 +135,16 @@ def _open(team: Team, number: int, place: int, model: LanguageModel | None, sett
     team.held[number] = ShardLearner(team, team.held[place], **settings)
 
 
-def _learn(team: Team, number: int, share: Share, packing: Packing, loss: Loss, measured: Measured) -> Metrics:
+def _learn(team: Team, number: int, share: Share, settled: Settled, loss: Loss, measured: Measured) -> Metrics:
     with _at(team, number) as learner:
-        return learner.forward_backward(learner.take(share, packing), loss, measured=measured)
+        return learner.forward_backward(learner.take(share, settled), loss, measured=measured)
 
 
 def _measure(
-    team: Team, number: int, share: Share, packing: Packing, measure: str, options: Mapping[str, Any]
+    team: Team, number: int, share: Share, settled: Settled, measure: str, options: Mapping[str, Any]
 ) -> FloatArray:
     with _at(team, number) as learner:
-        found: FloatArray = getattr(learner, measure)(learner.take(share, packing), **options)
+        found: FloatArray = getattr(learner, measure)(learner.take(share, settled), **options)
         return found
 
 

@@ -17,7 +17,7 @@ from turngate.errors import ShapeError
 from turngate.trainer.contexts import Origin
 from turngate.trainer.learner import Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens, needs_of
-from turngate.trainer.torch.packing import Packer, Packing
+from turngate.trainer.torch.packing import Packer, Packing, Settled
 from turngate.trainer.torch.prediction import Predicted, TokenPredictor
 from turngate.trainer.torch.rows import Rows
 from turngate.trainer.torch.tree_attention import attending
@@ -59,7 +59,7 @@ class Passes:
         self._predictor = TokenPredictor(self.head, sampling, bf16=self._bf16, cap=logit_cap(model.config))
         self._packer = Packer(self._hidden, model, packing, tokens_per_pass, precision)
 
-    def settled(self, batch: Batch) -> Packing:
+    def settled(self, batch: Batch) -> Settled:
         """See ``Packer.settled``."""
         return self._packer.settled(batch)
 

@@ -24,7 +24,7 @@ from turngate.trainer.learner import NOTHING, Measured, TokensPerPass
 from turngate.trainer.loss.tokens import Loss, Needs, Tokens
 from turngate.trainer.torch.batch_shares import Share
 from turngate.trainer.torch.learner import TorchLearner
-from turngate.trainer.torch.packing import Packer, Packing
+from turngate.trainer.torch.packing import Packer, Settled
 from turngate.trainer.torch.passes import Passes
 from turngate.trainer.torch.prediction import Predicted
 from turngate.trainer.torch.rows import Rows
@@ -55,9 +55,9 @@ class ShardLearner(TorchLearner):
         self._own = SharePasses(team, model, sampling, tokens_per_pass, dtype)
         self._passes = self._own
 
-    def take(self, share: Share, packing: Packing) -> Batch:
+    def take(self, share: Share, settled: Settled) -> Batch:
         """Begin with a share; what is computed until the next one is about it. Returns its batch."""
-        self._own.begin(share, packing)
+        self._own.begin(share, settled)
         return share.batch
 
     def forward_backward(self, batch: Batch, loss: Loss, *, measured: Measured = NOTHING) -> Metrics:
@@ -151,10 +151,10 @@ class SharePasses(Passes):
         self.nothing = self._in_step.nothing
         self.touched = torch.zeros(())
 
-    def begin(self, share: Share, packing: Packing) -> None:
-        """Begin with a share, whose segments go through the model by ``packing``."""
+    def begin(self, share: Share, settled: Settled) -> None:
+        """Begin with a share, whose segments go through the model as ``settled``."""
         self.share = share
-        self._in_step.packer.settle(packing)
+        self._in_step.packer.settle(settled)
 
     def _called(self, **inputs: Any) -> Any:
         return self.model.states_of(**inputs)  # type: ignore[attr-defined]
