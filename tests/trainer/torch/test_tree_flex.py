@@ -24,7 +24,7 @@ from turngate.trainer.learner import Critic, Lora
 from turngate.trainer.torch import packing as packing_module
 from turngate.trainer.torch import tree_flex
 from turngate.trainer.torch.prefix_tree import trees_of
-from turngate.trainer.torch.tree_attention import layout_of, pairs_of
+from turngate.trainer.torch.tree_attention import kernels_on, layout_of, pairs_of
 from turngate.trainer.torch.tree_flex import BLOCK, FlexLayout, blocks_of, mask_of, seen
 
 CPU = torch.device("cpu")
@@ -107,6 +107,11 @@ def test_it_attends_as_blocks_do(shape, window, key_heads):
     flex.attend(*given, **asked)
     assert all(flex.masks[window] is mask for window, mask in kept.items())
     assert len(flex.masks) == len(kept) == 1
+
+
+def test_a_gpu_tries_it_first_and_a_cpu_never_does():
+    assert kernels_on(torch.device("cuda")) == ["flex", "blocks"]
+    assert kernels_on(CPU) == ["blocks"]
 
 
 # --- through a learner ------------------------------------------------------------------------------------------------
@@ -263,6 +268,33 @@ def test_dropout_of_attention_is_left_to_blocks(with_gradients, caplog):
     layout = layout_of(tree_of([[0, 1], [0, 2]]), CPU, "flex")
     with pytest.raises(ConfigError, match=r"knows no dropout, and the model has 0\.1"):
         layout.attend(*tensors(layout.tree, len(layout.depth_T)), scaling=None, dropout=0.1, window=None)
+
+
+def test_auto_chooses_by_what_the_kernel_computes(with_gradients):
+    """Blocks of 128 tokens are a waste for short rows, and save little of what they see in a narrow model."""
+    _, few = packs.batch_of(tasks=1)
+    _, many = packs.batch_of(tasks=20)
+    for batch, packing, trees in ((few, "auto", False), (few, "tree", True), (many, "auto", True)):
+        taught, layouts = models.learner(packing=packing), []
+        taught.model.base_model.register_forward_pre_hook(
+            lambda module, args, kwargs, layouts=layouts: layouts.append(kwargs.get("tree")), with_kwargs=True
+        )
+        taught.forward_backward(batch, packs.LOSS)
+        assert isinstance(layouts[-1], FlexLayout) == trees, (packing, batch.n_tokens)
+
+
+def test_what_one_process_settled_others_do_without_a_try(monkeypatch):
+    def fails(*arguments, **more):
+        raise RuntimeError("tried")
+
+    monkeypatch.setattr(FlexLayout, "attend", fails)
+    _, batch = packs.batch_of()
+    taught = models.learner()
+    settled = packing_module.Settled(packing="tree", kernel="flex")
+    taught._passes._packer.settle(settled)
+    assert taught._passes.settled(batch) == settled
+    with pytest.raises(RuntimeError, match="tried"):
+        taught.logprobs(batch)
 
 
 def test_a_model_that_fits_neither_learns_from_rows_and_both_are_said(tried, caplog):
