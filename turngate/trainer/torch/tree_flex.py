@@ -87,7 +87,7 @@ def flex_pairs(tree: PrefixTree) -> int:
 
 
 @cache
-def compiled(backend: str | Callable[..., Any] = "inductor") -> Callable[..., torch.Tensor]:
+def compiled(backend: str | Callable[..., object] = "inductor") -> Callable[..., torch.Tensor]:
     """FlexAttention for trees of every size. Nothing is compiled before the first call."""
     return torch.compile(flex_attention, dynamic=True, fullgraph=True, backend=backend)
 
