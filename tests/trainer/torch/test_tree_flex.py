@@ -170,6 +170,16 @@ def test_the_gradient_is_that_of_rows(given, with_gradients, caplog):
     np.testing.assert_allclose(tree.entropies(batch), rows.entropies(batch), atol=1e-5)
 
 
+@pytest.mark.parametrize("measure", ["logprobs", "entropies"])
+def test_it_is_found_fit_where_the_first_tree_is_only_measured(measure, with_gradients, caplog):
+    _, batch = packs.batch_of()
+    rows, tree = both()
+    np.testing.assert_allclose(getattr(tree, measure)(batch), getattr(rows, measure)(batch), atol=1e-5)
+    assert kernel_of(tree, batch) == "flex"
+    assert not said(caplog)
+    assert all(weight.grad is None for weight in tree.model.parameters())
+
+
 def test_one_compiled_kernel_serves_trees_of_every_size_with_and_without_windows(with_gradients, monkeypatch):
     """Traced, with its gradient, for sizes that are not known; only the code for a processor is not made."""
     counter = CompileCounterWithBackend("aot_eager")

@@ -146,6 +146,7 @@ class Packer:
         finally:
             self._model.train(trains)
 
+    @torch.enable_grad()  # the first tree may be one that is only measured
     def _slopes(self, part: Batch, tree: PrefixTree, kernel: TreeKernel) -> torch.Tensor:
         """The gradient of a sum of the states of ``tree`` by what its tokens are embedded as: [T, width].
 
@@ -163,9 +164,8 @@ class Packer:
             states = self._hidden(rows)[: len(tree.ids_T)].float()
         finally:
             hook.remove()
-        uneven = (
-            torch.arange(states.numel(), device=self._device).cos().view_as(states)
-        )  # norms make plain sums constant
+        # weights that differ, because a norm at the end may make the plain sum a constant
+        uneven = torch.arange(states.numel(), device=self._device).cos().view_as(states)
         (slopes,) = torch.autograd.grad((states * uneven).sum(), embedded)
         return slopes[0, : len(tree.ids_T)].float()
 
