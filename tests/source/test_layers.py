@@ -37,6 +37,7 @@ TORCH_HOMES = {
     "trainer/torch/team.py",
     "trainer/torch/trained_weights.py",
     "trainer/torch/tree_attention.py",
+    "trainer/torch/tree_flex.py",
 }
 OPTIONAL = {"torch", "transformers", "tokenizers", "safetensors", "matplotlib", "duckdb", "sqlglot", "peft", "wandb"}
 OPTIONAL |= {"httpx2", "docker", "tensorboard", "tantivy"}

@@ -21,7 +21,7 @@ from torch.distributed.checkpoint import FileSystemWriter
 
 from tests.helpers import models
 from tests.trainer.torch import test_critic
-from tests.trainer.torch.test_packing import batch_of, strange
+from tests.trainer.torch.test_packing import batch_of, batch_with_turn_credit, strange
 from turngate.errors import ConfigError, StoreError, TurngateError
 from turngate.run.stopping import Stopped, stopping_in_order
 from turngate.trainer.checkpoint import Checkpoints
@@ -111,6 +111,15 @@ def micro_batches_of_which_the_processes_have_different_numbers():
     agree(*both(tokens_per_pass=60), batch)
     few = pack_demonstrations(batch_of()[0][:3])
     agree(*both(tokens_per_pass=30, packing="rows"), few)
+
+
+@case
+def every_way_is_one_segment_at_a_time_in_one_process():
+    _, batch = batch_with_turn_credit()
+    ways = [("rows", 10_000), ("tree", 10_000), ("tree", 90)]
+    for packing, limit in ways:
+        ours, _ = both(packing=packing, tokens_per_pass=limit)
+        agree(ours, models.learner(packing="rows", tokens_per_pass=1), batch)
 
 
 @case

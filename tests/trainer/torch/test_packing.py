@@ -25,9 +25,11 @@ from transformers import (
 
 from tests.helpers import models
 from turngate.errors import ConfigError
-from turngate.trainer.learner import Critic
-from turngate.trainer.loss import ClipCov, EntropyBonus, PolicyLoss, SimKo
+from turngate.trainer.credit.gigpo import gigpo
+from turngate.trainer.learner import Critic, Lora
+from turngate.trainer.loss import ClipCov, EntropyBonus, Gspo, PolicyLoss, SimKo
 from turngate.trainer.pack import boundaries, pack, pack_demonstrations
+from turngate.trainer.table import tabulate
 from turngate.trainer.torch.learner import TorchLearner
 
 VOCABULARY = 280
@@ -65,6 +67,22 @@ def batch_of(seed=0, tasks=3, aggregate="token"):
     trajectories = [models.trajectory(turns, name=f"t{number}") for number, turns in enumerate(played)]
     advantages = rng.normal(size=sum(len(turns) for turns in played)).astype(np.float32)
     return trajectories, pack([models.scored(trajectories)], advantages, aggregate=aggregate)
+
+
+def batch_with_turn_credit():
+    """Episodes that GiGPO gives another credit for each of their turns, weighed by turns."""
+    rng = np.random.default_rng(5)
+    groups = [
+        models.scored(
+            [models.trajectory(turns, name=f"{task}.{number}") for number, turns in enumerate(siblings(rng))],
+            rng.normal(size=5).tolist(),
+        )
+        for task in range(3)
+    ]
+    credit_N = gigpo(tabulate(groups), gamma=0.5)
+    assert len(set(credit_N[:3])) == 3  # the turns of the first episode
+    trajectories = [one for group in groups for one in group.trajectories]
+    return trajectories, pack(groups, credit_N, aggregate="turn")
 
 
 def returns_of(trajectories, batch):
@@ -209,8 +227,8 @@ def test_a_wrong_attention_is_found_out(monkeypatch, caplog):
 
     right = rows_module.layout_of
 
-    def wrong(tree, device):
-        layout = right(tree, device)
+    def wrong(tree, device, kernel):
+        layout = right(tree, device, kernel)
         first, *others = layout.blocks
         return replace(layout, blocks=(replace(first, mask=torch.ones_like(first.mask)), *others))
 
@@ -230,3 +248,30 @@ def test_bfloat16_agrees_to_its_rounding(caplog):
     assert not caplog.records
     cosine = np.dot(learned(rows), learned(tree)) / np.linalg.norm(learned(rows)) / np.linalg.norm(learned(tree))
     assert cosine > 0.99
+
+
+@pytest.mark.parametrize("critic", [None, Critic(shared=True)], ids=["no critic", "critic"])
+@pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)], ids=["weights", "adapters"])
+def test_credit_of_turns_entropies_adapters_and_a_critic_all_at_once(lora, critic):
+    """Rows that hold one segment each, rows, trees, and both in micro-batches: one gradient."""
+    trajectories, batch = batch_with_turn_credit()
+    loss = PolicyLoss(objective=Gspo(unit="turn"), penalties=(EntropyBonus(coef=0.05),))
+    ways = [{"packing": "rows", "tokens_per_pass": 1}, {"packing": "rows"}, {"packing": "rows", "tokens_per_pass": 90}]
+    ways += [{"packing": "tree"}, {"packing": "tree", "tokens_per_pass": 90}]
+    found, metrics = [], []
+    for way in ways:
+        taught = models.learner(models.model(), lora=lora, critic=critic, **way)
+        with torch.no_grad():
+            for name, weight in taught.model.named_parameters():
+                if ".lora_B." in name:  # they begin at zero, where those beside them have no gradient
+                    weight.copy_(torch.arange(weight.numel()).view_as(weight).sin() / 10)
+            if critic is not None:
+                taught._value_head.weight.copy_(torch.arange(taught._value_head.weight.numel()).sin() / 10)
+        metrics.append(taught.forward_backward(batch, loss, measured=returns_of(trajectories, batch) if critic else {}))
+        gradients = [weight.grad.flatten() for weight in taught.model.parameters() if weight.grad is not None]
+        gradients += [taught._value_head.weight.grad.flatten()] if critic else []
+        found.append(torch.cat(gradients).numpy())
+    assert np.abs(found[0]).max() > 1e-3
+    for gradient, said in zip(found[1:], metrics[1:], strict=True):
+        np.testing.assert_allclose(gradient, found[0], atol=1e-5 * np.abs(found[0]).max())
+        assert said == pytest.approx(metrics[0], abs=1e-5)

@@ -54,7 +54,11 @@ def test_one_tree_has_a_node_for_every_distinct_prefix(segments):
     for ids in segments:
         for end in range(len(ids)):
             assert spelled(tree, next(places)) == tuple(ids[: end + 1])
-    assert [len(spelled(tree, node)) - 1 for node in range(len(tree.ids_T))] == list(tree.depth_T)
+    spellings = [spelled(tree, node) for node in range(len(tree.ids_T))]
+    assert [len(one) - 1 for one in spellings] == list(tree.depth_T)
+    for node, own in enumerate(spellings):
+        descend = [other for other, one in enumerate(spellings) if one[: len(own)] == own]
+        assert descend == list(range(node, tree.end_T[node]))
 
 
 @given(segments, st.integers(1, 20))
@@ -71,7 +75,7 @@ def test_no_tree_is_larger_than_allowed_unless_it_is_one_segment(segments, at_mo
 @given(segments)
 def test_each_token_sees_its_own_path_and_nothing_else(segments):
     (tree,) = trees_of(batch_of(segments), at_most=10_000)
-    layout = layout_of(tree, torch.device("cpu"))
+    layout = layout_of(tree, torch.device("cpu"), "blocks")
     seen = []
     for block in layout.blocks:
         b, _, q, k = block.mask.shape
@@ -81,15 +85,15 @@ def test_each_token_sees_its_own_path_and_nothing_else(segments):
     for node, place in enumerate(layout.place_T.tolist()):
         path = [other for other, spelling in enumerate(paths) if paths[node][: len(spelling)] == spelling]
         assert sorted(seen[place]) == path
-    assert sum(block.mask.numel() for block in layout.blocks) == pairs_of(tree)
+    assert sum(block.mask.numel() for block in layout.blocks) == pairs_of(tree, "blocks")
 
 
 def test_stems_of_unequal_size_are_calls_of_their_own():
     long = [[first, *range(3, 400)] for first in (0, 1)]
     short = [[2, last] for last in range(3, 40)]
     (tree,) = trees_of(batch_of(long + short), at_most=10_000)
-    layout = layout_of(tree, torch.device("cpu"))
+    layout = layout_of(tree, torch.device("cpu"), "blocks")
     sizes = [tuple(block.mask.shape) for block in layout.blocks]
     assert len(sizes) == 2
     assert max(sizes, key=lambda size: size[2])[2] == 398
-    assert pairs_of(tree) < 1.5 * (2 * 398**2 + 37 * 2) + 2**14
+    assert pairs_of(tree, "blocks") < 1.5 * (2 * 398**2 + 37 * 2) + 2**14

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +16,7 @@ from turngate.errors import ConfigError
 from turngate.trainer.learner import TokensPerPass, tokens_of_a_pass
 from turngate.trainer.torch.prefix_tree import PrefixTree, trees_of
 from turngate.trainer.torch.rows import Rows, padded, rows_of, tree_rows
-from turngate.trainer.torch.tree_attention import attending, layout_of, pairs_of
+from turngate.trainer.torch.tree_attention import TreeKernel, attending, kernels_on, layout_of, pairs_of
 from turngate.types import Batch, BoolArray
 
 log = logging.getLogger(__name__)
@@ -29,13 +31,27 @@ AGREE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 much more than rounding makes it, much less than a token does that is seen and should not be."""
 CANNOT = (ConfigError, RuntimeError, TypeError, ValueError)
 """What a model raises that cannot be called with a tree."""
+TRIED = 2048
+"""Tokens of the tree with which the gradient through FlexAttention is tried; see ``Packer._slopes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """How segments go through the model from now on, and what computes the attention of trees."""
+
+    packing: Packing
+    kernel: TreeKernel
 
 
 class Packer:
     """Cuts batches for ``model``, whose states ``hidden`` computes: [r·t, width].
 
-    Before the first tree is learned from, its states are compared with those of rows. A model that attends in another
-    way (sinks, recurrent layers, …) differs: "auto" then says so and stays with rows, "tree" raises ConfigError.
+    Before the first tree is learned from, its states are compared with those of rows. On a GPU FlexAttention is tried
+    first, with its gradient; where it fails, a warning says why and trees are computed in blocks. A model that attends
+    in another way (sinks, recurrent layers, …) differs: "auto" then says so and stays with rows, "tree" raises
+    ConfigError.
+
+    ``agreed``: what all processes that compute together find, given what this one found; "" is no problem.
     """
 
     def __init__(
@@ -50,13 +66,15 @@ class Packer:
         self._model, self._checked = model, False
         head, config = model.get_output_embeddings(), model.config
         self._device = device = head.weight.device
+        self._kernels = kernels_on(device)
+        self.agreed: Callable[[str], str] = str
         self._at_most = tokens_of_a_pass(tokens_per_pass, device.type)
         weights = sum(weight.numel() for weight in model.base_model.parameters()) - head.weight.numel()
         # what a pair of tokens costs in attention, in units of what a token costs elsewhere
         self._pair_cost = 2 * head.weight.shape[1] * config.num_hidden_layers / max(weights, 1)
 
     def rows(self, batch: Batch, trained: BoolArray, valued: BoolArray) -> Iterator[Rows]:
-        """See ``rows_of``; a tree holds at most as many tokens as rows may, and no padding."""
+        """See ``rows_of``; a tree holds at most as many tokens as rows may."""
         self.settle(batch)
         yield from self.cut(batch, trained, valued)
 
@@ -67,12 +85,14 @@ class Packer:
             yield from rows_of(batch, trained, valued, at_most=self._at_most, device=self._device)
             return
         for tree in trees:
-            yield tree_rows(batch, tree, trained, valued, self._device)
+            yield tree_rows(batch, tree, trained, valued, self._device, self._kernels[0])
 
-    def settle(self, batch: Batch) -> None:
-        """Compare trees with rows where ``batch`` is the first with a tree; see the class."""
+    def settle(self, batch: Batch) -> Settled:
+        """How segments go through the model; compared first, where ``batch`` is the first with a tree (see the
+        class)."""
         if self.unsettled(batch):
             self._check(batch, self._trees(batch)[0])
+        return Settled(packing=self._packing, kernel=self._kernels[0])
 
     def unsettled(self, batch: Batch) -> bool:
         """Whether ``batch`` is the first with a tree, which is not compared with rows yet."""
@@ -86,40 +106,100 @@ class Packer:
         if self._packing == "tree":
             return trees
         tokens, pairs = padded(batch, self._at_most)
-        ours = sum(len(tree.ids_T) + self._pair_cost * pairs_of(tree) for tree in trees)
+        ours = sum(len(tree.ids_T) + self._pair_cost * pairs_of(tree, self._kernels[0]) for tree in trees)
         return trees if ours < WORTH * (tokens + self._pair_cost * pairs) else []
 
     def _check(self, batch: Batch, tree: PrefixTree) -> None:
-        """Compare the states of ``tree`` with those of rows; see the class."""
+        """Compare what ``tree`` gives with what rows give; see the class."""
         self._checked = True
-        here = tree.node_L >= 0
+        here, model = tree.node_L >= 0, type(self._model).__name__
         part = Batch(**{name: getattr(batch, name)[here] for name in batch.__dataclass_fields__})
-        trains = self._model.get_output_embeddings().training
-        self._model.eval()  # dropout would make any two passes differ
-        with torch.no_grad():
-            try:
-                apart = self._apart(part, tree_rows(batch, tree, ~here, here, self._device))
-                why = f"a state differs by {apart:.2g} of its norm" if apart > self._agree else ""
-            except CANNOT as error:
-                why = str(error)
-        self._model.train(trains)
-        if not why:
+        while why := self.agreed(self._problem(part)):
+            if len(self._kernels) > 1:
+                log.warning("%s cannot use FlexAttention (%s): shared prefixes are computed in blocks", model, why)
+                self._kernels = self._kernels[1:]
+                continue
+            message = f"{model} cannot learn from shared prefixes ({why})"
+            if self._packing == "tree":
+                raise ConfigError(f'{message}; leave out learner.packing = "tree"')
+            log.warning("%s: every segment is computed as a whole", message)
+            self._packing = "rows"
             return
-        message = f"{type(self._model).__name__} cannot learn from shared prefixes ({why})"
-        if self._packing == "tree":
-            raise ConfigError(f'{message}; leave out learner.packing = "tree"')
-        log.warning("%s: every segment is computed as a whole", message)
-        self._packing = "rows"
 
-    def _apart(self, part: Batch, tree: Rows) -> float:
+    def _problem(self, part: Batch) -> str:
+        """In what a tree of the segments of ``part`` differs from rows; "" if in nothing."""
+        flex, dropout = self._kernels[0] == "flex", getattr(self._model.config, "attention_dropout", 0)
+        if flex and dropout:
+            return f"it knows no dropout, and attention_dropout is {dropout:g}"
+        caught: tuple[type[Exception], ...] = (Exception,) if flex else CANNOT  # a compiler may raise anything
+        try:
+            with self._evaluating():
+                apart = {"state": self._apart(part)}
+                if flex:
+                    apart["gradient"] = self._slopes_apart(part)
+        except caught as error:
+            return _told(error)
+        found = [
+            f"a {what} differs by {much:.2g} of its norm" for what, much in apart.items() if not much <= self._agree
+        ]
+        return ", ".join(found)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Inside, there is no dropout, which would make any two passes differ."""
+        trains = self._model.get_output_embeddings().training
+        self._model.eval()
+        try:
+            yield
+        finally:
+            self._model.train(trains)
+
+    @torch.enable_grad()  # the first tree may be one that is only measured
+    def _slopes(self, part: Batch, tree: PrefixTree, kernel: TreeKernel) -> torch.Tensor:
+        """The gradient of a sum of the states of ``tree`` by what its tokens are embedded as: [T, width].
+
+        This goes back through the attention of every layer, and leaves the gradients of weights alone.
+        """
+        nothing, embedded = np.zeros(part.n_tokens, bool), list[torch.Tensor]()
+        rows = tree_rows(part, tree, nothing, nothing, self._device, kernel)
+
+        def keep(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
+            embedded.append(output.detach().requires_grad_())
+            return embedded[-1]
+
+        hook = self._model.base_model.get_input_embeddings().register_forward_hook(keep)
+        try:
+            states = self._hidden(rows)[: len(tree.ids_T)].float()
+        finally:
+            hook.remove()
+        # weights that differ, because a norm at the end may make the plain sum a constant
+        uneven = torch.arange(states.numel(), device=self._device).cos().view_as(states)
+        (slopes,) = torch.autograd.grad((states * uneven).sum(), embedded)
+        return slopes[0, : len(tree.ids_T)].float()
+
+    def _slopes_apart(self, part: Batch) -> float:
+        """‖g − g'‖ / ‖g'‖ for what FlexAttention gives as the gradient g of a part of the tree, and blocks as g'."""
+        tree = next(trees_of(part, at_most=min(TRIED, self._at_most)))
+        ours, theirs = (self._slopes(part, tree, kernel) for kernel in self._kernels)
+        return float((ours - theirs).norm() / theirs.norm())
+
+    @torch.no_grad()
+    def _apart(self, part: Batch) -> float:
         """The largest ‖h − h'‖ / ‖h'‖ over the tokens of ``part``, for states h of its tree and h' of its rows."""
-        states, largest = self._hidden(tree)[tree.valued].float(), 0.0
         nothing, every = np.zeros(part.n_tokens, bool), np.ones(part.n_tokens, bool)
+        (tree,) = trees_of(part, at_most=part.n_tokens)
+        whole = tree_rows(part, tree, nothing, every, self._device, self._kernels[0])
+        states, apart = self._hidden(whole)[whole.valued].float(), list[torch.Tensor]()
         for rows in rows_of(part, nothing, every, at_most=self._at_most, device=self._device):
             plain = self._hidden(rows)[rows.valued].float()
-            apart = (states[rows.valued_flat] - plain).norm(dim=-1) / plain.norm(dim=-1)
-            largest = max(largest, float(apart.max()))
-        return largest
+            apart.append(((states[rows.valued_flat] - plain).norm(dim=-1) / plain.norm(dim=-1)).max())
+        return float(torch.stack(apart).max())
+
+
+def _told(error: Exception) -> str:
+    """An error in a line: a compiler's has many."""
+    first_line = str(error).strip().partition("\n")[0]
+    return first_line if isinstance(error, ConfigError) else f"{type(error).__name__}: {first_line}"
 
 
 def tree_problem(outline: LanguageModel) -> str:
@@ -128,7 +208,7 @@ def tree_problem(outline: LanguageModel) -> str:
     What a tree gives is compared with rows when training first learns from one (``Packer``).
     """
     outline.config._experts_implementation = "batched_mm"  # the one whose shapes do not depend on the tokens
-    layout = layout_of(_fork(), outline.get_output_embeddings().weight.device)
+    layout = layout_of(_fork(), outline.get_output_embeddings().weight.device, "blocks")
     try:
         with torch.no_grad(), attending(outline):
             ids = torch.zeros_like(layout.depth_T)[None]

@@ -29,13 +29,15 @@ class Stem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrefixTree:
-    """Nodes are in depth-first order, so those of a stem stand side by side."""
+    """Nodes are in depth-first order, so those of a stem stand side by side, and so do all that descend from a node."""
 
     ids_T: Int64Array
     depth_T: Int64Array
     """How many tokens stand before a node: its position."""
     parent_T: Int64Array
     """The node before; −1 for a first token."""
+    end_T: Int64Array
+    """The first node behind those that descend from a node: node q sees node k if k ≤ q < ``end_T[k]``."""
     stems: tuple[Stem, ...]
     node_L: Int64Array
     """The node of each token of the batch; −1 for tokens of other segments."""
@@ -77,23 +79,28 @@ def _grown(chosen: Sequence[int], ids: Sequence[IntArray], starts: Int64Array, n
     node_L = np.full(n_tokens, -1, np.int64)
     stems: list[Stem] = []
     own_ids: list[IntArray] = []
+    ended: list[tuple[Int64Array, int]] = []
     path, before, n_nodes = np.zeros(0, np.int64), ids[chosen[0]][:0], 0
     for segment in chosen:
         own = ids[segment]
         shared = _alike(before, own)
+        ended.append((path[shared:], n_nodes))
         new = np.arange(n_nodes, n_nodes + len(own) - shared)
         path, before, n_nodes = np.concatenate([path[:shared], new]), own, n_nodes + len(new)
         if len(new):
             stems.append(Stem(path[:shared], int(new[0]), n_nodes))
             own_ids.append(own[shared:])
         node_L[starts[segment] : starts[segment] + len(own)] = path
-    parent_T = np.arange(n_nodes) - 1
+    parent_T, end_T = np.arange(n_nodes) - 1, np.full(n_nodes, n_nodes)
     for stem in stems:
         parent_T[stem.start] = stem.path[-1] if len(stem.path) else -1
+    for nodes, end in ended:
+        end_T[nodes] = end
     return PrefixTree(
         ids_T=np.concatenate(own_ids).astype(np.int64),
         depth_T=np.concatenate([len(stem.path) + np.arange(stem.end - stem.start) for stem in stems]),
         parent_T=parent_T,
+        end_T=end_T,
         stems=tuple(stems),
         node_L=node_L,
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from turngate.trainer.torch.prefix_tree import PrefixTree
-from turngate.trainer.torch.tree_attention import Layout, layout_of
+from turngate.trainer.torch.tree_attention import Layout, TreeKernel, layout_of
 from turngate.types import Batch, BoolArray
 
 Int64Array = npt.NDArray[np.int64]
@@ -54,14 +54,19 @@ def padded(batch: Batch, at_most: int) -> tuple[int, int]:
     return sum(r * t for r, t in shapes), sum(r * t * t for r, t in shapes)
 
 
-def tree_rows(batch: Batch, tree: PrefixTree, trained: BoolArray, valued: BoolArray, device: torch.device) -> Rows:
-    """The segments of ``tree`` as one row without padding."""
+def tree_rows(
+    batch: Batch, tree: PrefixTree, trained: BoolArray, valued: BoolArray, device: torch.device, kernel: TreeKernel
+) -> Rows:
+    """The segments of ``tree`` as one row, with no more padding than ``kernel`` asks for."""
     here = tree.node_L >= 0
     flat, valued_flat = np.flatnonzero(trained & here), np.flatnonzero(valued & here)
     nodes, shared = np.unique(tree.node_L[flat], return_inverse=True)
-    arrays = (tree.ids_T[None], tree.parent_T[nodes], tree.ids_T[nodes], shared, tree.node_L[valued_flat])
-    ids, before, predicted, shared_S, valued_M = (torch.as_tensor(array, device=device) for array in arrays)
-    return Rows(ids, layout_of(tree, device), before, predicted, shared_S, flat, valued_M, valued_flat)
+    layout = layout_of(tree, device, kernel)
+    ids = np.zeros((1, len(layout.depth_T)), np.int64)
+    ids[0, : len(tree.ids_T)] = tree.ids_T
+    arrays = (ids, tree.parent_T[nodes], tree.ids_T[nodes], shared, tree.node_L[valued_flat])
+    ids_T, before, predicted, shared_S, valued_M = (torch.as_tensor(array, device=device) for array in arrays)
+    return Rows(ids_T, layout, before, predicted, shared_S, flat, valued_M, valued_flat)
 
 
 def _segments(batch: Batch) -> tuple[Int64Array, Int64Array]:

@@ -210,6 +210,7 @@ class InStep:
 
     def __init__(self, packer: Packer, team: Team, device: torch.device) -> None:
         self.packer, self._team = packer, team
+        packer.agreed = self._first_problem
         none, ids = torch.zeros(0, dtype=torch.long, device=device), torch.zeros(1, 1, dtype=torch.long, device=device)
         flat = np.zeros(0, np.int64)
         self.nothing = Rows(ids, None, none, none, none, flat, none, flat)
@@ -219,6 +220,9 @@ class InStep:
         own = list(self.packer.cut(batch, trained, valued)) if batch.n_tokens else []
         added = self._team.most(len(own)) - len(own)
         yield from [*own, *[self.nothing] * added]
+
+    def _first_problem(self, problem: str) -> str:
+        return next(filter(None, self._team.everyones(problem)), "")
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

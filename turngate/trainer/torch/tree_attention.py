@@ -1,7 +1,8 @@
 """Attention in a ``PrefixTree``: each token sees the tokens before it on its own path, and no others.
 
 The whole tree goes through the model as one row, so that all but attention is computed once for each node, without
-padding. transformers looks the attention up by name (``NAME``) and hands ``Layout`` through to it.
+padding. transformers looks the attention up by name (``NAME``) and hands the layout through to it: that of
+FlexAttention on a GPU, elsewhere ``BlockLayout``, which gathers the path of each stem into a dense block.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -16,6 +18,10 @@ import torch
 from turngate.agents.protocols import LanguageModel
 from turngate.errors import ConfigError
 from turngate.trainer.torch.prefix_tree import Int64Array, PrefixTree, Stem
+from turngate.trainer.torch.tree_flex import FlexLayout, flex_layout, flex_pairs
+
+TreeKernel: TypeAlias = Literal["flex", "blocks"]
+"""What computes attention along a tree: FlexAttention, or products of dense blocks."""
 
 NAME = "turngate_prefix_tree"
 UNDERSTOOD = {"tree", "position_ids", "use_cache", "output_attentions", "cache_position", "is_causal"}
@@ -36,21 +42,68 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
-    """A tree, ready for attention. ``place_T``: where each node's result is in the results of all blocks."""
+class BlockLayout:
+    """A tree, ready for attention by blocks. ``place_T``: where each node's result is in the results of all blocks."""
 
     blocks: tuple[Block, ...]
     place_T: torch.Tensor
     depth_T: torch.Tensor
 
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scaling: float | None,
+        dropout: float,
+        window: int | None,
+    ) -> torch.Tensor:
+        """``query`` [1, heads, T, d], ``key`` and ``value`` [1, key heads, T, d]: [1, T, heads, d]."""
+        query_T, key_T, value_T = (one[0].transpose(0, 1) for one in (query, key, value))
+        results = []
+        for block in self.blocks:
+            b = len(block.mask)
+            result = torch.nn.functional.scaled_dot_product_attention(
+                _chosen(query_T, block.queries, b),
+                _chosen(key_T, block.keys, b),
+                _chosen(value_T, block.keys, b),
+                attn_mask=block.mask if window is None else self._within(block, window),
+                dropout_p=dropout,
+                scale=scaling,
+                enable_gqa=query.shape[1] != key.shape[1],
+            )
+            results.append(result.transpose(1, 2).flatten(0, 1))
+        return torch.cat(results).index_select(0, self.place_T)[None]
 
-def pairs_of(tree: PrefixTree) -> int:
+    def _within(self, block: Block, window: int) -> torch.Tensor:
+        """The mask of a block under a sliding window."""
+        b, _, q, k = block.mask.shape
+        apart = self.depth_T[block.queries].view(b, 1, q, 1) - self.depth_T[block.keys].view(b, 1, 1, k)
+        mask = block.mask & (apart < window)
+        return mask | ~mask.any(-1, keepdim=True)  # a row of padding sees something, too
+
+
+Layout: TypeAlias = BlockLayout | FlexLayout
+"""A tree, ready for attention. ``depth_T`` has the positions of its nodes, and of padding behind them."""
+
+
+def kernels_on(device: torch.device) -> list[TreeKernel]:
+    """What may compute attention along a tree, in the order in which it is tried."""
+    return ["flex", "blocks"] if device.type == "cuda" else ["blocks"]
+
+
+def pairs_of(tree: PrefixTree, kernel: TreeKernel) -> int:
     """How many pairs of tokens attention computes for ``tree``, with padding."""
-    return sum(_area(stems) for stems in _calls(tree.stems))
+    return flex_pairs(tree) if kernel == "flex" else sum(_area(stems) for stems in _calls(tree.stems))
 
 
-def layout_of(tree: PrefixTree, device: torch.device) -> Layout:
-    """The blocks of ``tree``."""
+def layout_of(tree: PrefixTree, device: torch.device, kernel: TreeKernel) -> Layout:
+    """What ``kernel`` asks of ``tree``."""
+    return flex_layout(tree, device) if kernel == "flex" else _block_layout(tree, device)
+
+
+def _block_layout(tree: PrefixTree, device: torch.device) -> BlockLayout:
     blocks, place_T, n_rows = [], np.zeros(len(tree.ids_T), np.int64), 0
     for stems in _calls(tree.stems):
         queries, keys, mask = _block(stems)
@@ -60,7 +113,7 @@ def layout_of(tree: PrefixTree, device: torch.device) -> Layout:
         tensors = (torch.as_tensor(array, device=device) for array in (queries.ravel(), keys.ravel(), mask[:, None]))
         blocks.append(Block(*tensors))
     places, depths = (torch.as_tensor(array, device=device) for array in (place_T, tree.depth_T))
-    return Layout(tuple(blocks), places, depths)
+    return BlockLayout(tuple(blocks), places, depths)
 
 
 def _calls(stems: Sequence[Stem]) -> Iterator[list[Stem]]:
@@ -142,27 +195,7 @@ def tree_attention(
     unknown = sorted(name for name, setting in more.items() if name not in UNDERSTOOD and setting is not None)
     if unknown or attention_mask is not None:
         raise ConfigError(f"attention along a tree knows no {', '.join(unknown) or 'attention_mask'}")
-    query_T, key_T, value_T = (one[0].transpose(0, 1) for one in (query, key, value))
-    grouped = query.shape[1] != key.shape[1]
-    results = []
-    for block in tree.blocks:
-        b, _, q, k = block.mask.shape
-        mask = block.mask
-        if sliding_window is not None:
-            apart = tree.depth_T[block.queries].view(b, 1, q, 1) - tree.depth_T[block.keys].view(b, 1, 1, k)
-            mask = mask & (apart < sliding_window)
-            mask = mask | ~mask.any(-1, keepdim=True)  # a row of padding sees something, too
-        result = torch.nn.functional.scaled_dot_product_attention(
-            _chosen(query_T, block.queries, b),
-            _chosen(key_T, block.keys, b),
-            _chosen(value_T, block.keys, b),
-            attn_mask=mask,
-            dropout_p=dropout,
-            scale=scaling,
-            enable_gqa=grouped,
-        )
-        results.append(result.transpose(1, 2).flatten(0, 1))
-    return torch.cat(results).index_select(0, tree.place_T)[None], None
+    return tree.attend(query, key, value, scaling=scaling, dropout=dropout, window=sliding_window), None
 
 
 def _chosen(each_T: torch.Tensor, nodes: torch.Tensor, stems: int) -> torch.Tensor:
