@@ -137,7 +137,7 @@ SLOW = """
     run/test_written_guides.py
     sandbox
     source/test_import_cost.py::test_importing_turngate_takes_less_than_half_a_second
-    store/test_trajectories.py::test_a_killed_writer_leaves_only_whole_steps
+    store/test_whole_steps.py::test_a_killed_writer_leaves_only_whole_steps
     test_conftest.py
     test_documents.py
     test_plugins.py
