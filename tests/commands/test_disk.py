@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.small_run import COMMAND, turngate_in, variables, write_config
+from tests.commands.small_run import COMMAND, variables, write_config
+from tests.helpers.command_line import turngate_at
 
 pytestmark = [pytest.mark.component, pytest.mark.timeout(400)]  # busy machines
 
@@ -139,7 +140,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a config and a run of two steps that has yet to make its model."""
     folder = tmp_path_factory.mktemp("stopped")
     write_config(folder)
-    turngate_in(folder, "train", "lock.toml")
+    assert turngate_at(folder, "train", "lock.toml") == 0
     shutil.rmtree(folder / "runs/lock/model")
     return folder
 
@@ -158,12 +159,14 @@ def damage(state: Path) -> None:
     state.write_bytes(content)
 
 
-def test_a_damaged_checkpoint_is_left_for_the_one_before(folder: Path, stopped: Path) -> None:
+def test_a_damaged_checkpoint_is_left_for_the_one_before(
+    folder: Path, stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     checkpoints = folder / "runs/lock/checkpoints"
     damage(checkpoints / "step=000002/state.pt")
-    done = turngate_in(folder, "train", "lock.toml")
+    assert turngate_at(folder, "train", "lock.toml") == 0
     said = "the checkpoint of step 2 is damaged (state.pt is not what was written): set aside; step 1 is the newest"
-    assert said in done.stdout.splitlines()
+    assert said in capsys.readouterr().out.splitlines()
     assert {path.name for path in checkpoints.iterdir()} == {"step=000001", "step=000002", "damaged-000002"}
     assert rows(folder) == rows(stopped)
 
@@ -175,12 +178,12 @@ def rows(folder: Path) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in found]
 
 
-def test_checkpoints_that_are_all_damaged_are_a_clear_error(folder: Path) -> None:
+def test_checkpoints_that_are_all_damaged_are_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoints = folder / "runs/lock/checkpoints"
     damage(checkpoints / "step=000001/state.pt")
     (checkpoints / "step=000002/state.pt").unlink()
-    done = turngate_in(folder, "train", "lock.toml", code=1)
-    assert done.stderr == (
+    assert turngate_at(folder, "train", "lock.toml") == 1
+    assert capsys.readouterr().err == (
         "StoreError: no checkpoint in 'runs/lock/checkpoints' can be used (step 2: state.pt is missing; step 1: "
         "state.pt is not what was written); restore one of them from a backup, or remove the run's folder to begin "
         "again\n"
@@ -189,12 +192,15 @@ def test_checkpoints_that_are_all_damaged_are_a_clear_error(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "evaluations.jsonl", "alarms.jsonl"])
-def test_a_torn_last_line_is_cut_off_aloud(name: str, folder: Path, stopped: Path) -> None:
+def test_a_torn_last_line_is_cut_off_aloud(
+    name: str, folder: Path, stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = folder / "runs/lock" / name
     with file.open("a") as torn:
         torn.write('{"step": 3, "train/succ')
-    done = turngate_in(folder, "train", "lock.toml")
-    assert f"runs/lock/{name}: its last line was incomplete, so its 23 bytes were cut off" in done.stdout.splitlines()
-    assert done.stderr == ""
+    assert turngate_at(folder, "train", "lock.toml") == 0
+    said = capsys.readouterr()
+    assert f"runs/lock/{name}: its last line was incomplete, so its 23 bytes were cut off" in said.out.splitlines()
+    assert said.err == ""
     assert rows(folder) == rows(stopped)
     assert "train/succ" not in file.read_text().splitlines()[-1] or name == "metrics.jsonl"

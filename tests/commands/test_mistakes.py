@@ -17,7 +17,7 @@ from rich.table import Table
 
 import turngate as package
 from tests.commands.small_run import turngate_in, write_config
-from tests.helpers.command_line import turngate
+from tests.helpers.command_line import turngate, turngate_at
 from turngate.report.tables import print_table
 
 pytestmark = pytest.mark.timeout(400)  # each command imports torch, which takes long on a busy machine
@@ -128,7 +128,9 @@ def test_so_is_a_name_of_rescored_trajectories(name: str, trained: Trained, caps
     assert sorted(run.rglob("*")) == before
 
 
-def test_two_runs_in_one_folder_are_refused_and_a_stale_lock_is_none(tmp_path: Path) -> None:
+def test_two_runs_in_one_folder_are_refused_and_a_stale_lock_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_config(tmp_path, steps=1)
     lock = tmp_path / "runs/lock/.in_use"
     lock.parent.mkdir(parents=True)
@@ -136,14 +138,14 @@ def test_two_runs_in_one_folder_are_refused_and_a_stale_lock_is_none(tmp_path: P
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
-        done = turngate_in(tmp_path, "train", "lock.toml", code=2)
-    assert done.stderr == (
+        assert turngate_at(tmp_path, "train", "lock.toml") == 2
+    assert capsys.readouterr().err == (
         f"error: process {os.getpid()} on {socket.gethostname()} is working on 'runs/lock'; wait until it has ended, "
         "or choose another --name\n"
     )
     assert [path.name for path in lock.parent.iterdir()] == [".in_use"]
     assert lock.read_text()  # as a process leaves it that was killed
-    turngate_in(tmp_path, "train", "lock.toml")
+    assert turngate_at(tmp_path, "train", "lock.toml") == 0
     assert lock.read_text() == ""
 
 

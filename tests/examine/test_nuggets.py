@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import turngate
-from tests.commands.small_run import turngate_in
 from tests.examine.episodes import episode, examined, group, task, values
-from tests.helpers import tiny_judge
+from tests.helpers import command_line, tiny_judge
 from tests.helpers.scripted_judge import said
 from turngate.agents import tiny
 from turngate.config import parse
@@ -256,7 +255,7 @@ held_out = 0
 def test_train_then_rescore(island):
     tasks(ROW)
     (island / "island.toml").write_text(CONFIG)
-    turngate_in(island, "train", "island.toml")
+    assert command_line.turngate("train", "island.toml") == 0
     run = RunFolder(island / "runs" / "island")
     played = [
         pair for one in Store(run.path).read(None, "train") for pair in zip(one.trajectories, one.scores, strict=True)
@@ -265,4 +264,4 @@ def test_train_then_rescore(island):
     found = [next(fact.value for fact in one.evidence if fact.name == "nugget_score") for one, _ in played]
     assert [score.outcome for _, score in played] == found
     assert max(found) > 0
-    turngate_in(island, "rescore", "runs/island", "--rubric", "search_nuggets")
+    assert command_line.turngate("rescore", "runs/island", "--rubric", "search_nuggets") == 0

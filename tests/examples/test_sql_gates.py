@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pickle
 
 import pytest
 
@@ -11,6 +12,7 @@ from examples.sql_gates.__main__ import main, options
 from examples.sql_gates.report import MEASURES, foretold
 from examples.sql_gates.settings import DIRECT, GATED, OUTCOME, PAYMENTS, SETTINGS, config_of, shown_file, start_config
 from examples.sql_gates.shown import show_repeats
+from examples.sql_gates.training import Wanted, train
 from turngate.config import load
 from turngate.envs.sql.env import SqlEnv
 from turngate.runs import RunFolder
@@ -126,11 +128,16 @@ def test_options_that_make_no_sense_are_refused(wrong, capsys):
     assert wrong[0] in capsys.readouterr().err
 
 
+def test_other_processes_can_be_sent_its_runs(tmp_path):
+    wanted = Wanted("gated", 1, tmp_path / "tiny.toml", tmp_path, 1, False)
+    assert pickle.loads(pickle.dumps((train, wanted))) == (train, wanted)
+
+
 def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     page, out, settings = tmp_path / "sql_gates.md", tmp_path / "runs", tmp_path / "tiny.toml"
     page.write_text(f"Title\n\n{BEGIN}\nold\n{END}\n\nAfterwards\n")
     settings.write_text(TINY)
-    command = ["--seeds", "1", "--updates", "1", "--jobs", "2", "--out", str(out), "--settings", str(settings)]
+    command = ["--seeds", "1", "--updates", "1", "--jobs", "1", "--out", str(out), "--settings", str(settings)]
     command += ["--results", str(tmp_path)]
     main(command)
     with (tmp_path / "sql_gates.csv").open() as file:
@@ -148,6 +155,6 @@ def test_the_command_trains_writes_and_does_not_repeat_itself(tmp_path, capsys):
     assert "\n| share of episodes that are won | greedy | shuffled | " in text
     models = [RunFolder(out / name).model for name in ("start-0", *(f"{kind}-0" for kind in PAYMENTS))]
     written = [model.stat().st_mtime_ns for model in models]
-    main([*command, "--jobs", "1"])
+    main(command)
     assert [model.stat().st_mtime_ns for model in models] == written
     assert capsys.readouterr().out.count("\ngated-0: ") == 2

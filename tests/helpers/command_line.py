@@ -1,6 +1,8 @@
 """The command line, run in the process of a test."""
 
+import contextlib
 import sys
+from pathlib import Path
 
 from turngate import cli
 
@@ -16,3 +18,9 @@ def turngate(*arguments: object) -> int:
     finally:
         sys.argv = before
     return 0
+
+
+def turngate_at(folder: Path, *arguments: object) -> int:
+    """The same with ``folder`` as the current one."""
+    with contextlib.chdir(folder):
+        return turngate(*arguments)

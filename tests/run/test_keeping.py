@@ -7,7 +7,6 @@
 
 import json
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import tomli_w
 import torch
 
 from tests.helpers.command_line import turngate
-from tests.run.test_killed import train
+from tests.run.test_killed import train_until_killed
 from turngate.config import parse
 from turngate.errors import ConfigError
 from turngate.evaluations import forget_evaluations, read_evaluations
@@ -153,12 +152,13 @@ def died_at_the_last_validation(run: RunFolder, folder: Path, record: TriedSteps
 def test_a_run_killed_in_a_validation_goes_on_bit_for_bit(tmp_path: Path):
     folders = {name: tmp_path / name for name in ("whole", "killed")}
     runs = {name: RunFolder(folder / "run") for name, folder in folders.items()}
-    ended = {name: train(folder, killed=name == "killed", config=_config(folder)) for name, folder in folders.items()}
-    assert ended["killed"]() == -signal.SIGKILL
+    configs = {name: _config(folder) for name, folder in folders.items()}
+    (folders["whole"] / "marker").touch()  # as if it had been killed before
+    train_until_killed(configs["killed"])
     known = read_steps(runs["killed"])
     assert known is not None
     assert [one.number for one in known.tried] == [0, 2]
-    assert train(folders["killed"], killed=True, config=_config(folders["killed"]))() == ended["whole"]() == 0
+    assert [turngate("train", config) for config in configs.values()] == [0, 0]
     assert runs["killed"].validated.read_bytes() == runs["whole"].validated.read_bytes()
     for file in ("model/model.safetensors", "evaluations.jsonl"):
         assert (runs["killed"].path / file).read_bytes() == (runs["whole"].path / file).read_bytes()
@@ -166,7 +166,8 @@ def test_a_run_killed_in_a_validation_goes_on_bit_for_bit(tmp_path: Path):
     assert steps == [1, 2, 3, 4, 5]
 
 
-def _config(folder: Path) -> str:
+def _config(folder: Path) -> Path:
+    folder.mkdir()
     table = {
         **TABLE,
         "name": "run",
@@ -178,7 +179,9 @@ def _config(folder: Path) -> str:
         "train": {**TABLE["train"], "steps": 5, "validation": {"tasks": 4, "every": 2}},
         "eval": {"tasks": 2},
     }
-    return tomli_w.dumps(table)
+    path = folder / "run.toml"
+    path.write_text(tomli_w.dumps(table))
+    return path
 
 
 # --- the record and the settings --------------------------------------------------------------------------------------

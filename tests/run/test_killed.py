@@ -5,6 +5,8 @@ last with a critic.
 2. What it had finished is there: the steps before, and no episode of the step in which it died.
    Where step 3 is played ahead of the update of step 2, that is step 1; what was played of step 2 is not played again.
 3. The same command ends the run. Metrics, episodes and weights are those of a run that nobody killed.
+
+Only the process that dies is one of its own; what need not die runs in that of the test.
 """
 
 import json
@@ -12,12 +14,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
@@ -61,35 +63,27 @@ trees = 2
 """
 
 
-def train(folder: Path, more: str = "", *, killed: bool, config: str = "") -> Callable[[], int]:
-    """Begin ``turngate train`` in a process of its own; what is returned waits for its exit status.
+def train_until_killed(config: Path) -> None:
+    """``turngate train`` in a process of its own, which has to end by SIGKILL."""
+    command = [sys.executable, "-m", "turngate", "train", str(config)]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
-    ``config``: its text in place of ``CONFIG``. A run that was killed before is not killed again.
-    """
-    folder.mkdir(exist_ok=True)
+
+def written(folder: Path, more: str, *, killed: bool) -> Path:
+    """The config of a run in ``folder``. A run that was killed before is not killed again."""
+    folder.mkdir()
     if not killed:
         (folder / "marker").touch()
     path = folder / "run.toml"
-    text = (config or CONFIG.format(folder=folder)) + more
+    text = CONFIG.format(folder=folder) + more
     if more == AHEAD:
-        text = text.replace("[train]", "[train]\nahead = 1")
+        text = text.replace("[train]", "[train]
+ahead = 1")
         text = text.replace("tests.helpers.thinking_lock:alternating", "tests.run.rank_parts:valued")
     path.write_text(text)
-    command = [sys.executable, "-m", "turngate", "train", str(path)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    output = folder / "output.txt"
-    with output.open("a") as file:
-        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=file, stderr=file)
-
-    def status() -> int:
-        try:
-            process.wait(LIMIT_S)
-        finally:
-            process.kill()
-        assert process.returncode in (0, -signal.SIGKILL), output.read_text()
-        return process.returncode
-
-    return status
+    return path
 
 
 def metrics(run: RunFolder) -> list[dict[str, Any]]:
@@ -109,8 +103,8 @@ def episodes(run: RunFolder) -> list[Any]:
     ids=["wave", "branch", "ahead"],
 )
 def test_a_killed_run_goes_on_bit_for_bit(more: str, where: str, tmp_path: Path) -> None:
-    ended = train(tmp_path / "whole", more, killed=False)
-    assert train(tmp_path / "killed", more, killed=True)() == -signal.SIGKILL
+    config = written(tmp_path / "killed", more, killed=True)
+    train_until_killed(config)
     killed, whole = (RunFolder(tmp_path / name / "run") for name in ("killed", "whole"))
     assert (tmp_path / "killed" / "marker").read_text().endswith(where)
     finished = [row["step"] for row in metrics(killed)]
@@ -120,7 +114,8 @@ def test_a_killed_run_goes_on_bit_for_bit(more: str, where: str, tmp_path: Path)
         assert finished == [1]
         assert (killed.checkpoints / "step=000001" / "ahead.pt").exists()
     assert not killed.is_complete
-    assert train(tmp_path / "killed", more, killed=True)() == ended() == 0
+    assert turngate("train", config) == 0
+    assert turngate("train", written(tmp_path / "whole", more, killed=False)) == 0
     assert len(metrics(whole)) == 3
     assert metrics(killed) == metrics(whole)
     assert episodes(killed) == episodes(whole)

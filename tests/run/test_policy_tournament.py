@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.command_line import turngate
 from turngate.metrics import read_metrics
 from turngate.rescoring import rescore, rescore_run
 from turngate.rewards import Rubric
@@ -76,25 +77,31 @@ ROUND = 14  # calls of a first round: three matches in both orders, and four can
 STOPS = 2 * ROUND + 1  # the first call of a second round: one tournament at least has its first round on disk
 
 
-def start(folder: Path, log: str, *, stops: str | None = None) -> subprocess.Popen[str]:
-    """``turngate train`` in a process of its own, which finds the judge as it finds any installed module."""
-    folder.mkdir(exist_ok=True)
+def written(folder: Path) -> Path:
+    """The config."""
     config = folder / "tournament.toml"
     config.write_text(CONFIG.format(folder=folder))
+    return config
+
+
+def start(config: Path, log: str, *, stops: str) -> subprocess.Popen[str]:
+    """``turngate train`` in a process of its own, which finds the judge as it finds any installed module."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {"OWN_JUDGE_LOG": str(folder / log), "PYTHONPATH": os.pathsep.join(paths)}
+    own = {"OWN_JUDGE_LOG": str(config.with_name(log)), "PYTHONPATH": os.pathsep.join(paths), "OWN_JUDGE_STOPS": stops}
     return subprocess.Popen(
         [sys.executable, "-m", "turngate", "train", str(config)],
-        env={**os.environ, **own, **({"OWN_JUDGE_STOPS": stops} if stops else {})},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **own},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def finish(process: subprocess.Popen[str]) -> None:
-    said, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, said
+def finish(config: Path, log: str) -> None:
+    """``turngate train`` to its end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OWN_JUDGE_LOG", str(config.with_name(log)))
+        assert turngate("train", config) == 0
 
 
 def verdicts(run: RunFolder) -> dict[str, tuple[str, str]]:
@@ -116,7 +123,7 @@ def asked(folder: Path, log: str) -> list[str]:
 def whole(tmp_path_factory) -> Path:
     """A run that nobody disturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    finish(start(folder, "asked"))
+    finish(written(folder), "asked")
     return folder
 
 
@@ -124,7 +131,8 @@ def whole(tmp_path_factory) -> Path:
 def killed(tmp_path_factory) -> tuple[Path, dict[str, tuple[str, str]]]:
     """A run that was killed in its second step and then finished, and the verdicts that were on disk in between."""
     folder = tmp_path_factory.mktemp("killed")
-    process = start(folder, "first", stops=f"1:{STOPS}")
+    config = written(folder)
+    process = start(config, "first", stops=f"1:{STOPS}")
     try:
         end = time.monotonic() + 200
         while not (folder / "first.stopped").exists():
@@ -137,7 +145,7 @@ def killed(tmp_path_factory) -> tuple[Path, dict[str, tuple[str, str]]]:
     run = RunFolder(folder / "tournament")
     assert [row["step"] for row in read_metrics(run.metrics)] == [1]
     before = verdicts(run)
-    finish(start(folder, "second"))
+    finish(config, "second")
     return folder, before
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.commands.small_run import COMMAND, turngate_in, variables
+from tests.commands.small_run import variables
+from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny
 from turngate.metrics import read_metrics
 from turngate.runs import RunFolder
@@ -102,7 +103,7 @@ def left_in(folder: Path) -> list[str]:
 
 def test_two_processes_train_as_one_does_also_after_one_was_killed(tmp_path: Path) -> None:
     whole = written(tmp_path / "one", "torch")
-    turngate_in(whole.parent, "train", whole)
+    assert turngate("train", whole) == 0
     config = written(tmp_path / "two", killed=True)
     killed = torchrun(config)
     assert killed.returncode == 1
@@ -137,8 +138,8 @@ def test_an_error_in_the_second_process_is_told_by_the_first(tmp_path: Path) -> 
     assert left_in(config.parent) == []
 
 
-def test_without_torchrun_the_error_names_the_command(tmp_path: Path) -> None:
+def test_without_torchrun_the_error_names_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = written(tmp_path / "run")
-    done = turngate_in(config.parent, "train", config, command=COMMAND, code=2)
-    assert "start them with torchrun --nproc-per-node 2 -m turngate train CONFIG" in done.stderr
+    assert turngate("train", config) == 2
+    assert "start them with torchrun --nproc-per-node 2 -m turngate train CONFIG" in capsys.readouterr().err
     assert not (config.parent / "run").exists()

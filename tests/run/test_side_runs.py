@@ -58,8 +58,7 @@ def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, str]:
 
 def test_every_number_is_the_same_for_one_job_and_two(two_jobs: tuple[RunFolder, str], tmp_path: Path) -> None:
     together, _ = two_jobs
-    command = [*COMMAND, "train", str(written(tmp_path))]
-    subprocess.run(command, env=variables(), check=True, capture_output=True, timeout=380)
+    assert turngate("train", written(tmp_path)) == 0
     alone = RunFolder(tmp_path / "runs" / "lock")
     for pick in (lambda run: run, lambda run: run.baseline(24), lambda run: run.control("shuffled_reward")):
         assert numbers(pick(together)) == numbers(pick(alone))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.commands.small_run import turngate_in, write_config
+from tests.commands.small_run import write_config
+from tests.helpers.command_line import turngate
 from turngate.config import parse
 from turngate.envs.sql.skeleton import normalised, skeleton
 from turngate.errors import ConfigError
@@ -84,9 +85,13 @@ def test_strict_refuses_a_leak_that_is_otherwise_a_warning(tmp_path: Path, monke
         job(strict=strict, leak=leak).environments.close()
 
 
-def test_the_command_tells_before_training_and_with_the_results(tmp_path: Path):
+def test_the_command_tells_before_training_and_with_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     config = write_config(tmp_path, steps=1)
-    (tmp_path / "own.py").write_text(
+    (tmp_path / "asked_alike.py").write_text(
         "from turngate.envs.lock import LockTasks\n"
         "from turngate.envs.tasks import TaskList\n"
         "from dataclasses import replace\n"
@@ -94,12 +99,14 @@ def test_the_command_tells_before_training_and_with_the_results(tmp_path: Path):
         "    found = [LockTasks().task(s, n) for s in ('train', 'heldout') for n in range(6)]\n"
         "    return [replace(t, prompt=f'{t.prompt} ({t.id[-1]})') for t in found]\n"
     )
-    text = config.read_text().replace('id = "turngate/Lock-v1"', 'id = "turngate/Lock-v1"\ntasks = "own:tasks"')
+    text = config.read_text().replace('id = "turngate/Lock-v1"', 'id = "turngate/Lock-v1"\ntasks = "asked_alike:tasks"')
     config.write_text(text)
-    said = turngate_in(tmp_path, "train", config, "--strict", code=2).stderr
+    assert turngate("train", config, "--strict") == 2
+    said = capsys.readouterr().err
     assert "error: eval.splits: split 'heldout' is not apart from training: 4 of 4 tasks have a question text" in said
     assert not (tmp_path / "runs").exists()
-    said = turngate_in(tmp_path, "train", config).stdout
+    assert turngate("train", config) == 0
+    said = capsys.readouterr().out
     warning = "warning: split 'heldout' is not apart from training: 4 of 4 tasks have a question text"
     assert said.count(warning) == 2, "before training, and beside the table"
     (row,) = json.loads((tmp_path / "runs/lock/overlap.json").read_text())["splits"]

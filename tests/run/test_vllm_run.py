@@ -17,6 +17,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.helpers import vllm_engines, vllm_venv
+from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny
 from tests.run.test_killed import ROOT, episodes, metrics
 from turngate.runs import RunFolder
@@ -50,33 +51,34 @@ tasks = 1
 pytestmark = [vllm_engines.needed, pytest.mark.component]
 
 
-def begin(
-    folder: Path, *, killed: bool, steps: int = 6, learner: str = "", policy: str = ""
-) -> subprocess.Popen[bytes]:
-    """``turngate train`` in a process of its own, which is killed in step 4 unless it was killed before."""
-    folder.mkdir(exist_ok=True)
+def written(folder: Path, *, killed: bool, steps: int = 6, learner: str = "", policy: str = "") -> Path:
+    """The config of a run that is killed in step 4 unless it was killed before."""
+    folder.mkdir()
     if not killed:
         (folder / "marker").touch()
     config = folder / "run.toml"
     config.write_text(CONFIG.format(folder=folder, steps=steps, learner=learner, policy=policy))
+    return config
+
+
+def train_until_killed(config: Path) -> int:
+    """``turngate train`` in a process of its own, which has to end by SIGKILL; its process id."""
     environ = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",
         "TURNGATE_VLLM_PYTHON": vllm_venv.PYTHON,
     }
-    with (folder / "output.txt").open("a") as file:
+    output = config.with_name("output.txt")
+    with output.open("w") as file:
         command = [sys.executable, "-m", "turngate", "train", str(config)]
-        return subprocess.Popen(command, cwd=ROOT, env=environ, stdout=file, stderr=file)
-
-
-def status(process: subprocess.Popen[bytes], folder: Path) -> int:
+        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=file, stderr=file)
     try:
         process.wait(LIMIT_S)
     finally:
         process.kill()
-    assert process.returncode in (0, -signal.SIGKILL), (folder / "output.txt").read_text()
-    return process.returncode
+    assert process.returncode == -signal.SIGKILL, output.read_text()
+    return process.pid
 
 
 def engines_of(parent: int) -> list[int]:
@@ -93,18 +95,21 @@ def engines_of(parent: int) -> list[int]:
 
 
 @pytest.mark.timeout(4 * LIMIT_S)
-def test_a_run_with_vllm_stays_in_step_and_goes_on_bit_for_bit_after_a_kill(tmp_path: Path) -> None:
+def test_a_run_with_vllm_stays_in_step_and_goes_on_bit_for_bit_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNGATE_VLLM_PYTHON", vllm_venv.PYTHON)
     one, other = tmp_path / "whole", tmp_path / "killed"
     whole, killed = (RunFolder(folder / "run") for folder in (one, other))
-    dying = begin(other, killed=True)
-    assert status(dying, other) == -signal.SIGKILL
+    config = written(other, killed=True)
+    dead = train_until_killed(config)
     deadline_s = time.monotonic() + 60
-    while engines_of(dying.pid):
+    while engines_of(dead):
         assert time.monotonic() < deadline_s, "the engine outlives the process that it serves"
         time.sleep(0.1)
     assert [row["step"] for row in metrics(killed)] == Store(killed.path).steps() == [1, 2, 3]
 
-    assert status(begin(one, killed=False), one) == status(begin(other, killed=True), other) == 0
+    assert turngate("train", written(one, killed=False)) == turngate("train", config) == 0
     rows = [json.loads(row) for row in whole.metrics.read_text().splitlines()]
     assert [row["policy/version"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert all(0 < row["canary/max_logprob_difference"] < 1e-4 and row["learner/grad_norm"] > 0 for row in rows)
@@ -115,10 +120,11 @@ def test_a_run_with_vllm_stays_in_step_and_goes_on_bit_for_bit_after_a_kill(tmp_
 
 
 @pytest.mark.timeout(2 * LIMIT_S)
-def test_a_run_whose_engine_adds_the_adapters_stays_in_step(tmp_path: Path) -> None:
-    learner = "lora = {rank = 3, alpha = 6}"
-    assert status(begin(tmp_path, killed=False, steps=4, learner=learner, policy='adapters = "apart"'), tmp_path) == 0
-    run = RunFolder(tmp_path / "run")
+def test_a_run_whose_engine_adds_the_adapters_stays_in_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNGATE_VLLM_PYTHON", vllm_venv.PYTHON)
+    folder, learner = tmp_path / "apart", "lora = {rank = 3, alpha = 6}"
+    assert turngate("train", written(folder, killed=False, steps=4, learner=learner, policy='adapters = "apart"')) == 0
+    run = RunFolder(folder / "run")
     rows = [json.loads(row) for row in run.metrics.read_text().splitlines()]
     assert [row["policy/version"] for row in rows] == [1, 2, 3, 4]
     assert all(0 < row["canary/max_logprob_difference"] < 1e-4 and row["learner/grad_norm"] > 0 for row in rows)

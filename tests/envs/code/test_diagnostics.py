@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turngate.envs.code import diagnostics
 from turngate.envs.code.diagnostics import Diagnoser, alias, audible
 from turngate.errors import ConfigError, MissingExtra, UnknownName
 from turngate.rewards.outcome.code import diagnostics_reward
@@ -116,6 +117,14 @@ def test_a_tool_that_hangs_dies_or_says_something_else_is_not_known_and_leaves_n
     assert after[0] <= before[0]
     assert after[1:] == before[1:]
     assert list((tmp_path / "temp").iterdir()) == []
+
+
+def test_a_tool_that_writes_without_end_is_ended_long_before_its_deadline(tmp_path, monkeypatch, caplog):
+    program(tmp_path / "bin", "import os\nwhile True: os.write(1, b'a' * 60000)")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(diagnostics, "MAX_OUTPUT_BYTES", 1 << 20)
+    assert Diagnoser(["ruff"], deadline_s=60).measure({"a.py": ""}) is None
+    assert "'ruff' ended with 1: " in caplog.text
 
 
 # --- nothing of the agent, and nothing of the host, decides ----------------------------------------------------------

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import turngate
-from tests.commands.small_run import turngate_in
+from tests.helpers import command_line
 from turngate.errors import ConfigError
 from turngate.types import Ending, Task
 
@@ -166,7 +166,8 @@ tasks = 2
 
 
 @pytest.mark.timeout(300)
-def test_a_run_of_two_steps(tmp_path):
+def test_a_run_of_two_steps(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "search.toml").write_text(CONFIG)
-    turngate_in(tmp_path, "train", "search.toml")
+    assert command_line.turngate("train", "search.toml") == 0
     assert (tmp_path / "runs" / "search" / "metrics.jsonl").exists()

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import turngate
-from tests.commands.small_run import turngate_in
-from tests.helpers import models
+from tests.helpers import command_line, models
 from tests.helpers.chat_server import serving_prompts, slow
 from turngate.agents.policies.scripted import ScriptedPolicy, by_task
 from turngate.agents.rollout import Player, TokenLimits, play_groups
@@ -243,16 +242,17 @@ rubric = "search"
 
 
 @pytest.mark.timeout(600)
-def test_a_policy_that_searched_itself_searches_documents_by_one_setting(tmp_path):
+def test_a_policy_that_searched_itself_searches_documents_by_one_setting(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "ssrl.toml").write_text(CONFIG)
-    turngate_in(tmp_path, "train", "ssrl.toml")
+    assert command_line.turngate("train", "ssrl.toml") == 0
     run = RunFolder(tmp_path / "runs" / "ssrl")
     episodes = [one for group in Store(run.path).read(None, "train") for one in group.trajectories]
     assert len(episodes) == 8
     assert all(one.ending.usable for one in episodes)
-    turngate_in(tmp_path, "rescore", "runs/ssrl", "--rubric", "search")
+    assert command_line.turngate("rescore", "runs/ssrl", "--rubric", "search") == 0
     (tmp_path / "real.toml").write_text(CONFIG.replace('{type = "self", learned = true}', '"bm25"'))
-    turngate_in(tmp_path, "eval", "runs/ssrl/model", "--config", "real.toml", "--out", "real")
+    assert command_line.turngate("eval", "runs/ssrl/model", "--config", "real.toml", "--out", "real") == 0
     played = [one for group in Store(tmp_path / "real").read() for one in group.trajectories]
     assert played
     assert all(one.ending.usable for one in played)

@@ -5,10 +5,9 @@ import json
 import pytest
 
 import turngate
-from tests.commands.small_run import turngate_in
 from tests.envs.tooluse.lamps import SWITCH, write
 from tests.examine.episodes import episode, examined, values
-from tests.helpers import tiny_judge
+from tests.helpers import command_line, tiny_judge
 from turngate.agents import tiny
 from turngate.envs.check import check_env
 from turngate.errors import UserError
@@ -137,10 +136,10 @@ rubric = "tool_use_judged"
 
 
 @pytest.mark.timeout(600)
-def test_train_then_rescore(told):
+def test_train_then_rescore(told, capsys):
     """From a config; scoring again needs no judge."""
     (told / "lamps.toml").write_text(CONFIG)
-    turngate_in(told, "train", "lamps.toml")
+    assert command_line.turngate("train", "lamps.toml") == 0
     run = RunFolder(told / "runs" / "lamps")
     played = [
         pair
@@ -153,5 +152,6 @@ def test_train_then_rescore(told):
     rows = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     assert all(row["examine/goals_met/missing_share"] == 0 for row in rows)
     assert any(met), "the oracle's way was shown, and the judge says yes to it"
-    said = turngate_in(told, "rescore", "runs/lamps", "--rubric", "tool_use_judged").stdout
-    assert "8" in said
+    capsys.readouterr()
+    assert command_line.turngate("rescore", "runs/lamps", "--rubric", "tool_use_judged") == 0
+    assert "8" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.commands.small_run import turngate_in
+from tests.helpers.command_line import turngate
 from turngate.runs import RunFolder
 from turngate.store import Store
 
@@ -29,7 +29,7 @@ QUALITY = 'rewards = [{type = "from_evidence", name = "quality", evidence = "cal
 @pytest.mark.timeout(600)
 def test_train_then_rescore(home):
     (home / "lamps.toml").write_text(CONFIG)
-    turngate_in(home, "train", "lamps.toml")
+    assert turngate("train", "lamps.toml") == 0
     run = RunFolder(home / "runs" / "lamps")
     played = [one for group in Store(run.path).read(None, "train") for one in group.trajectories]
     assert len(played) == 8
@@ -37,4 +37,4 @@ def test_train_then_rescore(home):
     assert all(one.ending.usable for one in played)
     assert all({"solved", "call_quality", "frame_kept"} <= {fact.name for fact in one.evidence} for one in played)
     (home / "quality.toml").write_text(QUALITY)
-    turngate_in(home, "rescore", "runs/lamps", "--rubric", "quality.toml")
+    assert turngate("rescore", "runs/lamps", "--rubric", "quality.toml") == 0

@@ -37,6 +37,7 @@ from turngate.types import JSON
 
 MAX_BYTES = 1_000_000
 MAX_MEMORY_BYTES = 4 << 30  # of address space, for one run of a tool
+MAX_OUTPUT_BYTES = 128 << 20  # of each stream of one run of a tool, which is ended beyond it
 REMEMBERED = 512  # texts whose counts are kept
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 GRAVE, MINOR = 1.0, 0.5
@@ -142,25 +143,30 @@ def _output(argv: Sequence[str], root: Path, deadline_s: float) -> bytes | None:
     home = str(root / "home")
     env = {"HOME": home, "XDG_CONFIG_HOME": home, "XDG_CACHE_HOME": home, "PATH": ""}
     env |= {"RAYON_NUM_THREADS": "1", "TY_MAX_PARALLELISM": "1"}  # one text is no work for many threads
-    with subprocess.Popen(
-        argv, cwd=root / "work", env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with (
+        open(root / "output", "w+b") as output,  # files, because a file can be bounded
+        open(root / "errors", "w+b") as errors,
+        subprocess.Popen(
+            argv, cwd=root / "work", env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+        ) as process,
+    ):
         try:
             with suppress(ProcessLookupError):  # it has ended already
                 cpu_s = math.ceil(deadline_s) + 1  # it ends even if this process is killed before
                 resource.prlimit(process.pid, resource.RLIMIT_CPU, (cpu_s, cpu_s))
                 resource.prlimit(process.pid, resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-            output, errors = process.communicate(timeout=deadline_s)
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT_BYTES, MAX_OUTPUT_BYTES))
+            process.wait(deadline_s)
         except subprocess.TimeoutExpired:
             _log.warning("'%s' did not end within %.1f s", Path(argv[0]).name, deadline_s)
             return None
         finally:
             process.kill()
     if process.returncode:
-        said = errors[-200:].decode(errors="replace")
+        said = (root / "errors").read_bytes()[-200:].decode(errors="replace")
         _log.warning("'%s' ended with %d: %s", Path(argv[0]).name, process.returncode, said)
         return None
-    return output
+    return (root / "output").read_bytes()
 
 
 def _read(tool: str, item: Mapping[str, str]) -> tuple[str, float]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.commands.small_run import turngate_in
 from tests.envs.tooluse.bfcl.bfcl_envs import make, oracle
+from tests.helpers.command_line import turngate
 from turngate.rubrics import find_rubric
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -26,21 +26,23 @@ rubric = "bfcl"
 
 
 @pytest.mark.timeout(600)
-def test_train_then_show(tmp_path):
+def test_train_then_show(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "bfcl.toml").write_text(CONFIG)
-    turngate_in(tmp_path, "train", "bfcl.toml")
+    assert turngate("train", "bfcl.toml") == 0
     run = RunFolder(tmp_path / "runs" / "bfcl")
     played = [one for group in Store(run.path).read(None, "train") for one in group.trajectories]
     assert len(played) == 8
     assert all(one.ending.usable for one in played)
     assert all({"solved", "turns_held"} <= {fact.name for fact in one.evidence} for one in played)
-    shown = turngate_in(tmp_path, "show", "runs/bfcl")
-    assert "multi_turn_" in shown.stdout
+    capsys.readouterr()
+    assert turngate("show", "runs/bfcl") == 0
+    assert "multi_turn_" in capsys.readouterr().out
 
 
-def test_the_tools_of_all_services_are_listed(tmp_path):
-    listed = turngate_in(tmp_path, "tools", "bfcl")
-    assert "fillFuelTank" in listed.stdout
+def test_the_tools_of_all_services_are_listed(capsys):
+    assert turngate("tools", "bfcl") == 0
+    assert "fillFuelTank" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")

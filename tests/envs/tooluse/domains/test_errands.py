@@ -20,6 +20,12 @@ def desk(request):
         yield env
 
 
+@pytest.fixture(scope="module")
+def trained_on(desk):
+    """The first tasks of training."""
+    return tasks_of(desk, 200)
+
+
 def test_the_checker_finds_nothing(desk):
     assert [str(finding) for finding in check_env(desk)] == []
 
@@ -49,8 +55,8 @@ def test_helpdesk_names_of_words_share_words_and_no_name():
     assert (train["groups"], train["programs"]) == (heldout["groups"], heldout["programs"])
 
 
-def test_the_oracle_serves_every_user(desk):
-    tasks = [*tasks_of(desk, 200), *tasks_of(desk, 20, "heldout")]
+def test_the_oracle_serves_every_user(desk, trained_on):
+    tasks = [*trained_on, *tasks_of(desk, 20, "heldout")]
     assert {outcome_of(task) for task in tasks} == {"done", "refused", "handed over"}
     for task in tasks:
         facts, total = facts_of(desk, task, desk.oracle(task))
@@ -59,8 +65,8 @@ def test_the_oracle_serves_every_user(desk):
         assert total >= 1.0, task.id
 
 
-def test_no_outcome_is_right_for_most_tasks(desk):
-    answers = [goal_of(task).answer for task in tasks_of(desk, 200)]
+def test_no_outcome_is_right_for_most_tasks(trained_on):
+    answers = [goal_of(task).answer for task in trained_on]
     most = max(answers.count(answer) for answer in set(answers))
     assert most <= 0.4 * len(answers)
     assert sum(answer.startswith("refused") for answer in answers) >= 0.2 * len(answers)
@@ -191,8 +197,8 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("cheat", CHEATS)
-def test_no_cheat_is_paid(desk, cheat):
-    for task in tasks_of(desk, N):
+def test_no_cheat_is_paid(desk, trained_on, cheat):
+    for task in trained_on[:N]:
         facts, total = facts_of(desk, task, CHEATS[cheat](desk, task))
         assert not facts["solved"], (task.id, facts)
         assert total <= 0.0, task.id
@@ -250,8 +256,8 @@ def test_what_is_done_beside_the_errand_loses_it(name, which):
             assert total <= 0.0
 
 
-def test_the_agent_is_told_the_rules_and_nothing_of_the_sheet(desk):
-    for task in tasks_of(desk, 20):
+def test_the_agent_is_told_the_rules_and_nothing_of_the_sheet(desk, trained_on):
+    for task in trained_on[:20]:
         observation, info = desk.reset(options={"task": task})
         assert "- verified_" in observation.text
         facts = task.private["state"]["user"]["facts"]

@@ -1,6 +1,6 @@
 """From a domain that ships to a trained agent: demonstrations of the oracle, two updates, an evaluation."""
 
-from tests.commands.small_run import turngate_in
+from tests.helpers.command_line import turngate
 from turngate.runs import RunFolder
 from turngate.store import Store
 
@@ -20,9 +20,10 @@ rubric = "tool_use"
 """
 
 
-def test_train_on_retail(tmp_path):
+def test_train_on_retail(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.toml").write_text(CONFIG)
-    turngate_in(tmp_path, "train", "shop.toml")
+    assert turngate("train", "shop.toml") == 0
     played = [
         one
         for group in Store(RunFolder(tmp_path / "runs" / "shop").path).read(None, "train")

@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks import tau_gold
-from tests.commands.small_run import turngate_in
 from tests.envs.tooluse.tau.checkouts import ferry
 from tests.helpers.chat_server import serving_prompts
+from tests.helpers.command_line import turngate
 from turngate.envs.check import check_env
 from turngate.runs import RunFolder
 from turngate.store import Store
@@ -31,11 +31,12 @@ def test_the_checker_finds_nothing(kind, bench, bench2):
     assert [str(one) for one in check_env(ferry(kind, bench if kind == "tau_bench" else bench2))] == []
 
 
-def test_train_on_a_checkout(tmp_path, bench):
+def test_train_on_a_checkout(tmp_path, bench, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with serving_prompts(lambda prompt, n: "MOOD: 0\nSAY: Move F2 to monday.") as server:
         user = f'{{type = "model", judge = {{type = "server", url = "{server.url}", model = "m"}}}}'
         (tmp_path / "ferry.toml").write_text(CONFIG.format(folder=bench, user=user))
-        turngate_in(tmp_path, "train", "ferry.toml")
+        assert turngate("train", "ferry.toml") == 0
     groups = Store(RunFolder(tmp_path / "runs" / "ferry").path).read(None, "train")
     played = [one for group in groups for one in group.trajectories]
     assert len(played) == 8
