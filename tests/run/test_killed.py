@@ -79,8 +79,7 @@ def written(folder: Path, more: str, *, killed: bool) -> Path:
     path = folder / "run.toml"
     text = CONFIG.format(folder=folder) + more
     if more == AHEAD:
-        text = text.replace("[train]", "[train]
-ahead = 1")
+        text = text.replace("[train]", "[train]\nahead = 1")
         text = text.replace("tests.helpers.thinking_lock:alternating", "tests.run.rank_parts:valued")
     path.write_text(text)
     return path
