@@ -1,5 +1,6 @@
 """How much memory torch's allocator handed out on the CPU while something ran."""
 
+import gc
 from collections.abc import Callable
 
 import torch
@@ -8,8 +9,13 @@ from torch.profiler import ProfilerActivity, profile
 
 def bytes_of(work: Callable[[], object]) -> tuple[int, int]:
     """(most bytes at once, bytes at the end) beyond those before ``work``."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        work()
+    gc.collect()  # what earlier tests left behind would count as given back, if it were collected meanwhile
+    gc.disable()
+    try:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+            work()
+    finally:
+        gc.enable()
     events = [one for one in recorded.profiler.kineto_results.events() if one.name() == "[memory]"]
     now = most = 0
     for event in sorted(events, key=lambda one: one.start_ns()):

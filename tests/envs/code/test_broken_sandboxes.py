@@ -197,6 +197,7 @@ def env(request):
     made.close()
 
 
+@pytest.mark.timeout(900)  # each reading that meets a pipe waits for its limit of a minute
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_the_episode_has_a_result(env, attempt):
     env.reset(seed=0)
