@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.helpers.command_line import turngate
 from tests.helpers.tiny_run import tiny
@@ -66,7 +67,7 @@ trees = 2
 def train_until_killed(config: Path) -> None:
     """``turngate train`` in a process of its own, which has to end by SIGKILL."""
     command = [sys.executable, "-m", "turngate", "train", str(config)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(torch.get_num_threads())}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from tests.helpers import vllm_engines, vllm_venv
@@ -66,7 +67,7 @@ def train_until_killed(config: Path) -> int:
     environ = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
         "TURNGATE_VLLM_PYTHON": vllm_venv.PYTHON,
     }
     output = config.with_name("output.txt")
