@@ -15,6 +15,7 @@ from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
+from turngate.envs.sql.gold import gold_rows
 from turngate.envs.sql.hints import LEVELS, sql_hint
 from turngate.envs.sql.looked_up import Wanted, looked_up, wanted
 from turngate.envs.sql.lookup_oracle import looking_turns
@@ -32,7 +33,6 @@ from turngate.types import Action, Evidence, Task
 
 GOAL = "Answer the question with a SQL query. One tool per turn"
 COMMANDS = ": list_tables | describe TABLE | run_sql SQL | submit [SQL], default: your last query"
-GOLD_ROWS = 100_000  # a larger gold result cannot be compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,19 +298,3 @@ class SqlEnv(ToolEnv):
 
     def _ordered(self) -> bool:
         return bool(self.task.private["ordered"])
-
-
-def gold_rows(source: bytes | str, sql: str, *, key: str, deadline_s: float) -> list[Row]:
-    """The rows of a gold query, run on a copy of its own. Raises VerifierError if it fails, is empty or too large."""
-    database = Database.open(source, key=key, deadline_s=deadline_s)
-    try:
-        result = database.run(sql, keep=GOLD_ROWS, count=False)
-    finally:
-        database.close()
-    if result.error:
-        raise VerifierError(f"the gold query fails: {result.error}")
-    if not result.rows:
-        raise VerifierError("the gold query returns no rows, so there is nothing to compare with")
-    if not result.complete:
-        raise VerifierError(f"the gold query returns more than can be compared ({GOLD_ROWS} rows)")
-    return list(result.rows)
