@@ -65,6 +65,9 @@ class Adapted(AdaptedWeights):
     def __len__(self):
         return len(self._base)
 
+    def shape(self, name):
+        return tuple(self._base[name].shape)
+
 
 def held(part):
     return {name: tensor.clone() for name, tensor in tensors_in(part._memory, part.manifest, part.dtype)}
