@@ -15,7 +15,7 @@ from turngate.envs.base import Outcome, TurnSpec
 from turngate.envs.cache import Cache
 from turngate.envs.sql.compare import same_result
 from turngate.envs.sql.database import DEADLINE_S, Database, QueryResult, Row
-from turngate.envs.sql.gold import gold_rows
+from turngate.envs.sql.gold_query import gold_rows
 from turngate.envs.sql.hints import LEVELS, sql_hint
 from turngate.envs.sql.looked_up import Wanted, looked_up, wanted
 from turngate.envs.sql.lookup_oracle import looking_turns

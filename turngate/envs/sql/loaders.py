@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turngate.envs.sql.compare import is_ordered
 from turngate.envs.sql.database import DEADLINE_S, Database, Row, content_key
-from turngate.envs.sql.gold import gold_rows
+from turngate.envs.sql.gold_query import gold_rows
 from turngate.envs.sql.ties import ranked, split
 from turngate.envs.tasks import Dropped, TaskList, split_of, warn_of
 from turngate.errors import DataError, UnknownName, VerifierError
