@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from tests.helpers.command_line import turngate
+from tests.helpers.tiny_run import tiny_model
 from turngate.config import dump, parse
 from turngate.errors import ConfigError, DataError, MissingExtra, RunError
 from turngate.metrics import read_metrics
@@ -248,30 +249,16 @@ def test_a_wrong_sink_is_one_line(sink: object, problem: str) -> None:
         parse({**WARM, "sink": [sink]})
 
 
-CONFIG = """
+CONFIG = (
+    """
 name = "lock"
 folder = "{folder}/runs"
 
 [env]
 id = "turngate/Lock-v1"
-
-[model]
-layers = 1
-width = 32
-heads = 2
-vocabulary = 300
-
-[warm_start]
-episodes = 96
-epochs = 4
-episodes_per_batch = 8
-lr = 5e-3
-
-[policy]
-turn_tokens = 8
-context = 256
-lanes = 8
-
+"""
+    + tiny_model()
+    + """
 [train]
 steps = 5
 tasks_per_step = 3
@@ -296,6 +283,7 @@ folder = "{folder}/copies"
 type = "own_sink:Steps"
 limit = {limit}
 """
+)
 OWN = '''
 from turngate.sinks import SinkPart
 

@@ -6,30 +6,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-CONFIG = """
+from tests.helpers.tiny_run import tiny_model
+
+CONFIG = (
+    """
 name = "lock"
 folder = "runs"
 
 [env]
 id = "turngate/Lock-v1"
-
-[model]
-layers = 1
-width = 32
-heads = 2
-vocabulary = 300
-
-[warm_start]
-episodes = 24
-epochs = 1
-episodes_per_batch = 8
-lr = 5e-3
-
-[policy]
-turn_tokens = 8
-context = 256
-lanes = 8
-
+"""
+    + tiny_model(episodes=24, epochs=1)
+    + """
 [train]
 steps = {steps}
 tasks_per_step = 3
@@ -38,6 +26,7 @@ group_size = 4
 [eval]
 tasks = 4
 """
+)
 COMMAND = [sys.executable, "-m", "turngate"]
 
 

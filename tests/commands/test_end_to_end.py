@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from tests.helpers.command_line import turngate
+from tests.helpers.tiny_run import tiny_model
 from turngate.envs.lock import LockEnv
 from turngate.evaluations import read_evaluations
 from turngate.store import Store
 
-CONFIG = """
+CONFIG = (
+    """
 name = "lock"
 folder = "{folder}"
 controls = ["shuffled_credit", "random_reward"]
@@ -25,24 +27,9 @@ control_steps = 1
 
 [env]
 id = "turngate/Lock-v1"
-
-[model]
-layers = 1
-width = 32
-heads = 2
-vocabulary = 300
-
-[warm_start]
-episodes = 96
-epochs = 4
-episodes_per_batch = 8
-lr = 5e-3
-
-[policy]
-turn_tokens = 8
-context = 256
-lanes = 8
-
+"""
+    + tiny_model()
+    + """
 [train]
 steps = {steps}
 tasks_per_step = 3
@@ -51,6 +38,7 @@ group_size = 4
 [eval]
 tasks = 10
 """
+)
 
 
 def write_config(folder: Path, steps: int = 2) -> Path:

@@ -1,9 +1,8 @@
 """What a config says of a tiny model that plays the toy in short turns, for tests that start runs of their own."""
 
 
-def tiny(*, layers: int = 1, width: int = 32, policy: str = "") -> str:
-    """Its sections ``model``, ``warm_start`` and ``policy``, with more lines of the latter, and a rule whose credit is
-    never 0."""
+def tiny_model(*, layers: int = 1, width: int = 32, episodes: int = 96, epochs: int = 4, policy: str = "") -> str:
+    """Its sections ``model``, ``warm_start`` and ``policy``, with more lines of it."""
     return f"""
 [model]
 layers = {layers}
@@ -12,8 +11,8 @@ heads = 2
 vocabulary = 300
 
 [warm_start]
-episodes = 16
-epochs = 1
+episodes = {episodes}
+epochs = {epochs}
 episodes_per_batch = 8
 lr = 5e-3
 
@@ -22,7 +21,12 @@ turn_tokens = 8
 context = 256
 lanes = 8
 {policy}
+"""
 
+
+def tiny(*, layers: int = 1, width: int = 32, policy: str = "") -> str:
+    """The same after a short warm start, and a rule whose credit is never 0."""
+    return f"""{tiny_model(layers=layers, width=width, episodes=16, epochs=1, policy=policy)}
 [credit]
 type = "tests.helpers.thinking_lock:alternating"
 """

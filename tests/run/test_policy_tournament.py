@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import turngate
+from tests.helpers.tiny_run import tiny_model
 from turngate.metrics import read_metrics
 from turngate.rescoring import rescore, rescore_run
 from turngate.rewards import Rubric
@@ -25,7 +26,8 @@ from turngate.runs import RunFolder
 from turngate.store import Store
 
 ROOT = Path(__file__).parents[2]
-CONFIG = """
+CONFIG = (
+    """
 name = "tournament"
 folder = "{folder}"
 
@@ -33,24 +35,9 @@ folder = "{folder}"
 id = "turngate/Lock-v1"
 [env.rubric]
 rewards = [{{type = "from_evidence", name = "standing", evidence = "standing", kind = "outcome"}}]
-
-[model]
-layers = 2
-width = 32
-heads = 2
-vocabulary = 300
-
-[warm_start]
-episodes = 96
-epochs = 4
-episodes_per_batch = 8
-lr = 5e-3
-
-[policy]
-turn_tokens = 8
-context = 256
-lanes = 8
-
+"""
+    + tiny_model(layers=2)
+    + """
 [learner]
 lr = 1e-3
 
@@ -73,6 +60,7 @@ group_size = 4
 [eval]
 tasks = 2
 """
+)
 ROUND = 14  # calls of a first round: three matches in both orders, and four canaries in both
 STOPS = 2 * ROUND + 1  # the first call of a second round: one tournament at least has its first round on disk
 
